@@ -70,6 +70,7 @@ from ..model.published import Published
 from ..model.session import ReplySink
 from ..model.signature import call_text
 from ..routines.programs import add_part, link
+from .durability import Durability
 from .effects import Effects
 from .files import Files
 from .names import Names
@@ -122,6 +123,7 @@ class SerialEngine:
         self.look_up: Callable[[], None] = lambda: None
         self.tables = tables = Tables(self.devices)
         effects, names, files = Effects(self), Names(self.names, self.deny), Files(self)
+        durability, self.bind = Durability(self), names.bind
         self.routines = Routines(self, effects)
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
             Call: self.call,
@@ -145,8 +147,8 @@ class SerialEngine:
             Load: files.load,
             Write: files.write,
             Flush: files.flush,
-            Checkpoint: self.refuse_checkpoint,
-            Restore: self.refuse_checkpoint,
+            Checkpoint: durability.checkpoint,
+            Restore: durability.restore,
             Restart: lambda session, message: self.restart(session, message.generation),
             Atomic: self.atomic,
             ListNames: names.list_names,
@@ -155,10 +157,6 @@ class SerialEngine:
             Link: lambda session, message: link(session, message, self.devices),
             Run: self.routines.run,
         }
-
-    def refuse_checkpoint(self, session: SerialSession, message: Checkpoint | Restore) -> None:
-        """There is nothing here that outlives the session's process."""
-        self.deny(session, ProtocolError("the serial engine takes no checkpoints"), message.request, 0, "checkpoint")
 
     # -- the engine's interface ------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...interpreter.errors import TensordError
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
@@ -39,12 +39,16 @@ class Names:
         except TensordError as error:
             self.deny(session, error, request, 0, "publish")
             return
-        for name, one in zip(given, found, strict=True):
+        self.bind(dict(zip(given, found, strict=True)))
+        session.reply(request, None, None)
+
+    def bind(self, given: Mapping[str, Published[SerialTensor]]) -> None:
+        """Bind names, replacing earlier bindings."""
+        for name, one in given.items():
             for tensor in one.tensors:
                 tensor.holders += 1
             self.drop(name)
             self.names[name] = one
-        session.reply(request, None, None)
 
     def lookup(self, session: SerialSession, message: Lookup) -> None:
         """Define handles to named tensors, or tensors with their present values: all or none."""
