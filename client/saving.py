@@ -274,6 +274,15 @@ def checkpoint(
     return found
 
 
+def keep_durable(outbox: Outbox, names: tuple[str, ...] = ()) -> None:
+    """Wait until the durable names are on the disk. FileError for these names, or any, that are not."""
+    reply = outbox.ask(lambda request, location: CheckpointMessage("", (), 0, request, location))
+    failed = outbox.await_reply(reply)["failed"]
+    missing = [name for name in (names or failed) if name in failed]
+    if missing:
+        raise located(FileError(f"{missing[0]!r} is not on the disk as it is: {failed[missing[0]]}"))
+
+
 def restore(
     session: Session, directory: str | os.PathLike[str], names: Any, generation: int, *, deep: bool
 ) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from .printing import Printing
 from .random import Random, RandomState
 from .routines.control_flow import ControlFlow, Flows
 from .routines.current import capture_of, refuse_captured
-from .saving import Checkpointing, Saving, Savings, checkpoint, restore, save
+from .saving import Checkpointing, Saving, Savings, checkpoint, keep_durable, restore, save
 from .spans import Span
 from .tensor import Tensor
 from .tracebacks import make_public
@@ -230,13 +230,18 @@ class Session(ControlFlow):
         """The machine's answer to a question about itself, for the command line, `stats` and `trace`."""
         return self._answers.query(what, *arguments)
 
-    def sync(self, timeout: float | None = None) -> int:
+    def sync(self, timeout: float | None = None, *, durable: bool = False) -> int:
         """Wait until everything issued before has ended. Does not raise the errors of failed instructions.
 
         Returns how many instructions of the session have failed since the last `sync`; cancelled ones do not count.
-        `stats()["recent_errors"]` has the newest errors.
+        `stats()["recent_errors"]` has the newest errors. `durable`: wait, too, until all durable names of the machine
+        are on the disk, with the values that they have now; FileError for those that are not, since their values are
+        not there yet or have failed.
         """
-        return self._answers.sync(timeout)
+        failed = self._answers.sync(timeout)
+        if durable:
+            keep_durable(self._outbox)
+        return failed
 
     # -- routines --------------------------------------------------------------------------------------------------
 
@@ -329,16 +334,26 @@ class Session(ControlFlow):
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def publish(self, name: str | Mapping[str, Any], value: Any = None) -> None:
+    def publish(self, name: str | Mapping[str, Any], value: Any = None, *, durable: bool = False) -> None:
         """Name a tensor or a routine, or a dict of them at once, for every session of the machine.
 
         A name keeps its tensor alive, and the tensors that its routine captures. A routine is `routine.link(...)`, what
         `session.link` gives, or a routine that was captured once. MetadataError for one that calls back (`effect`).
+
+        `durable`: the name survives the machine (docs/checkpoints.md), until it is unpublished. Then this waits until
+        the value is there and on the disk, and raises its error; inside `atomic` the next `sync(durable=True)` does.
+        Later writes in place are on the disk by the next `sync(durable=True)`, or at the machine's interval.
+        ProtocolError if the machine keeps no durable names.
         """
         given: Any = {name: value} if isinstance(name, str) else name
         if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
             raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
-        self._names.publish({key: publishable(self, value) for key, value in given.items()})
+        self._names.publish({key: publishable(self, value) for key, value in given.items()}, durable=bool(durable))
+        if durable and not self._outbox.is_inside():
+            for one in given.values():
+                if isinstance(one, Tensor):
+                    one.wait()
+            keep_durable(self._outbox, tuple(given))
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = 0.0) -> Any:
         """The tensor or routine of that name, or a dict of what several names stand for, taken at once.

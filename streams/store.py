@@ -24,7 +24,7 @@ from ..interpreter.types.meta import Meta
 from .device import Buffer, Device
 from .faults import Fault
 from .host import HostDevice
-from .options import FAULTS, Option, parse_size
+from .options import FAULTS, Option, parse_size, seconds
 from .spill import Block, SpillFile
 from .stored import StoredArray, read_into
 from .stream import Sink, StreamKind
@@ -45,6 +45,10 @@ DIRECTORY: Final = Option(
     "path, or none", _directory, "where values lie that left the host; what is there ends with the daemon"
 )
 QUOTA: Final = Option("bytes", parse_size, "what may be used of the disk; 0: nothing is evicted to it")
+DURABLE: Final = Option("path, or none", _directory, "the directory of checkpoints in which durable names are kept")
+INTERVAL: Final = seconds(
+    "after which durable names that have changed are written, without anybody asking; 0: only when asked"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class StoreOptions:
 
     directory: Annotated[str, DIRECTORY] = ""
     quota: Annotated[int, QUOTA] = 0
+    durable: Annotated[str, DURABLE] = ""
+    interval: Annotated[float, INTERVAL] = 0.0
     faults: Annotated[tuple[Fault, ...], FAULTS] = ()
 
 

@@ -60,8 +60,8 @@ def test_all_values_are_those_of_one_place_while_they_are_written_to(make_sessio
     s.publish({f"x{n}": x for n, x in enumerate(xs)})
     store_of(s).hold("save")
     taken = s.checkpoint(tmp_path / "there")
-    for x in xs:
-        x += 1
+    for n in range(5):
+        xs[n] += 1
     s.sync()  # nobody waits for the disk
     assert [x.numpy()[0] for x in xs] == [2] * 5
     assert not taken.done

@@ -316,11 +316,13 @@ class Admission:
 
     def publish(self, session: VmSession, message: Publish) -> None:
         """Give tensors and routines names, all at once."""
-        given, ids, request = message
+        given, ids, request, durable = message
         try:
+            if durable:
+                self.durable.check_durable()
             check_pairs(given, ids)
             found = {id_: self.routines.published(session, id_) for id_ in dict.fromkeys(ids)}
-            self.names.publish(session, given, [found[id_] for id_ in ids])
+            self.names.publish(session, given, [found[id_] for id_ in ids], durable=durable)
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "publish")
             return

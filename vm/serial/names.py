@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
 from ...interpreter.wire.names import check_names, unpublished
 from ..model.published import Published
@@ -32,8 +32,10 @@ class Names:
 
     def publish(self, session: SerialSession, message: Publish) -> None:
         """Publish tensors and routines under names."""
-        given, ids, request = message
+        given, ids, request, durable = message
         try:
+            if durable:
+                raise ProtocolError("the serial engine keeps no durable names")
             check_names(given)
             found = [published(session, id_) for id_ in ids]
         except TensordError as error:
