@@ -70,7 +70,7 @@ class CheckpointDirectory(CheckpointReader):
                 layout.write_format(directory, where)
             found = cls(where, directory, lock, limits or CheckpointLimits())
             found._remove_unfinished()
-            layout.flush(directory, where)  # whatever is seen from now on stays
+            layout.flush(directory, where)  # what is seen from now on stays: a dead writer may not have come to it
         except BaseException:
             os.close(directory)
             if lock >= 0:
@@ -117,7 +117,7 @@ class CheckpointDirectory(CheckpointReader):
     def sweep(self) -> list[Orphan]:
         """Remove the orphans, and return them; of values, none while there is a manifest that cannot be read."""
         swept = self.orphans()
-        if self._needed(self._names())[1]:
+        if swept and self._needed(self._names())[1]:
             swept = [orphan for orphan in swept if layout.is_unfinished(orphan.name)]
         if swept and not self._flushed:
             layout.flush(self._directory, self.path)
