@@ -231,6 +231,17 @@ def test_who_has_values_open_keeps_them(path):
                 reader.read("a", first.tensors["a"])
 
 
+def test_files_that_will_be_opened_are_spared(path):
+    with CheckpointDirectory.open(path, create=True) as directory:
+        first = generate(directory, a=array(3), b=array(3, 1))
+        generate(directory, a=array(4), b=array(4, 1))
+        assert directory.collect(1, spared=first.files) == ([1], 0, 0)
+        assert directory.sweep(first.files) == []
+        assert same({"a": directory.read("a", first.tensors["a"])}, {"a": array(3)})
+        assert len(directory.orphans()) == 1
+        assert directory.collect(1) == ([], 1, 24)
+
+
 def test_orphans_are_told_with_size_and_age_and_swept(path):
     with CheckpointDirectory.open(path, create=True) as directory:
         generate(directory, a=array(3))
