@@ -14,6 +14,7 @@ from examples.own_daemon import own_daemon
 
 from . import (
     array_api,
+    checkpoints,
     clients,
     closing,
     elementwise,
@@ -48,6 +49,7 @@ EMBEDDED: Workloads = {
     "closing": closing.measure,
     "tracing": tracing.measure,
     "functions": array_api.measure_calls,
+    "checkpoints": checkpoints.measure,
 }
 
 DAEMON: Workloads = {

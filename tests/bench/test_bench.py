@@ -39,6 +39,8 @@ ROWS = [
     "longest beside a close",
     "tracing",
     "xp.add",
+    "checkpoint, 2 GiB",
+    "known, 10,000 names",
 ]
 
 
