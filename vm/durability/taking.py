@@ -193,7 +193,14 @@ class Checkpoints:
         return list(zip(inner, published.tensors, strict=True))
 
     def read(
-        self, session: VmSession, job: CheckpointJob, name: str, tensor: Tensor, location: int, link: Copy, stream: Stream
+        self,
+        session: VmSession,
+        job: CheckpointJob,
+        name: str,
+        tensor: Tensor,
+        location: int,
+        link: Copy,
+        stream: Stream,
     ) -> None:
         """Admit the instruction that reads one value."""
         residency, scheduler, host = self.residency, self.scheduler, self.residency.host
