@@ -373,7 +373,7 @@ def test_an_effect_behind_one_that_failed_is_not_carried_out(client: RawClient) 
 def test_tensors_are_shared_by_name(connect: Callable[..., RawClient]) -> None:
     writer, reader = connect(), connect()
     id_ = writer.upload([1.0, 1.0])
-    assert writer.ask(PUBLISH, ["w", "v"], [id_, id_], ...) is None
+    assert writer.ask(PUBLISH, ["w", "v"], [id_, id_], ..., False) is None
     assert reader.ask(NAMES, ...) == ["v", "w"]
     shared, then = next(reader.ids), next(reader.ids)
     assert reader.ask(LOOKUP, ["w"], [shared], ..., False) == [[PAIR, "cpu:0"]]
@@ -390,7 +390,7 @@ def test_tensors_are_shared_by_name(connect: Callable[..., RawClient]) -> None:
 def test_names_are_taken_all_or_none(client: RawClient) -> None:
     id_ = client.upload([1.0])
     with pytest.raises(Failed):
-        client.ask(PUBLISH, ["a", "b"], [id_, 404], ...)
+        client.ask(PUBLISH, ["a", "b"], [id_, 404], ..., False)
     assert client.ask(NAMES, ...) == []
 
 
