@@ -43,3 +43,14 @@ def device_of(session: Session, name: str | None) -> str:
         known = ", ".join(devices)
         raise located(MetadataError(f"there is no device {shown(name)}; there are {known}"))
     return name
+
+
+def host_of(session: Session) -> str:
+    """The device from which the host reads values: the first cpu device."""
+    devices = session._outbox.transport.devices
+    found = next((str(name) for name in devices if name.startswith("cpu:")), None)
+    if found is None:
+        raise located(
+            MetadataError(f"the machine has no cpu device to bring values to; there are {', '.join(devices)}")
+        )
+    return found
