@@ -37,7 +37,7 @@ class InProcessTransport:
         self.inline_work = inline_work
         self.maps = self.eager = False
         self.shield = SHIELD
-        self._lender = object()  # in the transport's place: arrays outlive it
+        self._lender = object()  # what lends host arrays: they outlive the transport
         self._replies: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
         self._tell_loss: Callable[[TensordError], None] = lambda _error: None

@@ -135,7 +135,7 @@ class RemoteTransport:
 
     def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
         """Meta and payload of an upload from a host array of this connection."""
-        return None if self._uploads is None else lent(values, dtype, self._uploads)
+        return None if self._uploads is None else lent(values, dtype, self._uploads.lender)
 
     def send(self, messages: Sequence[Message]) -> None:
         """Hand over a batch in program order."""

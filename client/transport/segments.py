@@ -53,6 +53,7 @@ class UploadSegments:
         self._lock = threading.RLock()
         self._lent: dict[int, Segment] = {}  # by number: in use here, or by the daemon
         self._free: OrderedDict[int, Segment] = OrderedDict()  # by number, the least recently used first
+        self.lender = object()  # what lends host arrays over this connection
         self._hosts: dict[int, Loans] = {}  # by number: those of the lent ones that are the user's
         self._dropped: deque[int] = deque()  # numbers of those of which the user has no array any more
         self._announcements: list[list[int]] = []
@@ -77,7 +78,7 @@ class UploadSegments:
             segment = self._take(nbytes)
             if segment is None:
                 return None
-            loans = self._hosts[segment.number] = Loans(self)
+            loans = self._hosts[segment.number] = Loans(self.lender)
         memory = HostMemory.over(segment, nbytes, loans)
         weakref.finalize(memory, self._dropped.append, segment.number).atexit = False
         return memory

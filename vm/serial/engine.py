@@ -414,8 +414,9 @@ class SerialEngine:
             meta = Meta.of(tuple(shape), dtype)
             self.tables.check_device(device)
         except (TensordError, TypeError) as error:
-            refused = error if isinstance(error, TensordError) else MetadataError(str(error))
-            self.reject(session, refused, (id_,), location, "asarray")
+            if not isinstance(error, TensordError):
+                error = MetadataError(str(error))
+            self.reject(session, error, (id_,), location, "asarray")
             return
         array = np.array(payload).reshape(meta.shape)
         define(session, id_, SerialTensor(Value(array), meta, device))
