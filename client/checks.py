@@ -45,12 +45,9 @@ def device_of(session: Session, name: str | None) -> str:
     return name
 
 
-def host_of(session: Session) -> str:
-    """The device from which the host reads values: the first cpu device."""
+def check_host(session: Session) -> None:
+    """MetadataError if the machine has no cpu device, from which the host reads values."""
     devices = session._outbox.transport.devices
-    found = next((str(name) for name in devices if name.startswith("cpu:")), None)
-    if found is None:
-        raise located(
-            MetadataError(f"the machine has no cpu device to bring values to; there are {', '.join(devices)}")
-        )
-    return found
+    if not any(name.startswith("cpu:") for name in devices):
+        known = ", ".join(devices)
+        raise located(MetadataError(f"the machine has no cpu device to bring values to; there are {known}"))

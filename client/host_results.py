@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from ..interpreter.errors import ProtocolError, TensordError
-from .checks import host_of, own
+from .checks import check_host, own
 from .locations import located
 from .outbox import host_results
 from .routines.current import refuse_captured
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 
 class HostResults:
-    """The results of the ops that the session issues inside are brought to its host device. See `Session.host_results`.
+    """The results of the ops that the session issues inside come near the host. See `Session.host_results`.
 
     MetadataError if the machine has no cpu device; CaptureError while a routine is captured.
     """
 
     def __init__(self, session: Session) -> None:
         refuse_captured(session._outbox, "what is brought to the host is decided for each call")
+        check_host(session)
         self._session = session
-        self._device = host_of(session)
+        self._moves = not all(name.startswith("cpu:") for name in session.devices)  # else nothing has to
         self._inside = False
 
     def leave(self, tensor: Tensor) -> Tensor:
@@ -48,10 +49,11 @@ class HostResults:
             raise located(ProtocolError("this block is open already: make another one with session.host_results()"))
         outbox = self._session._outbox
         with outbox.lock:
-            if outbox.host_results is None:
-                outbox.host_results = host_results.HostResults(self._device)
-            outbox.host_results.begin(outbox.ids)
             self._inside = True
+            if self._moves:
+                if outbox.host_results is None:
+                    outbox.host_results = host_results.HostResults()
+                outbox.host_results.begin(outbox.ids)
         return self
 
     def __exit__(
@@ -60,7 +62,7 @@ class HostResults:
         outbox = self._session._outbox
         with outbox.lock:
             self._inside = False
-            if outbox.host_results is not None:
+            if self._moves and outbox.host_results is not None:
                 outbox.host_results.end(outbox.ids)
         with suppress(TensordError):  # the session has ended
             outbox.flush()

@@ -13,18 +13,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from ...interpreter.wire.fields import HOST
 from ...interpreter.wire.messages import ATOMIC, CALL, RUN, Hint, encode_message
 
 OUTPUTS = {CALL: 3, RUN: 4}  # where a message has the ids of its results; its location is the last field
 
 
 class HostResults:
-    """The hints of one session. `device`: where they bring results to; `due`: results whose hints leave next."""
+    """The hints of one session. `due`: results whose hints leave next."""
 
-    __slots__ = ("_blocks", "_gone", "_left", "_newest", "_open", "device", "due")
+    __slots__ = ("_blocks", "_gone", "_left", "_newest", "_open", "due")
 
-    def __init__(self, device: str) -> None:
-        self.device = device
+    def __init__(self) -> None:
         self.due: dict[int, int] = {}  # id -> location of the op
         self._open = 0  # blocks, in any thread
         self._blocks: list[list[int]] = []  # the newest id before a block, and the last one in it; -1 while it is open
@@ -66,9 +66,7 @@ class HostResults:
             self._blocks.clear()
             self._left.clear()
         return [
-            encode_message(Hint(id_, "prefetch", self.device, location))
-            for id_, location in due.items()
-            if id_ not in gone
+            encode_message(Hint(id_, "prefetch", HOST, location)) for id_, location in due.items() if id_ not in gone
         ]
 
     def _made(self, batch: Sequence[Any]) -> Iterator[tuple[int, int]]:

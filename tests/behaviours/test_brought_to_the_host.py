@@ -246,6 +246,27 @@ def test_where_there_is_no_cpu_device_there_is_no_host(make_session):
         assert "test_brought_to_the_host.py" in str(caught.value.location)
 
 
+def test_what_is_on_another_cpu_device_is_near_the_host_already(make_session):
+    s = make_session(devices=["cpu:0", "cpu:1", "sim:0"])
+    with s.host_results():
+        x = s.call("full", [1.0], {"shape": (100,)}, device="cpu:1")[0]
+        y = s.call("add", [x, 1.0], device="sim:0")[0]
+    x.prefetch("host")
+    assert where(s, x) == [{"cpu:1": "valid", "sim:0": "valid"}]
+    assert where(s, y) == [BOTH]
+    assert y.numpy()[0] == 2
+
+
+def test_where_all_memory_is_the_hosts_nothing_is_said(make_session):
+    s = make_session(devices=["cpu:0", "cpu:1"])
+    x = s.asarray(ones(100), "cpu:1")
+    with s.host_results() as results:
+        y = results.leave(x + 1.0)
+        s.flush()
+        assert s._outbox.host_results is None
+    assert where(s, y) == [{"cpu:1": "valid"}]
+
+
 def test_while_a_routine_is_captured_there_is_no_block(s, x):
     @s.routine
     def inside(x):

@@ -135,7 +135,7 @@ class Clients:
     def hint(self, _session: Any, handles: dict[int, Tensor], step: Step) -> None:
         id_, what, device = step.fields
         if what == "prefetch":
-            handles[id_].prefetch("host" if device == "cpu:0" else device or None)
+            handles[id_].prefetch(device or None)
         else:
             getattr(handles[id_], what)()
 

@@ -21,12 +21,12 @@ def run(*outputs: int) -> list[Any]:
 def hinted(found: list[list[Any]]) -> list[int]:
     """The ids, in messages that are as they should be."""
     ids = [message[1] for message in found]
-    assert found == [encode_message(Hint(id_, "prefetch", "cpu:0", LINE)) for id_ in ids]
+    assert found == [encode_message(Hint(id_, "prefetch", "host", LINE)) for id_ in ids]
     return ids
 
 
 def opened(newest: int = 5) -> HostResults:
-    found = HostResults("cpu:0")
+    found = HostResults()
     found.begin(newest)
     return found
 

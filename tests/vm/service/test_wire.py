@@ -285,6 +285,10 @@ def test_a_hint_moves_a_value_in_its_place_and_a_pin_keeps_it(client: RawClient)
     client.batch([HINT, id_, "prefetch", "sim:0", 0])
     client.ask(SYNC, ..., 0)
     assert client.query("residency", id_) == {"cpu:0": "valid", "sim:0": "valid"}
+    made = client.call(client.signature("negative", [[2], "float64"], device="sim:0"), id_)
+    client.batch([HINT, made, "prefetch", "host", 0])
+    client.ask(SYNC, ..., 0)
+    assert client.query("residency", made) == {"cpu:0": "valid", "sim:0": "valid"}
     moved = next(client.ids)
     client.batch([TO_DEVICE, id_, moved, "sim:0", 0], [RELEASE, [id_]], [HINT, moved, "pin", "", 0])
     for what, found in (("evict", ["cpu:0", "sim:0"]), ("unpin", ["cpu:0", "sim:0"]), ("evict", ["cpu:0"])):
