@@ -10,7 +10,18 @@ import pytest
 import tensord as td
 from tensord.streams.faults import Fault, FaultKind
 
-from .looking_inside import WAIT, assert_sound, copies_of, device_of, moved, moved_since, ones, records, until
+from .looking_inside import (
+    WAIT,
+    assert_sound,
+    copies_of,
+    device_of,
+    machine_of,
+    moved,
+    moved_since,
+    ones,
+    records,
+    until,
+)
 
 BOTH = {"cpu:0": "valid", "sim:0": "valid"}
 ALONE = {"sim:0": "valid"}
@@ -27,8 +38,10 @@ def x(s):
 
 
 def where(s, *tensors):
-    """Where they are once everything has been done that was issued."""
+    """Where they are once everything has been done that was issued; transfers belong to no session, and are not waited
+    for by any."""
     s.sync(WAIT)
+    until(s, lambda: not machine_of(s).engine.live)
     return [tensor.residency() for tensor in tensors]
 
 
