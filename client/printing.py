@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from ..interpreter.errors import CancelledError, TensordError
@@ -104,26 +104,33 @@ def text_of_value(value: Any) -> str:
     return f"<{type(value).__name__}: {value}>" if isinstance(value, TensordError) else str(value)
 
 
+class Unfinished(Protocol):
+    """What a session still has to do before it ends."""
+
+    def finish(self, deadline: float | None = None) -> None:
+        """Wait until it is done, or until the deadline."""
+
+
 class AtExit:
-    """Finishes, at the normal end of the process, the prints of sessions that are still open."""
+    """Finishes, at the normal end of the process, what sessions that are still open print and save."""
 
     def __init__(self) -> None:
-        self._open: WeakSet[Printing] = WeakSet()
+        self._open: WeakSet[Unfinished] = WeakSet()
 
-    def add(self, printing: Printing) -> None:
-        """Finish these, too. Asked for after the machine's end was, and so done before."""
-        if printing not in self._open:
-            self._open.add(printing)
+    def add(self, work: Unfinished) -> None:
+        """Finish this, too. Asked for after the machine's end was, and so done before."""
+        if work not in self._open:
+            self._open.add(work)
             AT_END.do(self.finish)
 
     def finish(self) -> None:
         """Finish all, within one session's time."""
         deadline = monotonic() + PATIENCE
-        for printing in list(self._open):
-            printing.finish(deadline)
+        for work in list(self._open):
+            work.finish(deadline)
 
     def forked(self) -> None:
-        """In a forked child the prints are the parent's."""
+        """In a forked child all that is the parent's."""
         self._open.clear()
 
 

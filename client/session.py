@@ -14,6 +14,7 @@ shorthands for ops, are in `array_api`.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -37,6 +38,7 @@ from .handlers import Handler, Invocation
 from .held import ROWS, whole
 from .host_arrays import HostPool, host_meta, new_host_array
 from .host_results import HostResults
+from .loading import load
 from .locations import located
 from .names import Names, looked_up, publishable
 from .outbox.outbox import Outbox
@@ -45,6 +47,7 @@ from .printing import Printing
 from .random import Random, RandomState
 from .routines.control_flow import ControlFlow, Flows
 from .routines.current import capture_of, refuse_captured
+from .saving import Saving, Savings, save
 from .spans import Span
 from .tensor import Tensor
 from .tracebacks import make_public
@@ -72,6 +75,7 @@ class Session(ControlFlow):
         self._answers = Answers(outbox)
         self._effects = Effects(outbox)
         self._printing = Printing(outbox, self._effects)
+        self._savings = Savings(outbox)
         self._names = Names(outbox)
         self._cancellation = Cancellation(outbox)
         self._contexts = Contexts(outbox)
@@ -168,6 +172,42 @@ class Session(ControlFlow):
         block is about all ops of the session meanwhile. MetadataError without a cpu device.
         """
         return HostResults(self)
+
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        names: Iterable[str] | None = None,
+        device: str | None = None,
+        *,
+        own: bool = False,
+        raw: bool = False,
+        digest: bool = False,
+    ) -> dict[str, Tensor]:
+        """The tensors of a safetensors, .npz or .npy file, by name, at home on `device`. Returns before they are read.
+
+        A tensor is read when an op first needs it, straight to where it is needed, and again whenever its memory was
+        needed for others. So the file has to stay as it is, or be replaced as a whole: of a file that was written to
+        meanwhile, the tensors fail with FileError. With `own`, a tensor is read once, and the file matters no more.
+
+        `names`: of those that are wanted, all without. `raw`: dtypes that tensord has not become unsigned integers of
+        the same size; without it, such a tensor fails when it is used. `digest`: what is read again has to have the
+        same SHA-256, which notices every change. A file that cannot be opened or is damaged is a FileError or
+        MetadataError here. docs/files.md says more. Source: Glow's deferred weights.
+        """
+        return load(self, path, names, device, own=bool(own), raw=bool(raw), digest=bool(digest))
+
+    def save(
+        self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+    ) -> Saving:
+        """Save the present values of tensors as a safetensors file. Returns at once, like an op.
+
+        The file is written beside its place, flushed to the disk and renamed, so it is there whole or not at all.
+        `saving.wait()` waits for that, and raises what has gone wrong: the error of a tensor, a full disk. `close`
+        waits for it, too, and logs failures that nobody has waited for. `metadata`: texts by name, for the header.
+        MetadataError here for a dtype that the format has not (complex128), FileError for a folder that is not there.
+        A tensor whose shape depends on data is waited for.
+        """
+        return save(self, self._savings, path, tensors, metadata)
 
     def context(self) -> Context:
         """`with session.context() as c:` what is made inside goes when the block ends, except what `c.keep` was given.
@@ -424,6 +464,7 @@ class Session(ControlFlow):
         refuse_captured(self._outbox, "the session cannot be closed")
         if not isinstance(self._transport, ClosedTransport):
             self._printing.finish()
+            self._savings.finish()
             self._outbox.close()
 
     def __enter__(self) -> Self:

@@ -4,6 +4,7 @@
 - `schema/`: what an op is: its definition, its infer function, its attributes
 - `programs/`: programs: ops in order, to be run as one message
 - `files/`: files of tensors: what is in them, reading and writing them
+- `checkpoints/`: generations of what has a name, on disk: writing, reading, collecting them
 - `wire/`: messages, frames, addresses
 - `types/`: metas and dtypes
 - `concurrency/`: how threads wait: leader and followers, the background thread, Ctrl-C

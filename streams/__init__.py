@@ -9,5 +9,6 @@
 - `crew`: threads that help with large kernels
 - `fused_kernel`: fusions of ops on NumPy arrays, piece by piece; `fused_layout`: where their temporaries lie
 - `pool`: memory that is reused; `shared`: blocks that other processes may map
+- `store`: the tier below the host, on disk; `spill`: its file; `stored`: arrays that lie in files
 - `faults`: fault injection; `blas`: the limit of BLAS threads
 """

@@ -18,6 +18,7 @@ from .cuda import CudaDevice, CudaOptions, available
 from .device import Device
 from .options import read_options
 from .sim import SimDevice, SimOptions
+from .store import NAME, StoreDevice, StoreOptions
 from .stream import Sink
 
 DEFAULT: Final = ("cpu:0",)
@@ -36,6 +37,7 @@ KINDS: Final = {
     "cpu": Kind(CpuDevice, CpuOptions),
     "sim": Kind(SimDevice, SimOptions),
     "cuda": Kind(CudaDevice, CudaOptions),
+    "store": Kind(StoreDevice, StoreOptions),
 }
 
 
@@ -49,6 +51,14 @@ def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink) -> dic
     except BaseException:
         close_devices(devices, 1.0)
         raise
+    return devices
+
+
+def open_tiers(specs: Sequence[str | Mapping[str, object]], sink: Sink) -> dict[str, Device]:
+    """As `open_devices`, and behind them the store, without memory of its own unless one is among the devices."""
+    devices = open_devices(specs, sink)
+    if NAME not in devices:
+        devices[NAME] = StoreDevice(NAME, sink)
     return devices
 
 
@@ -74,6 +84,8 @@ def check_devices(specs: Sequence[str | Mapping[str, object]]) -> dict[str, tupl
         if name in planned:
             raise MetadataError(f"device {name!r} is given twice")
         planned[name] = (kind, options)
+    if planned.keys() <= {NAME}:
+        raise MetadataError(f"{NAME} computes nothing: name another device, too, such as {DEFAULT[0]}")
     return planned
 
 
@@ -93,6 +105,8 @@ def _parse(spec: str | Mapping[str, object]) -> tuple[str, str, Any]:
     if not isinstance(name, str) or match is None or match[1] not in KINDS:
         raise MetadataError(f'there is no device {name!r}; devices are named like "cpu:0" (known: {", ".join(KINDS)})')
     kind = match[1]
+    if kind == "store" and name != NAME:
+        raise MetadataError(f"there is one store, {NAME}, and no {name}")
     if kind == "cuda" and (reason := available(int(match[2]))):
         raise MetadataError(f"device {name!r} is not available: {reason}")
     return name, kind, read_options(name, KINDS[kind].options, table)

@@ -97,7 +97,7 @@ def _default(field: Field[Any], declared: Sequence[Any]) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return str(value)
+        return str(value) or "none"
     if isinstance(value, int | float):
         return _size(value)
     return "none" if not value else ", ".join(map(str, value))
@@ -201,8 +201,8 @@ CACHE: Final = Option(
 EVICTION: Final = Option(
     ", ".join(Eviction),
     _eviction,
-    "which values leave for the host when memory gets short: what costs least, what was used least recently, or none "
-    "that are valid nowhere else",
+    "which values leave for the host, or from there for the store, when memory gets short: what costs least, what was "
+    "used least recently, or none that are valid nowhere else",
 )
 FLOOR: Final = Option(
     "bytes",

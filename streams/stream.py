@@ -29,6 +29,8 @@ class StreamKind(StrEnum):
     H2D = "h2d"
     D2H = "d2h"
     P2P = "p2p"
+    READ = "read"  # from the store
+    WRITE = "write"  # to the store
 
 
 class Task(Protocol):

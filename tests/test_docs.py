@@ -23,6 +23,7 @@ from tensord.streams.cpu import CpuOptions
 from tensord.streams.cuda import CudaOptions
 from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.sim import SimOptions
+from tensord.streams.store import StoreOptions
 
 from .pages import PAGES, ROOT, Block, blocks_of, is_as_promised, run_page
 
@@ -115,9 +116,9 @@ def test_the_readme_example_has_about_ten_lines():
     assert 8 <= len(lines) <= 12
 
 
-@pytest.mark.parametrize(("column", "options"), [(1, CpuOptions), (2, SimOptions), (3, CudaOptions)])
+@pytest.mark.parametrize(("column", "options"), [(1, CpuOptions), (2, SimOptions), (3, CudaOptions), (4, StoreOptions)])
 def test_every_option_of_a_device_is_in_the_table(column, options):
-    table = {name: row for name, row in table_rows("## Options").items() if len(row) == 5}
+    table = {name: row for name, row in table_rows("## Options").items() if len(row) == 6}
     assert {name for name, row in table.items() if row[column] != "-"} == {field.name for field in fields(options)}
 
 

@@ -12,5 +12,6 @@
 - `model/`: what there is: tensors and copies, instructions and their life, devices, sessions, plans
 
 Beside them: `serial/`, an engine without a scheduler that users can choose and that the tests compare with; `log`, the
-machine's log; `failures`, those that nobody waits for, which go to the log.
+machine's log; `failures`, those that nobody waits for, which go to the log; `places`, from what clients name to open
+files.
 """

@@ -78,17 +78,19 @@ class Engine:
         self.inline_work = inline_work
         late = any(stream.late_errors for backend in backends.values() for stream in backend.streams)
         uses = Uses()
-        self.devices = {name: DeviceState(b, inline_work, late_errors=late, uses=uses) for name, b in backends.items()}
+        self.tiers = {name: DeviceState(b, inline_work, late_errors=late, uses=uses) for name, b in backends.items()}
+        self.devices = {name: device for name, device in self.tiers.items() if device.backend.computes}
+        self.store = next((device for device in self.tiers.values() if not device.backend.computes), None)
         self.directory = Directory()
         self.infer = InferCache()
         self.ring = Ring(enabled=tracing, capacity=trace_capacity)
-        self.scheduler = Scheduler(self.devices, clock, self.infer, self.ring)
+        self.scheduler = Scheduler(self.devices, clock, self.infer, self.ring, self.tiers)
         host = next((device for device in self.devices.values() if device.backend.host), None)
         self.scheduler.storages = self.directory.storages
-        self.residency = Residency(self.scheduler, host)
+        self.residency = Residency(self.scheduler, host, self.store)
         for device in self.devices.values():
-            if not device.backend.host and device.policy is not Eviction.NEVER:
-                device.below = host
+            if device.policy is not Eviction.NEVER:
+                device.below = host if not device.backend.host else self.spill
         self.admission = Admission(self.scheduler, self.residency, self.directory, self.infer)
         self.admission.routines.segments.at_once.limit = run_work
         self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # batches, what is left of each
@@ -101,6 +103,16 @@ class Engine:
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._opened = 0
         self.fault: Exception | None = None
+
+    @property
+    def pools(self) -> dict[str, DeviceState]:
+        """The devices and the store, as far as they have memory of their own."""
+        return {name: device for name, device in self.tiers.items() if device.backend.computes or device.backend.limit}
+
+    @property
+    def spill(self) -> DeviceState | None:
+        """The store, if values may be evicted to it."""
+        return self.store if self.store is not None and self.store.backend.limit else None
 
     def open_session(
         self,
@@ -147,7 +159,7 @@ class Engine:
         scheduler.stamp(scheduler.clock())
         if self.finished:
             scheduler.release_finished()
-            abandon_lost(self.devices.values(), self.directory.storages, scheduler.doom)
+            abandon_lost(self.tiers.values(), self.directory.storages, scheduler.doom)
         if self._doomed:
             scheduler.retire_doomed()
         if self.pending:

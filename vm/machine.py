@@ -41,6 +41,7 @@ from ..streams.stream import Task
 from .failures import log_lines
 from .log import log
 from .model.session import ReplySink, VmSession
+from .places import open_own_place
 from .reporting.questions import whole
 from .runtime import HANG_AFTER, Runtime, answering
 
@@ -103,6 +104,7 @@ class VirtualMachine(Runtime):
         """Open a new session. `lose` is called if no answers will come, since the machine has a fault."""
         with self.inside():
             session = self.engine.open_session(reply, name, strict=strict, trusted=True)
+            session.open_file = open_own_place
             self.losers[session.id] = lose
         return session
 

@@ -12,12 +12,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from ..interpreter.errors import ProtocolError, TensordError
-from ..streams.catalogue import close_devices, open_devices
+from ..streams.catalogue import close_devices, open_tiers
 from ..streams.stream import Sink
 from .engine import INLINE_WORK, RUN_WORK, Engine
 from .failures import Failures, Line, log_lines
 from .log import log, unhindered
 from .model.session import VmSession
+from .placement.changed_files import changed_among
 from .reporting.holdings import Largest
 from .reporting.live_trace import trace_parts
 from .reporting.locations import Places
@@ -54,9 +55,10 @@ class Runtime:
         self.hung: dict[int, dict[str, object]] = {}
         self.recent_errors: list[TensordError] = []
         self.failures = Failures(time.monotonic)
-        self.devices = open_devices(devices, sink)
+        self.tiers = open_tiers(devices, sink)
+        self.devices = {name: device for name, device in self.tiers.items() if device.computes}
         self.engine = Engine(
-            self.devices,
+            self.tiers,
             time.perf_counter_ns,
             tracing=tracing,
             trace_capacity=trace_capacity,
@@ -105,16 +107,29 @@ class Runtime:
         Returns whether the set of those kernels has changed.
         """
         changed = self.watch_kernels()
+        self.watch_files()
         with self.driving():
             lines = self.failures.due()
         log_lines(lines)
         return changed
 
+    def watch_files(self) -> None:
+        """Give up the values that lie in files which have changed, and log that."""
+        with self.driving():
+            files = list(self.engine.residency.files)
+        changed = changed_among(files)
+        if not changed:
+            return
+        with self.driving():
+            lost = self.engine.residency.look_at_files(changed)
+        for file in changed:
+            log.warning("a file that tensors lie in has changed", error=str(file.changed), tensors=lost)
+
     def watch_kernels(self) -> bool:
         """Log kernels that have been running for suspiciously long; whether their set has changed."""
         now = time.perf_counter_ns()
         hung = {}
-        for device in self.devices.values():
+        for device in self.tiers.values():
             for stream in device.streams:
                 running = stream.running()
                 if running is not None and now - running[1] > self.hang_after * 1e9:
@@ -130,7 +145,7 @@ class Runtime:
         with self.driving():
             lines = self.failures.close()
         log_lines(lines)
-        ended = close_devices(self.devices, timeout)
+        ended = close_devices(self.tiers, timeout)
         if not ended:
             log.warning("closed with a kernel that does not end; its thread is given up", hung=list(self.hung.values()))
         return ended

@@ -46,7 +46,8 @@ class Outbox:
     """The unsent messages of one session, and its transport.
 
     `scalars` maps a signature's number to flags: which of its operands are scalars, not ids. `captured` are the ids of
-    tensors that routines capture: a run uses them, and does not name them.
+    tensors that routines capture: a run uses them, and does not name them. `files`: numbers of files that are being
+    loaded.
     """
 
     __slots__ = (
@@ -60,6 +61,7 @@ class Outbox:
         "_riding",
         "_seen_flushes",
         "captured",
+        "files",
         "heavy",
         "host_results",
         "ids",
@@ -78,6 +80,7 @@ class Outbox:
         self.messages: list[list[Any]] = []  # lists, since a release may still be marked on a call
         self.scalars: dict[int, Sequence[bool]] = {}
         self.captured: set[int] = set()
+        self.files: set[int] = set()
         self.locations = Locations(lock, frames)
         self.ids = 0  # the newest id: they rise and are never reused
         self.heavy = False

@@ -73,6 +73,8 @@ class Transport(Protocol):
     inline_work: int
     # A large result may be read in place, in the memory of the other side.
     maps: bool
+    # The other side can open the files that this process has open.
+    opens_files: bool
     # Another process executes the messages in parallel, so a first message leaves at once and waits for no others.
     eager: bool
 
@@ -137,7 +139,7 @@ class ClosedTransport:
         self.devices = devices
         self.why = why
         self.inline_work = 0
-        self.maps = self.eager = False
+        self.maps = self.eager = self.opens_files = False
         self.lost = True
         self.shield = nullcontext()
 

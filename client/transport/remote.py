@@ -86,7 +86,7 @@ class RemoteTransport:
         freed = self._uploads.freed if self._uploads is not None else ignore
         self._incoming = Incoming(self._outgoing, self._mapped, self._release, freed)
         self._incoming.resumed = self._resumed
-        self.maps = shared
+        self.maps = self.opens_files = shared
         self.eager = True
         self._cancel_due = False
         self._attended: deque[Reply] = deque()

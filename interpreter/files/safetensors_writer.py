@@ -64,6 +64,15 @@ class SafetensorsWriter:
         self._file.write(view)
         self._left -= len(view)
 
+    @property
+    def fd(self) -> int:
+        """The file's descriptor, for others who write values where `entries` say."""
+        return self._file.fd
+
+    def filled(self) -> None:
+        """All values were written by others."""
+        self._left = 0
+
     def commit(self) -> Identity:
         """Make the file last, in place of what was there; its identity."""
         if self._left:

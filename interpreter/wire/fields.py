@@ -98,6 +98,11 @@ def is_ids(value: Any) -> bool:
     return True
 
 
+def is_naturals(value: Any) -> bool:
+    """A list of counts, or of places in a file."""
+    return type(value) in SEQUENCES and all(map(is_natural, value))
+
+
 def is_some_ids(value: Any) -> bool:
     """A list of at least one id."""
     return is_ids(value) and len(value) > 0
@@ -196,6 +201,8 @@ NewId: TypeAlias = Annotated[int, integer(1, Role.NEW)]
 NewIdOrZero: TypeAlias = Annotated[int, integer(0, Role.NEW)]
 NewIds: TypeAlias = Annotated[Sequence[int], Field(is_ids, Role.NEW)]
 WrittenIds: TypeAlias = Annotated[Sequence[int], Field(is_ids, Role.WRITTEN)]
+Offsets: TypeAlias = Annotated[Sequence[int], Field(is_naturals)]
+FileNumber: TypeAlias = Annotated[int, integer(1, limit=Limit("files", "file"))]
 ChainId: TypeAlias = Annotated[int, integer(1)]
 Operands: TypeAlias = Annotated[Sequence[Any], Field(is_operands, Role.USED)]
 

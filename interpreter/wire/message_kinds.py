@@ -32,3 +32,7 @@ class MessageKind(IntEnum):
     RUN = 21
     CONVENTION = 22
     HINT = 23
+    FILE = 24
+    LOAD = 25
+    WRITE = 26
+    FLUSH = 27

@@ -22,6 +22,7 @@ from .fields import (
     Callback,
     ChainId,
     Effects,
+    FileNumber,
     Flag,
     Generation,
     Group,
@@ -37,6 +38,7 @@ from .fields import (
     NewLocationNumber,
     NewSignatureNumber,
     NewSpanNumber,
+    Offsets,
     OneOrMoreIds,
     Operands,
     Payload,
@@ -81,9 +83,13 @@ LINK = int(MessageKind.LINK)
 RUN = int(MessageKind.RUN)
 CONVENTION = int(MessageKind.CONVENTION)
 HINT = int(MessageKind.HINT)
+FILE = int(MessageKind.FILE)
+LOAD = int(MessageKind.LOAD)
+WRITE = int(MessageKind.WRITE)
+FLUSH = int(MessageKind.FLUSH)
 
 # Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
-UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES})
+UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES, FILE, FLUSH})
 
 
 # -- the declarations --------------------------------------------------------------------------------------------------
@@ -314,6 +320,46 @@ class Hint(NamedTuple):
     location: LocationNumber
 
 
+class File(NamedTuple):
+    """Open a file of tensors under a number. `place` is [descriptor of the client's, name]; an empty one forgets the
+    number. Answered with what the file is recognised by: device, inode, size, time of the last write. `writes`: it is
+    opened for WRITE, else for LOAD."""
+
+    file: FileNumber
+    place: Arguments
+    request: Request
+    writes: Flag = False
+
+
+class Load(NamedTuple):
+    """Define tensors that lie in an open file, one for each entry (`interpreter.files.on_wire`). `own`: they are no
+    longer the file's once they have been read; `digest`: what is read again has to have the same digest."""
+
+    file: FileNumber
+    outputs: NewIds
+    entries: Arguments
+    device: Text
+    own: Flag
+    digest: Flag
+    location: LocationNumber
+
+
+class Write(NamedTuple):
+    """Write the values of tensors to a file, each from that offset on, packed."""
+
+    file: FileNumber
+    ids: UsedIds
+    offsets: Offsets
+    location: LocationNumber
+
+
+class Flush(NamedTuple):
+    """Answer once all that was written to the file is on the disk, or with the first error; the file is forgotten."""
+
+    file: FileNumber
+    request: Request
+
+
 NamedMessage: TypeAlias = (
     Call
     | Release
@@ -339,6 +385,10 @@ NamedMessage: TypeAlias = (
     | Run
     | Convention
     | Hint
+    | File
+    | Load
+    | Write
+    | Flush
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
@@ -366,6 +416,10 @@ DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
     MessageKind.RUN: Run,
     MessageKind.CONVENTION: Convention,
     MessageKind.HINT: Hint,
+    MessageKind.FILE: File,
+    MessageKind.LOAD: Load,
+    MessageKind.WRITE: Write,
+    MessageKind.FLUSH: Flush,
 }
 
 _PAYLOAD = Upload._fields.index("payload") + 1

@@ -28,6 +28,11 @@ def device_of(session: Session, name: str) -> Any:
     return machine_of(session).devices[name]
 
 
+def store_of(session: Session) -> Any:
+    """The store, with its gates and faults."""
+    return machine_of(session).tiers["store:0"]
+
+
 @contextmanager
 def held(session: Session, device: str, which: str) -> Iterator[None]:
     """Streams of a device stand still inside the block."""

@@ -113,6 +113,8 @@ SESSION = {
     "asarray": "[1.0]",
     "fetch": "[x, one]",
     "sync": "",
+    "load": "'there is no such file'",
+    "save": "'/there/is/no/such/folder', {'x': x}",
     "effect": "nothing, x",
     "check_chain": "",
     "print": "x",

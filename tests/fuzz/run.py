@@ -53,7 +53,8 @@ class Drawn(random.Random):
 
 
 def play_one(rnd: random.Random) -> None:
-    """Messages, headers that were mangled, a program of steps, mangled as text and as records, and a mangled file."""
+    """Mangled headers, a program of steps, mangled as text and as records, a file, and a directory of checkpoints."""
+    from .checkpoints import try_checkpoints
     from .files import try_file
     from .harness import play, try_decoding
     from .programs import Writer, mangled
@@ -66,6 +67,7 @@ def play_one(rnd: random.Random) -> None:
             break
     try_program(rnd)
     try_file(rnd)
+    try_checkpoints(rnd)
     play(Writer(rnd))
 
 
@@ -113,6 +115,7 @@ def run_atheris(seconds: float, corpus: Path, given: Path | None) -> None:
         from . import harness  # noqa: F401 - imports what is fuzzed
 
     def one(source: bytes) -> None:
+        from .checkpoints import try_manifest
         from .files import try_content
         from .harness import try_decoding
         from .routines import try_text
@@ -120,6 +123,7 @@ def run_atheris(seconds: float, corpus: Path, given: Path | None) -> None:
         try_decoding(source)
         try_text(source)
         try_content(source)
+        try_manifest(source)
         play_one(Drawn(source))
 
     arguments: list[Any] = [sys.argv[0], f"-max_len={LONGEST}", "-timeout=60"]

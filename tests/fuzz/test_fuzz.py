@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from .checkpoints import try_checkpoints, try_manifest
 from .files import try_content, try_file
 from .harness import try_decoding
 from .programs import Writer, mangled
@@ -61,6 +62,17 @@ def test_any_bytes_are_a_file_of_tensors_or_refused(source: bytes) -> None:
 def test_files_come_back_and_mangled_ones_do_no_harm() -> None:
     for seed in range(300):
         try_file(random.Random(seed))
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_manifest_or_refused(source: bytes) -> None:
+    try_manifest(source)
+
+
+def test_checkpoints_come_back_and_mangled_ones_do_no_harm() -> None:
+    for seed in range(300):
+        try_checkpoints(random.Random(seed))
 
 
 def test_hostile_programs_do_no_harm() -> None:

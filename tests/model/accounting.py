@@ -26,7 +26,7 @@ def missum(engine: Engine, seen: Counter[str]) -> list[str]:
         found.update(row["devices"])
         if row["bytes"] != sum(row["devices"].values()) or row["bytes"] != sum(row["sorts"].values()):
             return [f"the row {row} does not add up"]
-    pools = {name: device.backend.allocated for name, device in engine.devices.items()}
+    pools = {name: device.backend.allocated for name, device in engine.tiers.items()}
     said = {pool["device"]: pool["allocated"] for pool in total["pools"]}
     if said != pools or total["total"] != sum(pools.values()) or any(pool["unaccounted"] for pool in total["pools"]):
         return [f"by {by}: {total} says what is not so of {pools}"]

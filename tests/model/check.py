@@ -70,6 +70,8 @@ def run_and_compare(program: Program, seed: int, piece: int, expected: Expected,
         return [f"stuck: {error}"]
     except Unsound as error:
         return [f"unsound: {error}"]
+    finally:
+        machine.close()
     trace = machine.trace()
     seen.update(segments_of(trace))
     seen.update(machine.sorts)
@@ -82,6 +84,10 @@ def segments_of(trace: Trace) -> Iterator[str]:
     for record in trace.records:
         if record.op.startswith("evict ") and record.status == "DONE":
             yield "evicted"
+            if record.op.endswith("store:0"):
+                yield "evicted to the store"
+        if record.op.startswith("read ") and record.status == "DONE":
+            yield "read from a file"
         if record.opcode == Opcode.RUN.value:
             yield f"on {record.device.partition(':')[0]}"
             yield f"{record.status.lower()}"
@@ -102,7 +108,9 @@ def tight_limits(program: Program) -> tuple[dict[str, int], bool]:
     with patch.object(reservation, "may_reserve", is_next):
         serial = Machine(program, 0)
         serial.run(program.steps, serially=True)
-        full = {name: device.peak for name, device in serial.devices.items() if name.startswith("sim")}
+        serial.close()
+        tight = ("sim", "cpu") if world.store else ("sim",)
+        full = {name: device.peak for name, device in serial.devices.items() if name.startswith(tight)}
         if world.tight == 1.0:
             return full, not serial.errors
         less = {name: int(peak * world.tight) for name, peak in full.items()}
@@ -117,6 +125,7 @@ def lacking(program: Program, limits: dict[str, int]) -> set[str]:
     """The devices whose memory does not suffice when the program runs serially."""
     serial = Machine(program, 0, limits)
     serial.run(program.steps, serially=True)
+    serial.close()
     return {found[1] for error in serial.errors if (found := LACKED.search(str(error)))}
 
 
@@ -339,7 +348,7 @@ def leftovers(machine: Machine) -> list[str]:
     """After everything was released the engine holds nothing."""
     engine = machine.engine
     found = [f"{what}: {held}" for what, held in held_by(engine).items() if held]
-    for device in engine.devices.values():
+    for device in engine.tiers.values():
         found += [f"{device.name}: {what} is {held}" for what in DEVICE if (held := getattr(device, what))]
         found += [f"{device.name}: {what}" for what, wrong in suspicions(device).items() if wrong]
     return found

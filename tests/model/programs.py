@@ -70,7 +70,8 @@ class Generator:
         if honest:
             self.world = replace(self.world, tight=0.0, faults=())
         if crowded:
-            self.world = replace(self.world, tight=CROWDED, eviction=self.rng.choice(("cost", "lru")))
+            eviction, store = self.rng.choice(("cost", "lru")), self.rng.random() < 0.5
+            self.world = replace(self.world, tight=CROWDED, eviction=eviction, store=store)
         self.steps: list[Step] = []
         self.sinks = [self.steps]  # the last one takes the next step: of a group, or of a run, that is being made
         self.count = 0  # of steps, those in groups and runs, too

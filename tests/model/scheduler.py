@@ -7,20 +7,31 @@ driven to its end before the next one; what it needs of memory is what any other
 from __future__ import annotations
 
 import functools
+import os
 import random
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import length_hint
 from typing import Any
 
+import numpy as np
+
 from tensord.interpreter.errors import TensordError
+from tensord.interpreter.files.header import Entry, Piece
+from tensord.interpreter.files.on_wire import encode_entry
+from tensord.interpreter.files.open_file import OpenFile
 from tensord.interpreter.programs.fusion import finding_fusions
+from tensord.interpreter.types.meta import Meta
+from tensord.interpreter.wire.messages import File, Load, encode_message
 from tensord.streams.cpu import CpuOptions
 from tensord.streams.cuda import CudaOptions
 from tensord.streams.device import Eviction
 from tensord.streams.faults import Fault
 from tensord.streams.sim import SimOptions
+from tensord.streams.store import NAME as STORE
+from tensord.streams.store import StoreOptions
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.engine import Engine, may_go_on
 from tensord.vm.model.session import VmSession
@@ -36,7 +47,7 @@ from .accounting import freed_with, missum
 from .cuda import ModelCuda
 from .expected import whole
 from .steps import Encoder, Program, Step, World, runs, shares
-from .streams import ModelCpu, ModelSim, ModelStream, Steering, failing_inside, sparing
+from .streams import ModelCpu, ModelSim, ModelStore, ModelStream, Steering, failing_inside, sparing
 
 PLENTY = 1 << 20  # bytes; of a GPU, each machine fills them twice
 STEPS = 200_000  # actions after which a program that does not end is given up
@@ -49,6 +60,38 @@ class Stuck(AssertionError):  # noqa: N818 - what happened
 
 class Unsound(AssertionError):  # noqa: N818 - what happened
     """An invariant of the engine is broken."""
+
+
+class Files:
+    """Values in files, that some are loaded from which the program uploads. Which ones the program's seed decides."""
+
+    def __init__(self, program: Program) -> None:
+        made = [(step.session, step.fields[0]) for step in program.steps if step.kind == "UPLOAD"]  # not in a group
+        self.loaded = {(session, id_) for session, id_ in made if (program.seed + id_) % 2}
+        self.values: list[bytes] = []
+
+    def open(self, place: Sequence[Any], *, writes: bool) -> OpenFile:  # noqa: ARG002 - nothing is written
+        """The file with these values."""
+        fd = os.memfd_create("values")
+        os.write(fd, self.values[place[0]])
+        return OpenFile(fd, "values")
+
+    def instead_of(self, messages: list[list[Any]], step: Step) -> list[list[Any]]:
+        """The messages of a step, with a load for an upload."""
+        if step.kind != "UPLOAD" or (step.session, step.fields[0]) not in self.loaded:
+            return messages
+        id_, array, device = step.fields
+        payload = np.array(array, order="C")
+        entry = Entry("values", Meta.of(payload.shape, payload.dtype), Piece(0, payload.nbytes, payload.nbytes))
+        self.values.append(payload.tobytes())
+        own, digest = (id_ % 3 == 0), (id_ % 5 == 0)
+        load = Load(1, (id_,), (encode_entry(entry),), device, own, digest, step.location)
+        return [
+            *messages[:-1],
+            encode_message(File(1, (len(self.values) - 1, "values"), 0)),
+            encode_message(load),
+            encode_message(File(1, (), 0)),
+        ]
 
 
 class Habits:
@@ -90,7 +133,13 @@ class Machine:
         for name in world.devices:
             late, lacks = name in world.late, frozenset(filter(None, [missing.get(name)]))
             if name.startswith("cpu"):
-                cpu = CpuOptions(workers=world.workers, memory=PLENTY, late_errors=late, missing=lacks)
+                cpu = CpuOptions(
+                    workers=world.workers,
+                    memory=(limits or {}).get(name, PLENTY),
+                    late_errors=late,
+                    missing=lacks,
+                    eviction=Eviction(world.eviction),
+                )
                 self.devices[name] = ModelCpu(name, self.sink, cpu, steering)
             elif name.startswith("cuda"):
                 self.devices[name] = self.make_cuda(name, world, (limits or {}).get(name, PLENTY), lacks, steering)
@@ -104,6 +153,11 @@ class Machine:
                     eviction=Eviction(world.eviction),
                 )
                 self.devices[name] = ModelSim(name, self.sink, sim, steering)
+        self.files: Files | None = None
+        if world.store:
+            self.files = Files(program)
+            store = StoreOptions(directory=tempfile.gettempdir(), quota=PLENTY)
+            self.devices[STORE] = ModelStore(STORE, self.sink, store, steering)
         for name, fault in world.faults:
             self.devices[name].inject(Fault.of(fault))
         self.engine = Engine(self.devices, self.clock)
@@ -145,6 +199,8 @@ class Machine:
                 mine[request] = (whole(value), error)
 
         session: VmSession = self.engine.open_session(reply, trusted=number % 2 == 1)
+        if self.files is not None:
+            session.open_file = self.files.open
         return session
 
     def clock(self) -> int:
@@ -239,7 +295,8 @@ class Machine:
             if outside:
                 self.control(step, serially=serially)
             else:
-                batch += self.encoder.messages(step)
+                messages = self.encoder.messages(step)
+                batch += messages if self.files is None else self.files.instead_of(messages, step)
         if batch:
             self.send(owner, batch, serially=serially)
         self.drain(serially=serially)
@@ -281,9 +338,14 @@ class Machine:
         self.engine.admission.names.unpublish(list(self.engine.directory.names))
         self.drain()
 
+    def close(self) -> None:
+        """Close the file of the store."""
+        if STORE in self.devices:
+            self.devices[STORE].file.close()
+
     def end(self, session: VmSession) -> None:
         """End a session while nothing is live; what that frees is what was said before."""
-        devices = self.engine.devices
+        devices = self.engine.tiers
         said, before = freed_with(self.engine, session), {name: d.backend.allocated for name, d in devices.items()}
         self.engine.close(session)
         self.drain()

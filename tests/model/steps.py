@@ -106,7 +106,8 @@ class Routine:
 class World:
     """The machine a program runs on, and how badly its streams behave.
 
-    `patience`: runs of a routine that are unfolded before one may run as a whole.
+    `patience`: runs of a routine that are unfolded before one may run as a whole. `store`: the host's memory is tight,
+    too, and there is a store below it; half of the uploads lie in files that are loaded.
     """
 
     sessions: int = 1
@@ -122,6 +123,7 @@ class World:
     eviction: str = "never"
     devices: tuple[str, ...] = ("cpu:0", "sim:0", "sim:1")
     patience: int = 1
+    store: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from tensord.streams.device import Buffer
 from tensord.streams.events import EXECUTED
 from tensord.streams.faults import Faults
 from tensord.streams.sim import SimDevice, SimOptions
+from tensord.streams.store import StoreDevice, StoreOptions
 from tensord.streams.stream import Sink, Stream, StreamKind
 from tensord.vm.routines.recipe import fill
 
@@ -162,6 +163,17 @@ class ModelSim(Peak, SimDevice):
         stream = ModelStream(self.name, kind, index, sink, self.faults, self.steering, late=self.options.late_errors)
         stream.events = self.steering.events
         return stream
+
+
+class ModelStore(Peak, StoreDevice):
+    """A store with model streams."""
+
+    def __init__(self, name: str, sink: Sink, options: StoreOptions, steering: Steering) -> None:
+        self.steering = steering
+        super().__init__(name, sink, options)
+
+    def _stream(self, kind: StreamKind, index: int, sink: Sink) -> Any:
+        return ModelStream(self.name, kind, index, sink, self.faults, self.steering, late=False)
 
 
 def failing_inside(compile_segment: Any, failing: frozenset[tuple[int, int]]) -> Any:

@@ -68,6 +68,8 @@ def test_random_programs_run_in_a_fifth_of_the_memory_that_they_need(first: int)
     )
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
     assert seen["evicted"] > CHUNK // 4
+    assert seen["evicted to the store"] > CHUNK // 8
+    assert seen["read from a file"] > CHUNK // 4
 
 
 @cache

@@ -23,8 +23,10 @@ from tensord.interpreter.wire.messages import (
     encode_message,
 )
 from tensord.streams.cpu import CpuOptions
+from tensord.streams.store import NAME as STORE
+from tensord.streams.store import StoreOptions
 from tensord.vm.engine import Engine
-from tests.model.streams import ModelCpu, Steering
+from tests.model.streams import ModelCpu, ModelStore, Steering
 
 ONE = ((1,), "float64")
 
@@ -37,7 +39,8 @@ class Bare:
         steering = Steering(self.clock, frozenset(), inline=inline, events=False)
         cpu = CpuOptions(workers=workers, memory=1 << 24)
         self.device: Any = ModelCpu("cpu:0", self.sink, cpu, steering)
-        self.engine: Engine = Engine({"cpu:0": self.device}, self.clock, **options)
+        self.store: Any = ModelStore(STORE, self.sink, StoreOptions(), steering)
+        self.engine: Engine = Engine({"cpu:0": self.device, STORE: self.store}, self.clock, **options)
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
 
@@ -66,7 +69,8 @@ class Bare:
     def drain(self) -> None:
         """Everything executes."""
         self.schedule()
-        while busy := [stream for stream in self.device.streams if stream.can_execute()]:
+        streams = (*self.device.streams, *self.store.streams)
+        while busy := [stream for stream in streams if stream.can_execute()]:
             self.step(busy[0])
 
 

@@ -3,6 +3,7 @@
 - `admission`: one handler per kind of message
 - `calls`: ops; `inline`: ops that run at admission
 - `accesses`: bytes in and out, waits, side effects; `exports`: results that clients read in place
+- `files`: tensors that lie in files
 - `routines`: programs, links and runs; `segments`: runs as one instruction;
   `runs_at_once`: short ones at admission
 - `names`: tensors and routines shared by name

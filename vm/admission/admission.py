@@ -32,9 +32,12 @@ from ...interpreter.wire.messages import (
     Convention,
     Effect,
     Fetch,
+    File,
+    Flush,
     Hint,
     Link,
     ListNames,
+    Load,
     Location,
     Lookup,
     NamedMessage,
@@ -51,6 +54,7 @@ from ...interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
+    Write,
     decode_meta,
 )
 from ..memory.pins import end_pins, pin, unpin
@@ -70,6 +74,7 @@ from .accesses import Accesses
 from .calls import Calls
 from .cancellation import Cancellation
 from .exports import Exports
+from .files import Files
 from .inline import END, Inline
 from .lookup import (
     check_new,
@@ -112,6 +117,7 @@ class Admission:
         self.inline = inline = Inline(scheduler, residency, names)
         self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
         self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
+        files = Files(scheduler, residency, rejection)
         self.routines = routines = Routines(scheduler, residency, infer, accesses, rejection)
         self.handlers: dict[type[NamedMessage], Handler] = {
             Call: calls.call,
@@ -138,6 +144,10 @@ class Admission:
             Run: routines.run,
             Convention: routines.convention,
             Hint: self.hint,
+            File: files.file,
+            Load: files.load,
+            Write: files.write,
+            Flush: files.flush,
         }
         dispatcher = scheduler.dispatcher
         self._steps = (inline.run, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`

@@ -105,7 +105,7 @@ class Cancellation:
         self.scheduler.ring.forget(session)
         self.directory.sessions.pop(session.id, None)
         session.closed = True
-        for device in self.scheduler.devices.values():
+        for device in self.scheduler.tiers.values():
             device.users.pop(session, None)
 
     def release_some(self) -> None:
@@ -122,7 +122,7 @@ class Cancellation:
                 leaving.rotate(-1)
             else:
                 leaving.popleft()
-        for device in self.scheduler.devices.values():
+        for device in self.scheduler.tiers.values():
             device.leaving = bool(leaving)
             self.scheduler.retry(device)
 

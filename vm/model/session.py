@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from weakref import WeakSet
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.files.open_file import OpenFile, OutputFile
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import line_of, span_of
 from ...streams.stream import Stream
@@ -28,6 +30,17 @@ PRIVATE: Final = 1 << 40  # numbers of signatures that runs make are above; thos
 ReplySink: TypeAlias = Callable[[int, object, TensordError | None], None]
 
 
+class FileOpener(Protocol):
+    """Opens the file at a place that the session's client has named."""
+
+    def __call__(self, place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile: ...
+
+
+def refuse_files(place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:  # noqa: ARG001 - as declared
+    """Opens files for a session whose client can name none."""
+    raise ProtocolError("this connection loads and saves no files")
+
+
 class Again(NamedTuple):
     """An answer, of a side effect, to a request that stays open for others."""
 
@@ -41,8 +54,8 @@ class VmSession:
     ever defined, since ids rise and are never reused; `generation` the number of its cancellations, so that a restart
     that was sent before the latest one does not undo it; `queues` what it has on each stream; `moves` the tensors that
     it has moved and that were not needed yet; `moving` copies that the moves begun since will fill; `pins` how
-    often it has pinned the tensors of which ids (`memory.pins`). `trusted`: its
-    messages are made in this process, by `client`, so they have the form of their kinds.
+    often it has pinned the tensors of which ids (`memory.pins`); `open_file` opens what its client names. `trusted`:
+    its messages are made in this process, by `client`, so they have the form of their kinds.
     """
 
     __slots__ = (
@@ -54,6 +67,7 @@ class VmSession:
         "closed",
         "detail",
         "errors",
+        "files",
         "generation",
         "id",
         "immediate",
@@ -64,7 +78,10 @@ class VmSession:
         "moving",
         "name",
         "newest",
+        "open_file",
+        "opened",
         "operands",
+        "outputs",
         "payload",
         "pins",
         "plans",
@@ -120,6 +137,10 @@ class VmSession:
         self.moves: dict[Moved, None] = {}
         self.moving: list[Copy] = []
         self.pins: dict[int, tuple[Tensor, int]] = {}
+        self.files: dict[int, OpenFile] = {}  # open for LOAD, by the client's numbers
+        self.outputs: dict[int, tuple[OutputFile, Copy]] = {}  # open for WRITE, each with the link of its chain
+        self.opened: WeakSet[OpenFile | OutputFile] = WeakSet()  # those that anything lies in
+        self.open_file: FileOpener = refuse_files
         self.newest = 0
         self.generation = 0
         self.closed = False

@@ -9,14 +9,18 @@ Source: Glow's device-resident tensors; OneFlow's transfers as instructions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from ...interpreter.errors import MetadataError, ProtocolError
+from ...interpreter.files.open_file import OpenFile
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
-from ...streams.stream import StreamKind
+from ...streams.stored import copy_to
+from ...streams.stream import Stream, StreamKind
+from ..memory.making_room import drop_replica
 from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite
 from ..memory.pins import move_pins
@@ -30,6 +34,7 @@ from ..model.reason import RETURN
 from ..model.session import VmSession
 from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
+from .changed_files import changed_among, give_up_values
 
 VIEWS = 64  # copies of single views that a storage has beyond its tensors: programs that look at every row never end
 
@@ -46,10 +51,12 @@ class Export(NamedTuple):
 class Residency:
     """The planner. One per engine; called only during admission."""
 
-    def __init__(self, scheduler: Scheduler, host: DeviceState | None) -> None:
+    def __init__(self, scheduler: Scheduler, host: DeviceState | None, store: DeviceState | None = None) -> None:
         self.scheduler = scheduler
         self.copies = 0  # the id of the newest copy
         self.host = host  # where data stops over between devices without peer access
+        self.store = store  # where the values of files lie, and what has left the host
+        self.files: WeakSet[OpenFile] = WeakSet()  # those that tensors lie in
         self.exports: dict[Tensor, Export] = {}  # fetched values that clients read in place
         self.orphans: list[Storage] = []  # without tensors, but read by the instruction being admitted
         scheduler.evict = self.evict
@@ -104,7 +111,7 @@ class Residency:
         """Plan a transfer of the whole storage to a device."""
         storage = tensor.storage
         source = self.source(storage, device)
-        hop = self.stopover(source.device, device)
+        hop = self.stopover(source.device, device) or self.host_first(source, device)
         if hop is not None:
             source = storage.copies.get(hop) or self.whole_copy(tensor, hop, session, location)
         raw = tensor
@@ -118,7 +125,22 @@ class Residency:
         source.device.candidates.setdefault(source, storage)
         self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location, why)
         self.scheduler.bound.remove(source)  # it may leave: until the transfer has arrived it stands by
+        if source.device is self.store and storage.account is None:
+            self.loaded(storage, source, session)
         return copy
+
+    def host_first(self, source: Copy, device: DeviceState) -> DeviceState | None:
+        """The host device, if the copy lies in a file in such a way that it cannot be read in pieces."""
+        if source.device is not self.store or device is self.host or source.buffer is None:
+            return None
+        return None if source.buffer.raw.is_direct else self.host
+
+    def loaded(self, storage: Storage, source: Copy, session: VmSession) -> None:
+        """A value comes from a file for the first time: it is its session's memory from now on. One that is to be owned
+        leaves the file."""
+        charge(session, storage)
+        if source.buffer is not None and source.buffer.raw.once:
+            drop_replica(source, storage, self.scheduler.retry)
 
     def view_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
         """Plan a transfer of one view's bytes to a device, or find the one planned before.
@@ -138,6 +160,9 @@ class Residency:
             return copy
         self.limit_views(storage)
         source = self.source(storage, device)
+        host = self.host_first(source, device)
+        if host is not None:
+            source = self.whole_copy(bytes_of(storage, host), host, session, location)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
         hop = self.stopover(source.device, device)
         if hop is not None:
@@ -164,14 +189,16 @@ class Residency:
                 forget(oldest, storage)
 
     def source(self, storage: Storage, device: DeviceState) -> Copy:
-        """The copy to transfer from: rather one that reaches the device directly, then a valid one, then the host's.
+        """The copy to transfer from: rather one that reaches the device directly, then one that is in memory, then a
+        valid one, then the host's.
 
         All that reach it directly take one transfer. The host's leaves the peer's copy stream and memory alone.
         """
-        best, best_rank = None, (True, True, True)
+        best, best_rank = None, (True, True, True, True)
         for copy in storage.copies.values():
             rank = (
                 self.stopover(copy.device, device) is not None,
+                copy.device is self.store,
                 copy.writer is not None or copy.poison is not None,
                 copy.device is not self.host,
             )
@@ -185,6 +212,8 @@ class Residency:
         """The host device, if data cannot go from source to target directly."""
         if source.backend.host or target.backend.host or target.backend.reaches(source.backend):
             return None
+        if source is self.store:
+            return None
         if self.host is None:
             raise MetadataError(f"{target.name} cannot reach {source.name}, and there is no cpu device to go through")
         return self.host
@@ -196,7 +225,11 @@ class Residency:
         label says in place of the kind."""
         here, there = source.copy.device.backend, target.copy.device.backend
         kernel: Callable[[Any, Any], None]
-        if there.host and not here.host:
+        if source.copy.device is self.store:
+            kind, carrier, kernel = StreamKind.READ, target.copy.device, copy_to(there)
+        elif target.copy.device is self.store:
+            kind, carrier, kernel = StreamKind.WRITE, target.copy.device, source_first(there.copy_in)
+        elif there.host and not here.host:
             kind, carrier, kernel = StreamKind.D2H, source.copy.device, here.copy_out
         elif here.host and not there.host:
             kind, carrier, kernel = StreamKind.H2D, target.copy.device, source_first(there.copy_in)
@@ -206,15 +239,42 @@ class Residency:
         label = f"{why or kind.value} {source.copy.device.name}->{target.copy.device.name}"
         instruction = scheduler.new_instruction(scheduler.nobody, Opcode.TRANSFER, label, target.copy.device, location)
         instruction.author = session
-        instruction.stream = carrier.backend.copy_stream(kind)
+        instruction.stream = self.carried_by(kind, carrier)
         instruction.inputs, instruction.outputs = (source,), (target,)
         source.tensor.await_meta(instruction)
         instruction.reads, instruction.writes = (source.copy,), (target.copy,)
         instruction.kernel = kernel
         instruction.bytes_moved = -1  # known when bound
-        instruction.on_retire = lambda done: arrived(done, carrier, kind, storage)
+        instruction.on_retire = lambda done: self.arrived(done, carrier, kind, storage)
         scheduler.admit(instruction)
         return instruction
+
+    def carried_by(self, kind: StreamKind, carrier: DeviceState) -> Stream:
+        """The stream for a copy of that kind. What is read from the store to the host is carried by the store's own."""
+        if kind is not StreamKind.READ:
+            return carrier.backend.copy_stream(kind)
+        if self.store is not None and carrier.backend.host:
+            return self.store.backend.copy_stream(kind)
+        return carrier.backend.copy_stream(StreamKind.H2D)
+
+    def arrived(self, done: Instruction, carrier: DeviceState, kind: StreamKind, storage: Storage) -> None:
+        """A transfer retired: count it where it was carried out, or take the copy that it left empty out of the map."""
+        copy = done.writes[0]
+        if done.error is None:
+            carrier.count_move(kind.value, done.bytes_moved)
+            return
+        if copy.current and (len(storage.copies) > 1 or copy.view is not None):
+            forget(copy, storage)
+        if kind is StreamKind.READ and self.store is not None:
+            self.look_at_files(changed_among(self.files))
+
+    def look_at_files(self, changed: Sequence[OpenFile]) -> int:
+        """Poison the values that lie in files which have changed; how many there are."""
+        if self.store is None or not changed:
+            return 0
+        for file in changed:
+            self.files.discard(file)
+        return give_up_values(self.scheduler.storages(), self.store, changed)
 
     # -- evicting --------------------------------------------------------------------------------------------------
 
@@ -418,15 +478,6 @@ def refuse_transfer(tensor: Tensor, device: DeviceState) -> None:
     if device not in storage.copies and not small:
         homes = ", ".join(at.name for at in storage.copies)
         raise MetadataError(f"placement is strict: the tensor is on {homes}, not on {device.name}; use to_device")
-
-
-def arrived(instruction: Instruction, carrier: DeviceState, kind: StreamKind, storage: Storage) -> None:
-    """A transfer retired: count it where it was carried out, or take the copy that it failed to fill out of the map."""
-    copy = instruction.writes[0]
-    if instruction.error is None:
-        carrier.count_move(kind.value, instruction.bytes_moved)
-    elif copy.current and (len(storage.copies) > 1 or copy.view is not None):
-        forget(copy, storage)
 
 
 def copy_array(source: Any, target: Any) -> None:

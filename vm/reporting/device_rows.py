@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def describe(engine: Engine, device: DeviceState, where: Where) -> dict[str, Any]:
     """Everything about one device."""
     backend = device.backend
-    others = [other for other in engine.devices.values() if other is not device]
+    others = [other for other in engine.pools.values() if other is not device]
     return {
         "name": device.name,
         "options": plain(getattr(backend, "options", None)),

@@ -96,7 +96,7 @@ def evict(
     device; of several conditions, those that meet all. What left, by device, and whether there may be more."""
     only = storages_named(engine, names)
     account = session_or_any(owner, engine.directory.sessions)
-    name = device_or_any(device, engine.devices)
+    name = device_or_any(device, engine.pools)
     if only is None and not account and not name:
         raise ProtocolError("evict what? give names, a session or a device")
     left: Counter[DeviceState] = Counter()
@@ -118,7 +118,7 @@ def may_leave(
     engine: Engine, only: Mapping[Storage, None] | None, account: int, name: str
 ) -> Iterator[tuple[DeviceState, Storage]]:
     """The values that may leave a device, each once for each device."""
-    for place in engine.devices.values():
+    for place in engine.pools.values():
         if place.below is None or name not in {"", place.name}:
             continue
         if only is None and not place.short:

@@ -76,7 +76,7 @@ class Walk:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.rounding = dict.fromkeys(engine.devices, 0)
+        self.rounding = dict.fromkeys(engine.tiers, 0)
         self.idle = IdleArenas()
         self._names: Named = {}
         self._shared: dict[Storage, dict[int, None]] = {}  # -> the sessions that hold it
@@ -90,7 +90,7 @@ class Walk:
 
     def _state(self) -> tuple[int, ...]:
         engine = self.engine
-        return (engine.scheduler.tick, *[device.backend.allocated for device in engine.devices.values()])
+        return (engine.scheduler.tick, *[device.backend.allocated for device in engine.tiers.values()])
 
     def slices(self) -> Iterator[list[Extent]]:
         """All extents, in lists; after each the machine may go on."""
@@ -127,7 +127,7 @@ class Walk:
             if not instruction.retired:
                 yield self._under_way(instruction)
         yield self._mapped_by_clients()
-        for device in engine.devices.values():
+        for device in engine.tiers.values():
             yield self._standing_by(device)
             yield self._reusable(device)
 

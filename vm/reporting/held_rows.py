@@ -152,7 +152,7 @@ def held_slices(
         sums.add(extents)
         yield []
     still = walk.still()
-    devices = [device for device in engine.devices.values() if on in ("", device.name)]
+    devices = [device for device in engine.pools.values() if on in ("", device.name)]
     pools = [pool_row(one, sums.held[one.name], walk.rounding[one.name], walk.idle) for one in devices]
     if by == LOCATION:
         for _ in merge_lines(sums, where):

@@ -43,7 +43,7 @@ class Census:
             self.copies |= dict.fromkeys(instruction.reads + instruction.writes)
         for export in engine.residency.exports.values():
             self.copies[export.copy] = None
-        for device in engine.devices.values():
+        for device in engine.tiers.values():
             self.copies |= dict.fromkeys(device.standby)
 
     def accesses(self) -> Iterator[tuple[Instruction, Copy]]:
@@ -149,7 +149,7 @@ def the_plan_adds_up(census: Census) -> Iterator[str]:
             planned[copy.device] += copy.nbytes
     for instruction in census.live:
         planned[instruction.device] += instruction.most
-    for device in census.engine.devices.values():
+    for device in census.engine.tiers.values():
         if device.planned != planned[device]:
             yield f"{device.name} plans {device.planned} bytes, its current copies and those to come {planned[device]}"
 
@@ -157,7 +157,7 @@ def the_plan_adds_up(census: Census) -> Iterator[str]:
 def every_copy_may_be_evicted(census: Census) -> Iterator[str]:
     """Where there is a tier below and memory was short, the candidates are the current copies there, each with its
     storage."""
-    found: dict[DeviceState, dict[Copy, Storage]] = {device: {} for device in census.engine.devices.values()}
+    found: dict[DeviceState, dict[Copy, Storage]] = {device: {} for device in census.engine.tiers.values()}
     for storage in census.storages:
         for copy in storage.current():
             found[copy.device][copy] = storage
@@ -182,7 +182,7 @@ def memory_adds_up(census: Census) -> Iterator[str]:
         held[instruction.device] += instruction.scratch
         if instruction.scratch and instruction.status is not Status.DISPATCHED:
             yield f"{instruction!r} does not run, and has {instruction.scratch} bytes set aside"
-    for device in census.engine.devices.values():
+    for device in census.engine.tiers.values():
         held[device] += sum(buffer.nbytes for buffers in device.reusable.values() for buffer in buffers)
         if device.backend.allocated != held[device]:
             yield f"{device.name} has allocated {device.backend.allocated} bytes, {held[device]} have an owner"
@@ -190,7 +190,7 @@ def memory_adds_up(census: Census) -> Iterator[str]:
 
 def the_ledger_adds_up(census: Census) -> Iterator[str]:
     """`unreserved` holds live instructions in program order; its sums are right."""
-    for device in census.engine.devices.values():
+    for device in census.engine.tiers.values():
         needs = list(device.unreserved.values())
         if device.unreserved_bytes != sum(need for need in needs if need > 0) or device.unknown != needs.count(-1):
             yield f"{device.name} expects {device.unreserved_bytes} bytes and {device.unknown} unknown needs: {needs}"
@@ -227,7 +227,7 @@ def pins_are_counted(census: Census) -> Iterator[str]:
     for session in sessions:
         for tensor, count in session.pins.values():
             pins[tensor] += count
-    for device in census.engine.devices.values():
+    for device in census.engine.tiers.values():
         mine = {tensor: count for tensor, count in pins.items() if tensor.home is device}
         if device.pins != mine or any(tensor.storage not in device.pinned for tensor in mine):
             yield f"{device.name} counts {sum(device.pins.values())} pins and has {sum(mine.values())}"
@@ -241,7 +241,7 @@ def mappings_are_counted(census: Census) -> Iterator[str]:
     for copy, count in exported.items():
         if copy.exposed < count:
             yield f"{copy} counts {copy.exposed} mappings and has {count}"
-    for device in census.engine.devices.values():
+    for device in census.engine.tiers.values():
         mine = {copy: count for copy, count in exported.items() if copy.device is device}
         if device.mapped != mine:
             yield f"{device.name} counts the mappings {device.mapped}, the exports are {mine}"
@@ -278,7 +278,7 @@ def nothing_is_forgotten(census: Census) -> Iterator[str]:
     """What may go on is in a queue: nobody would look at it again elsewhere."""
     scheduler = census.engine.scheduler
     dispatcher = scheduler.dispatcher
-    waiting = {one for device in census.engine.devices.values() for _, one in device.waiting}
+    waiting = {one for device in census.engine.tiers.values() for _, one in device.waiting}
     in_line = {one for session in sessions_of(census) for queue in session.queues.values() for one in queue.waiting}
     ready, doomed = set(dispatcher.ready), set(dispatcher.doomed)
     for instruction in census.live:
@@ -309,7 +309,7 @@ def streams_are_counted(census: Census) -> Iterator[str]:
         if instruction.status is Status.DISPATCHED and instruction.queue is not None:
             queued[instruction.queue] += 1
             queued[instruction.stream] += 1
-    for device in census.engine.devices.values():
+    for device in census.engine.tiers.values():
         for stream in device.backend.streams:
             if stream.queued != queued[stream]:
                 yield f"{stream.name} counts {stream.queued} and has {queued[stream]}"
@@ -337,7 +337,7 @@ def the_living_are_listed(census: Census) -> Iterator[str]:
     for session in census.engine.directory.sessions.values():
         if len(session.live) != by_session[session]:
             yield f"session {session.id} lists {len(session.live)} live instructions and has {by_session[session]}"
-    for device in census.engine.devices.values():
+    for device in census.engine.tiers.values():
         order = [instruction.admitted for instruction in device.live]
         if order != sorted(order):
             yield f"the list of {device.name} is not in program order"

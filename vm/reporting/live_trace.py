@@ -129,14 +129,14 @@ def batched(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
 
 def _head(engine: Engine, since: int) -> dict[str, Any]:
     return {
-        "devices": list(engine.devices),
+        "devices": list(engine.pools),
         "taken": engine.scheduler.clock(),
         "tick": engine.scheduler.tick,
         "since": since,
         "retired": engine.scheduler.retired,
         "capacity": engine.ring.entries.maxlen or 0,
         "enabled": engine.ring.enabled,
-        "used": {name: device.backend.allocated for name, device in engine.devices.items()},
+        "used": {name: device.backend.allocated for name, device in engine.pools.items()},
     }
 
 

@@ -124,7 +124,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
                 "eviction": eviction_row(device),
                 "lost": lost(device),
             }
-            for name, device in engine.devices.items()
+            for name, device in engine.pools.items()
         },
         "sessions": len(engine.directory.sessions),
         "tensors": sum(len(session.tensors) for session in engine.directory.sessions.values()),
@@ -136,7 +136,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
             "retired": engine.scheduler.retired,
             "failed": engine.scheduler.failed,
         },
-        "transfers": {name: transfers(device) for name, device in engine.devices.items()},
+        "transfers": {name: transfers(device) for name, device in engine.pools.items()},
         "hung": plain(list(about.hung())),
         "recent_errors": [error_row(error) for error in about.errors()[-ERRORS:]],
         "trace": {
@@ -193,7 +193,7 @@ def _tensors(
     engine: Engine, _session: VmSession, about: About, limit: object = 50, session: object = 0, device: object = ""
 ) -> Iterator[list[Any]]:
     most, only = min(natural("limit", limit), MOST), session_or_any(session, engine.directory.sessions)
-    return tensor_slices(engine, most, only, device_or_any(device, engine.devices), about.where)
+    return tensor_slices(engine, most, only, device_or_any(device, engine.pools), about.where)
 
 
 def _memory(
@@ -204,7 +204,7 @@ def _memory(
     limit: object = 50,
     device: object = "",
 ) -> Iterator[list[Any]]:
-    most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.devices)
+    most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.pools)
 
     def name_of(id_: int) -> str | None:
         one, client = engine.directory.sessions.get(id_), about.client(id_)
@@ -220,7 +220,7 @@ def _names(
 
 
 def _devices(engine: Engine, _session: VmSession, about: About) -> list[dict[str, Any]]:
-    return [describe(engine, device, about.where) for device in engine.devices.values()]
+    return [describe(engine, device, about.where) for device in engine.pools.values()]
 
 
 def _invariants(engine: Engine, _session: VmSession, _about: About) -> dict[str, Any]:

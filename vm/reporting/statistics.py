@@ -25,10 +25,10 @@ def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
         "pending": engine.waiting().total(),
         "by_status": dict(Counter(i.status.value for i in engine.live.values())),
         "infer_misses": engine.infer.misses,
-        "devices": {name: device_statistics(device) for name, device in engine.devices.items()},
+        "devices": {name: device_statistics(device) for name, device in engine.pools.items()},
         "transfers": {
             name: {kind: {"count": n, "bytes": size} for kind, (n, size) in sorted(device.moved.items())}
-            for name, device in engine.devices.items()
+            for name, device in engine.pools.items()
         },
         "names": sorted(engine.directory.names),
     }

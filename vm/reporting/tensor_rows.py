@@ -36,7 +36,7 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Wher
     `session`: only its handles, 0 for all and the names that nobody else holds. `on`: only tensors that live there
     or have a copy there.
     """
-    device = engine.devices.get(on)
+    device = engine.pools.get(on)
     largest: list[Found] = []
     everything = _handles(engine, session)
     while chunk := list(islice(everything, LOOKED_AT)):

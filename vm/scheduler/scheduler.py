@@ -48,9 +48,15 @@ class Scheduler:
     """Schedules instructions over the streams of a set of devices."""
 
     def __init__(
-        self, devices: Mapping[str, DeviceState], clock: Callable[[], int], infer: InferCache, ring: Ring
+        self,
+        devices: Mapping[str, DeviceState],
+        clock: Callable[[], int],
+        infer: InferCache,
+        ring: Ring,
+        tiers: Mapping[str, DeviceState] | None = None,
     ) -> None:
         self.devices = devices
+        self.tiers = tiers = tiers or devices
         self.clock = clock
         self.ring = ring
         self.now = clock()  # stamped once per pass
@@ -69,7 +75,7 @@ class Scheduler:
         self.storages: Callable[[], Iterable[Storage]] = tuple  # all that handles and names reach; set by the engine
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
-        self.dispatcher = dispatcher = Dispatcher(devices, clock, self.complete, self.fail_waiting, self.replan)
+        self.dispatcher = dispatcher = Dispatcher(tiers, clock, self.complete, self.fail_waiting, self.replan)
         self.try_ready = dispatcher.try_ready
         self.retry = dispatcher.retry
         self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready)

@@ -35,9 +35,12 @@ from ...interpreter.wire.messages import (
     Convention,
     Effect,
     Fetch,
+    File,
+    Flush,
     Hint,
     Link,
     ListNames,
+    Load,
     Location,
     Lookup,
     Message,
@@ -54,6 +57,7 @@ from ...interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
+    Write,
 )
 from ...interpreter.wire.messages import Signature as SignatureMessage
 from ...interpreter.wire.roles import number_of, outputs_of
@@ -65,6 +69,7 @@ from ..model.session import ReplySink
 from ..model.signature import call_text
 from ..routines.programs import add_part, link
 from .effects import Effects
+from .files import Files
 from .names import Names
 from .routines import Routines
 from .tables import Tables
@@ -114,7 +119,7 @@ class SerialEngine:
         self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
         self.look_up: Callable[[], None] = lambda: None
         self.tables = tables = Tables(self.devices)
-        effects, names = Effects(self), Names(self.names, self.deny)
+        effects, names, files = Effects(self), Names(self.names, self.deny), Files(self)
         self.routines = Routines(self, effects)
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
             Call: self.call,
@@ -134,6 +139,10 @@ class SerialEngine:
             Convention: names.convention,
             ToDevice: self.to_device,
             Hint: self.hint,
+            File: files.file,
+            Load: files.load,
+            Write: files.write,
+            Flush: files.flush,
             Restart: lambda session, message: self.restart(session, message.generation),
             Atomic: self.atomic,
             ListNames: names.list_names,

@@ -28,8 +28,10 @@ from ...interpreter.schema.opdef import lacking
 from ...interpreter.wire.messages import Message, Query
 from ...streams.blas import BLAS
 from ...streams.catalogue import check_devices
+from ...streams.store import NAME as STORE
 from ..failures import Failures, log_lines
 from ..model.session import ReplySink
+from ..places import open_own_place
 from .engine import SerialEngine
 from .questions import ERRORS_KEPT, About, answer
 from .values import CANCELLED, CLOSED, SerialSession
@@ -45,7 +47,7 @@ class SerialMachine:
     def __init__(self, devices: Sequence[str | Mapping[str, object]]) -> None:
         options = {name: chosen for name, (_, chosen) in check_devices(devices).items()}
         self.devices: dict[str, frozenset[str]] = {
-            name: chosen.missing | lacking(np) for name, chosen in options.items()
+            name: chosen.missing | lacking(np) for name, chosen in options.items() if name != STORE
         }
         self.engine = engine = SerialEngine(self.devices)
         engine.report = self.report
@@ -68,7 +70,9 @@ class SerialMachine:
     def attach(self, reply: ReplySink, name: str = "", *, strict: bool = False) -> SerialSession:
         """Open a session."""
         with self.inside():
-            return self.engine.open_session(reply, name, strict=strict)
+            session = self.engine.open_session(reply, name, strict=strict)
+        session.open_file = open_own_place
+        return session
 
     def detach(self, session: SerialSession) -> None:
         """End a session: its tensors are released."""

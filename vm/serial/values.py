@@ -16,6 +16,7 @@ from ...interpreter.errors import (
     text_of,
     without_frames,
 )
+from ...interpreter.files.open_file import OpenFile, OutputFile
 from ...interpreter.programs.program import Program
 from ...interpreter.programs.records import Reader
 from ...interpreter.schema.infer import infer_once
@@ -27,7 +28,7 @@ from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import line_of
 from ...interpreter.wire.messages import decode_meta
 from ..model.linked import Linked
-from ..model.session import PRIVATE, ReplySink
+from ..model.session import PRIVATE, FileOpener, ReplySink, refuse_files
 
 CANCELLED = "the session was cancelled"
 CLOSED = "the session was closed"
@@ -107,6 +108,9 @@ class SerialSession:
         self.chains: dict[int, Value] = {}
         self.signatures: dict[int, Signature | TensordError] = {}
         self.locations: dict[int, str] = {}
+        self.files: dict[int, OpenFile] = {}
+        self.outputs: dict[int, tuple[OutputFile, Value]] = {}
+        self.open_file: FileOpener = refuse_files
         self.newest = 0
         self.generation = 0
         self.cancelled: TensordError | None = None

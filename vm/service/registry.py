@@ -7,6 +7,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ...interpreter.errors import ConnectionLost, ProtocolError, QuotaError
@@ -18,6 +19,7 @@ from ...interpreter.wire.names import LOOK, clean
 from ..engine import Engine
 from ..log import log
 from ..model.session import ReplySink, VmSession
+from ..places import open_peer_place
 from .inbound import decode_header
 from .listener import Listener
 from .outbound import acknowledge, send
@@ -108,6 +110,8 @@ class ConnectionRegistry:
         if not listener.local:
             peer.token = secrets.token_bytes(16)
         peer.session = session = self.engine.open_session(self.sink(peer), peer.name, strict=strict, limits=self.limits)
+        if peer.shared:
+            session.open_file = partial(open_peer_place, credentials.pid)
         peer.on(Event.GREETED)
         self.peers[listener, identity] = self.sessions[session.id] = peer
         tell(peer, "session opened", pid=peer.credentials.pid)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import msgpack
@@ -36,6 +38,12 @@ def everything(session: Session) -> None:
     session.unpublish("x")
     assert x.residency() == {"cpu:0": "valid"}
     x.prefetch()
+    with NamedTemporaryFile() as file:
+        np.save(file, np.ones(3))
+        file.flush()
+        session.load(file.name)["array"].wait()
+        session.save(file.name, {"y": y}).wait()
+        Path(file.name).touch()  # what is closed is removed
     session.cancel()
     session.restart()
     session.effect(lambda _array: None, y, chain=session.chain())

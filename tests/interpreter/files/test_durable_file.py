@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tensord.interpreter.errors import FileError, MetadataError
+from tensord.interpreter.files import durable_file
 from tensord.interpreter.files.durable_file import UNFINISHED, DurableFile
 from tensord.interpreter.files.tensor_file import Identity
 
@@ -71,6 +72,52 @@ def test_the_steps_come_in_the_order_that_lasts(folder, monkeypatch):
     with DurableFile(folder, "x") as file:
         file.write(b"bytes")
     assert steps == [("write", False), ("fsync", False), ("close", False), ("rename", False), ("fsync", True)]
+
+
+def test_several_files_are_placed_and_their_directory_is_flushed_once(tmp_path, folder, monkeypatch):
+    flushed, real = [], os.fsync
+
+    def flush(fd):
+        flushed.append(fd)
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    for name in "xyz":
+        file = DurableFile(folder, name)
+        file.write(b"bytes")
+        identity = file.place()
+        assert identity == Identity.of((tmp_path / name).stat())
+        assert not file.is_open
+    assert folder not in flushed
+    assert (len(flushed), names(tmp_path)) == (3, ["x", "y", "z"])
+
+
+def test_its_unfinished_name_begins_as_it_is_told_to(tmp_path, folder):
+    file = DurableFile(folder, "x", unfinished=f"{UNFINISHED}mine-")
+    (name,) = names(tmp_path)
+    assert name.startswith(f"{UNFINISHED}mine-")
+    file.commit()
+    assert names(tmp_path) == ["x"]
+
+
+def test_the_system_is_told_to_begin_early_with_each_byte_once(folder, monkeypatch):
+    monkeypatch.setattr(durable_file, "AHEAD", 100)
+    told = []
+
+    def advise(_, offset, count, advice):
+        told.append((offset, count, advice))
+        raise OSError(22, "Invalid argument")  # it is advice
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    file = DurableFile(folder, "x")
+    for count in (99, 1, 250, 50):
+        file.write(bytes(count))
+    assert file.size == 400
+    file.write_ahead()
+    file.commit()
+    assert told == [(0, 100, 4), (100, 250, 4), (350, 50, 4)]
+    with pytest.raises(FileError, match="was committed"):
+        file.write_ahead()
 
 
 def test_the_identity_is_that_of_the_file_that_is_there(tmp_path, folder):

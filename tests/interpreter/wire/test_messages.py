@@ -25,9 +25,12 @@ from tensord.interpreter.wire.messages import (
     Convention,
     Effect,
     Fetch,
+    File,
+    Flush,
     Hint,
     Link,
     ListNames,
+    Load,
     Location,
     Lookup,
     NamedMessage,
@@ -44,6 +47,7 @@ from tensord.interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
+    Write,
     encode_message,
 )
 from tensord.interpreter.wire.roles import ids_of, number_of, outputs_of, signatures_of
@@ -77,6 +81,10 @@ EXAMPLES: list[tuple[NamedMessage, list[int], list[int], int, int]] = [
     (Run(8, (1, 2), (2.5, 3), (3, 4), ((7, None, 60),), 70), [8, 1, 2], [3, 4], 0, 70),
     (Convention(8, ("f", (), (), (), (), ("fixed", None, None))), [8], [], 0, 0),
     (Hint(1, "prefetch", "sim:0", 70), [1], [], 0, 70),
+    (File(8, (5, "model.safetensors"), 60), [], [], 60, 0),
+    (Load(8, (3, 4), ((), ()), "sim:0", own=False, digest=True, location=70), [], [3, 4], 0, 70),
+    (Write(8, (1, 2), (0, 64), 70), [1, 2], [], 0, 70),
+    (Flush(8, 60), [], [], 60, 0),
 ]
 IDS = [type(row[0]).__name__ for row in EXAMPLES]
 

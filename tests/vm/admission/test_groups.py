@@ -75,6 +75,8 @@ FORBIDDEN: dict[int, list[Any]] = {
     M.QUERY: [QUERY, "stats", (), 1],
     M.RESTART: [RESTART, 0],
     M.ATOMIC: [ATOMIC, []],
+    M.FILE: [int(M.FILE), 1, (), 1, False],
+    M.FLUSH: [int(M.FLUSH), 1, 1],
 }
 
 

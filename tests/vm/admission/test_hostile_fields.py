@@ -6,6 +6,7 @@ The kinds and the fields come from the declarations, so a new field is tested on
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Collection, Iterator
 from typing import Any, get_type_hints
 
@@ -29,9 +30,12 @@ from tensord.interpreter.wire.messages import (
     Convention,
     Effect,
     Fetch,
+    File,
+    Flush,
     Hint,
     Link,
     ListNames,
+    Load,
     Location,
     Lookup,
     NamedMessage,
@@ -48,9 +52,11 @@ from tensord.interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
+    Write,
     encode_message,
 )
 from tensord.interpreter.wire.roles import ids_of, outputs_of
+from tensord.vm.places import open_own_place
 
 from ..bare_engine import ONE, Bare, Client
 
@@ -86,6 +92,8 @@ FITTING: dict[Any, tuple[str, ...]] = {
     fields.NewIdOrZero: (),
     fields.NewIds: ("[]",),
     fields.WrittenIds: ("[]",),
+    fields.FileNumber: (),
+    fields.Offsets: ("[]",),
     fields.ChainId: (),
     fields.Operands: ("[]",),
     fields.Text: ("x",),
@@ -107,6 +115,9 @@ FITTING: dict[Any, tuple[str, ...]] = {
 }
 
 REQUEST, NEW = 60, 50
+FILE = os.memfd_create("values")  # for the process's life
+os.write(FILE, bytes(32))
+ENTRY = ("w", ((4,), "float64"), 0, 32, 32, False, None, 0, False, False)
 # A program that adds its number to its parameter, and prints the sum.
 RECORDS = (
     ("number", "float", "parameter", (), None, ""),
@@ -147,6 +158,10 @@ def well_formed(
         Run(routine, (tensor,), (1.0,), (NEW,), ((chain, None, REQUEST),), 1),
         Convention(routine, CONVENTION),
         Hint(tensor, "prefetch", "", 1),
+        File(2, (FILE, "a file"), REQUEST),
+        Load(1, (NEW,), (ENTRY,), "cpu:0", own=False, digest=False, location=1),
+        Write(3, (tensor,), (0,), 1),
+        Flush(3, REQUEST),
     ]
     return {type(message): message for message in messages}
 
@@ -174,6 +189,8 @@ class Scene:
         self.program, self.routine = self.client.new(), self.client.new()
         self.client.send(ProgramPart(self.program, RECORDS))
         self.client.send(Link(self.routine, self.program, ("cpu:0",), (), 1))
+        self.client.session.open_file = open_own_place
+        self.client.send(File(1, (FILE, "a file"), REQUEST), File(3, (FILE, "a file"), REQUEST, writes=True))
         self.client.publish("kept", ids=[self.tensor])
         self.client.answers.clear()
 
@@ -194,7 +211,7 @@ class Scene:
             {id_: tensor for id_, tensor in session.tensors.items() if id_ < NEW},
             {**session.plans, self.signature: None},
             ({**session.programs}, {**session.routines}),
-            dict(session.chains),
+            (dict(session.chains), list(session.files), list(session.outputs)),
             [(session.where(n), session.span(n << LINE_BITS)) for n in range(2, 5)],  # not 1, which is given anew
             (dict(engine.directory.names), engine.residency.copies - len(session.tensors)),
             (session.cancelled, session.generation, session.account.bytes, session.payload),

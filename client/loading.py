@@ -1,0 +1,114 @@
+"""Loading: from a file of tensors to handles. The bytes stay in the file until an op needs them.
+
+The client opens the file, so whoever may read it here may load it, and describes it: what is wrong with its header is
+raised at the user's line. The machine gets the entries, and opens the client's descriptor.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..interpreter.errors import MetadataTypeError, ProtocolError, TensordError
+from ..interpreter.files.describe import describe
+from ..interpreter.files.header import Entry, FileHeader
+from ..interpreter.files.on_wire import encode_entry
+from ..interpreter.files.open_file import OpenFile, open_path
+from ..interpreter.files.tensor_file import Identity
+from ..interpreter.types.meta import Meta
+from ..interpreter.wire.messages import File, Load, encode_message
+from .checks import device_of
+from .locations import located
+from .outbox.outbox import Outbox
+from .routines.current import refuse_captured
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .session import Session
+
+ENTRIES: Final = 64  # of a message, which the machine handles in one go
+
+
+def load(
+    session: Session,
+    path: str | os.PathLike[str],
+    names: Iterable[str] | None,
+    device: str | None,
+    *,
+    own: bool,
+    raw: bool,
+    digest: bool,
+) -> dict[str, Tensor]:
+    """The tensors of a file by name; see `Session.load`."""
+    outbox = session._outbox
+    home = device_of(session, device)
+    refuse_captured(outbox, "no file can be loaded")
+    if not outbox.transport.opens_files:
+        raise located(
+            ProtocolError("load: the machine cannot open this process's files; load them where it runs, over ipc")
+        )
+    try:
+        file = open_path(path)
+        header = describe(file, raw=raw)
+        entries = chosen(header, names)
+    except TypeError as error:
+        raise located(MetadataTypeError(f"load: {error}")) from None
+    except TensordError as error:
+        raise located(error) from None
+    with outbox.lock:
+        number = min(set(range(1, len(outbox.files) + 2)) - outbox.files)
+        outbox.files.add(number)
+    try:
+        announce(outbox, number, file, header.name)
+        return defined(session, number, entries, home, own=own, digest=digest)
+    finally:
+        outbox.files.discard(number)
+
+
+def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
+    """The entries of those names; all without."""
+    if names is None:
+        return list(header.entries.values())
+    if isinstance(names, str):
+        names = (names,)
+    return [header.entry(name) for name in dict.fromkeys(names)]
+
+
+def announce(outbox: Outbox, number: int, file: OpenFile, name: str) -> None:
+    """Have the machine open the file, and check that it is the one that was described."""
+    reply = outbox.ask(lambda request, _: File(number, (file.fd, name), request), located=False)
+    reply.when_done(partial(keep, file))  # its descriptor stays open until then, whoever interrupts the wait
+    there = Identity(*outbox.await_reply(reply))
+    if there != file.identity:
+        raise located(file.failed("has changed while it was loaded; load it again"))
+
+
+def keep(_file: OpenFile) -> None:
+    """Nothing to do: whoever calls this has kept the file."""
+
+
+def defined(
+    session: Session, number: int, entries: list[Entry], home: str, *, own: bool, digest: bool
+) -> dict[str, Tensor]:
+    """Define tensors of the file that has the number; then the number is free."""
+    outbox = session._outbox
+    found: dict[str, Tensor] = {}
+    with outbox.lock:
+        location = outbox.locations.here(4)
+        for start in range(0, len(entries), ENTRIES):
+            some = entries[start : start + ENTRIES]
+            ids = [outbox.new_id() for _ in some]
+            records = [wire_form(entry) for entry in some]
+            outbox.messages.append(encode_message(Load(number, ids, records, home, own, digest, location)))
+            for id_, entry in zip(ids, some, strict=True):
+                found[entry.name] = Tensor(session, id_, entry.meta, home)
+        outbox.messages.append(encode_message(File(number, (), 0)))
+    outbox.flush()
+    return found
+
+
+def wire_form(entry: Entry) -> Any:
+    """An entry as it travels; of one that cannot be had, why."""
+    return encode_entry(entry) if isinstance(entry.meta, Meta) else (entry.name, entry.error)

@@ -1,0 +1,215 @@
+"""Saving: the values of tensors as a safetensors file, written by the machine while the program goes on.
+
+The client makes the file, so it belongs to the user and lies where the user may write, and writes its header; the
+machine opens the client's descriptor and writes each value where the header says, as a reader at that place in program
+order; the client then gives the file its name. Until that, whatever was there before is untouched, and an error, or the
+end of this process, leaves it so.
+
+No file is lost without a word: a session that is closed first waits for what it saves, and so does the end of the
+program. What failed and nobody has waited for is logged then.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from ..interpreter.errors import (
+    FileError,
+    MetadataError,
+    MetadataTypeError,
+    TensordError,
+    metadata_error,
+    without_frames,
+)
+from ..interpreter.files.safetensors_writer import SafetensorsWriter
+from ..interpreter.files.tensor_file import printable
+from ..interpreter.wire.messages import File, Flush, Write, encode_message
+from .answers import seconds
+from .checks import own
+from .locations import located
+from .outbox.outbox import Outbox
+from .printing import EXIT
+from .routines.current import refuse_captured
+from .tensor import Tensor
+from .transport.interface import Reply
+
+if TYPE_CHECKING:
+    from .session import Session
+
+VALUES: Final = 64  # of a message, which the machine handles in one go
+LOG: Final = logging.getLogger("tensord.client")
+
+
+class Saving:
+    """A file that is being saved. `path` is where it will be."""
+
+    def __init__(self, path: Path, writer: SafetensorsWriter, folder: int, outbox: Outbox, reply: Reply) -> None:
+        self.path = path
+        self.error: TensordError | None = None
+        self._writer = writer
+        self._folder = folder
+        self._outbox = outbox
+        self._reply = reply
+        self._told = False
+        self._ended = threading.Event()
+
+    @property
+    def done(self) -> bool:
+        """Is the file there, or has saving failed?"""
+        return self._ended.is_set()
+
+    def wait(self, timeout: float | None = None) -> Path:
+        """Wait until the file is there and on the disk; its path. Raises what has gone wrong.
+
+        TimeoutError after `timeout` seconds; saving goes on.
+        """
+        limit = seconds("wait", timeout)
+        deadline = None if limit is None else monotonic() + limit
+        if not self._reply.done:
+            try:
+                self._outbox.await_reply(self._reply, limit)
+            except TimeoutError:
+                raise
+            except TensordError:
+                pass  # `_commit` has it
+        if not self._ended.wait(None if deadline is None else max(deadline - monotonic(), 0.0)):
+            raise TimeoutError(f"{self.path} was not saved within {timeout:g} s")
+        self._told = True
+        if self.error is not None:
+            raise located(self.error.reraisable())
+        return self.path
+
+    def _begin_commit(self) -> None:
+        """All values are written, or an error came. Called on the thread that took the answer, which must not wait."""
+        try:
+            threading.Thread(target=self._commit, name="tensord save").start()
+        except RuntimeError:  # the process ends
+            self._commit()
+
+    def _commit(self) -> None:
+        try:
+            self._reply.result()
+            self._writer.filled()
+            self._writer.commit()
+        except TensordError as error:
+            self.error = without_frames(error)
+        finally:
+            self._writer.abandon()
+            os.close(self._folder)
+            self._ended.set()
+
+    def tell_failure(self) -> None:
+        """Log what has failed and nobody has waited for."""
+        if self.error is not None and not self._told:
+            LOG.warning("%s was not saved: %s", printable(str(self.path)), self.error)
+
+    def __repr__(self) -> str:
+        state = "saving" if not self.done else "saved" if self.error is None else "failed"
+        return f"<{state} {printable(str(self.path))}>"
+
+
+class Savings:
+    """The files that a session saves, and that are not there yet."""
+
+    __slots__ = ("__weakref__", "_open", "_outbox")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._open: dict[Saving, object] = {}  # -> the session, which lives until the file is there
+
+    def add(self, saving: Saving, session: object) -> None:
+        """Await a file."""
+        for old in [one for one in self._open if one.done and one.error is None]:
+            del self._open[old]
+        self._open[saving] = session
+        EXIT.add(self)
+
+    def finish(self, deadline: float | None = None) -> None:  # noqa: ARG002 - what is saved is waited for
+        """Wait for all files; log those that failed."""
+        for saving in list(self._open):
+            try:
+                saving.wait()
+            except TensordError:
+                saving._told = False
+            saving.tell_failure()
+            self._open.pop(saving, None)
+
+
+def save(
+    session: Session, savings: Savings, path: str | os.PathLike[str], tensors: Any, metadata: Mapping[str, str] | None
+) -> Saving:
+    """Save tensors by name; see `Session.save`."""
+    outbox = session._outbox
+    refuse_captured(outbox, "no file can be saved")
+    if not isinstance(tensors, Mapping):
+        raise located(MetadataTypeError("save: takes a path and a dict of tensors by name"))
+    owned = {name: own(session, tensor) for name, tensor in tensors.items()}
+    if not outbox.transport.opens_files:
+        raise located(MetadataError("save: the machine cannot open this process's files; save where it runs, over ipc"))
+    try:
+        where = Path(path)
+        metas = {name: tensor._known() for name, tensor in owned.items()}
+        folder = opened_folder(where.parent)
+    except TypeError as error:
+        raise located(MetadataTypeError(f"save: {error}")) from None
+    except FileError as error:
+        raise located(error) from None
+    with ExitStack() as undo:
+        undo.callback(os.close, folder)
+        try:
+            writer = SafetensorsWriter(folder, where.name, metas, metadata)
+        except TensordError as error:
+            raise located(error) from None
+        except (TypeError, AttributeError) as error:
+            raise located(metadata_error(error, f"save: {error}", "save")) from None
+        undo.callback(writer.abandon)
+        saving = issue(session, where, writer, folder, owned)
+        undo.pop_all()
+    savings.add(saving, session)
+    saving._reply.when_done(saving._begin_commit)
+    return saving
+
+
+def opened_folder(folder: Path) -> int:
+    """A descriptor of a directory. FileError if there is none."""
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise FileError(f"{printable(str(folder))}: cannot be opened: {error.strerror}") from None
+
+
+def issue(
+    session: Session, path: Path, writer: SafetensorsWriter, folder: int, tensors: Mapping[str, Tensor]
+) -> Saving:
+    """Have the machine write the values to the file."""
+    outbox = session._outbox
+    with outbox.lock:
+        number = min(set(range(1, len(outbox.files) + 2)) - outbox.files)
+        outbox.files.add(number)
+    try:
+        fd = writer.fd
+        opened = outbox.ask(lambda request, _: File(number, (fd, path.name), request, writes=True), located=False)
+        outbox.await_reply(opened)
+        with outbox.lock:
+            location = outbox.locations.here(4)
+            for start in range(0, len(writer.entries), VALUES):
+                some = writer.entries[start : start + VALUES]
+                ids = [tensors[entry.name]._id for entry in some]
+                outbox.messages.append(encode_message(Write(number, ids, [e.offset for e in some], location)))
+            reply = outbox.ask(partial(flushing, number), located=False)
+    finally:
+        outbox.files.discard(number)
+    return Saving(path, writer, folder, outbox, reply)
+
+
+def flushing(number: int, request: int, _location: int) -> Flush:
+    """The question whether all is on the disk."""
+    return Flush(number, request)

@@ -1,0 +1,193 @@
+"""The directory of checkpoints of the one process that writes it.
+
+Nothing in it is ever changed: files are added under new names, and removed when no generation needs them. A values file
+is removed only after the directory was flushed with the manifests gone that needed it; so no manifest comes back after
+a loss of power without its values.
+
+What a dead writer has not finished has a name of its own and is removed when the directory is opened. Values files that
+no generation refers to are orphans: of a generation that was never committed, or of one that is gone. They go with the
+next `collect` or `sweep`; but not while there is a manifest that cannot be read, since nobody knows what it needs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from ..errors import FileError, MetadataError
+from ..files.tensor_file import printable
+from . import layout
+from .lock import take_lock
+from .reader import CheckpointReader, Orphan
+from .record import CheckpointLimits, Generation
+from .writer import GenerationWriter
+
+
+class Collected(NamedTuple):
+    """What `collect` has removed: generations, files of values, and the bytes of these."""
+
+    generations: list[int]
+    files: int
+    nbytes: int
+
+
+class CheckpointDirectory(CheckpointReader):
+    """A directory of checkpoints that this process writes, and no other one at a time. Close it to give it back.
+
+    One thread at a time writes; any thread may read.
+    """
+
+    def __init__(self, path: Path, directory: int, lock: int, limits: CheckpointLimits) -> None:
+        super().__init__(path, directory, limits)
+        self._lock = lock
+        self._last = 0  # generation that was begun
+        self._flushed = True  # would no manifest that is gone come back?
+        self._writer: GenerationWriter | None = None
+        self._files: dict[int, frozenset[int]] = {}  # what generations need, of those that were looked at
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, create: bool = False, limits: CheckpointLimits | None = None
+    ) -> Self:
+        """The directory at a path, which is locked. What a dead writer did not finish is removed.
+
+        `create`: one that is not there, or empty, becomes one. Raises FileError if another process has it, with its
+        pid; MetadataError if it holds other things, or checkpoints of a format that is not read here.
+        """
+        where = Path(path)
+        if create:
+            _make(where)
+        directory = layout.open_directory(where)
+        lock = -1
+        try:
+            _check(directory, where, create=create)
+            lock = take_lock(directory, where)
+            if not _check(directory, where, create=create):
+                layout.flush_parent(directory, where)
+                layout.write_format(directory, where)
+            found = cls(where, directory, lock, limits or CheckpointLimits())
+            found._remove_unfinished()
+            layout.flush(directory, where)  # whatever is seen from now on stays
+        except BaseException:
+            os.close(directory)
+            if lock >= 0:
+                os.close(lock)
+            raise
+        return found
+
+    def close(self) -> None:
+        """Give the directory back. A generation that is being written is abandoned."""
+        if self._writer is not None:
+            self._writer.abandon()
+        super().close()
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+    def begin(self) -> GenerationWriter:
+        """A new generation, to be written. MetadataError while another one is."""
+        if self._writer is not None:
+            raise MetadataError(f"{self._shown}: generation {self._writer.number} is being written; end it first")
+        number = max([self._last, *self.generations()]) + 1
+        if number > layout.LAST:
+            raise FileError(f"{self._shown}: there is no number after {layout.LAST}; write to another directory")
+        self._last = number
+        self._writer = GenerationWriter(self, self._directory, number, self._ended)
+        return self._writer
+
+    def collect(self, keep: int) -> Collected:
+        """Remove all generations before the last `keep` that can be read, and the values that none needs any more.
+
+        Those who have a values file open keep its bytes. Values stay while there is a manifest that cannot be read;
+        it becomes one of the old ones in time, and a later collection removes it.
+        """
+        if keep < 1:
+            raise MetadataError(f"at least one generation is kept, not {keep}")
+        old = self._before(keep)
+        for number in old:
+            self._flushed = False
+            self._unlink(layout.generation_file(number))
+            self._files.pop(number, None)
+        swept = self.sweep()
+        return Collected(old, len(swept), sum(orphan.nbytes for orphan in swept))
+
+    def sweep(self) -> list[Orphan]:
+        """Remove the orphans, and return them; of values, none while there is a manifest that cannot be read."""
+        swept = self.orphans()
+        if self._needed(self._names())[1]:
+            swept = [orphan for orphan in swept if layout.is_unfinished(orphan.name)]
+        if swept and not self._flushed:
+            layout.flush(self._directory, self.path)
+            self._flushed = True
+        for orphan in swept:
+            self._unlink(orphan.name)
+        return swept
+
+    # -- how -------------------------------------------------------------------------------------------------------
+
+    def _remove_unfinished(self) -> None:
+        for name in self._names():
+            if layout.is_unfinished(name):
+                with suppress(OSError):  # it is an orphan then
+                    os.unlink(name, dir_fd=self._directory)
+
+    def _before(self, keep: int) -> list[int]:
+        """The generations before the last `keep` that can be read, the oldest one first."""
+        numbers = self.generations()
+        for number in reversed(numbers):
+            keep -= isinstance(self._needs(number), frozenset)
+            if not keep:
+                return [one for one in numbers if one < number]
+        return []
+
+    def _orphans(self, names: Iterable[str], needed: set[int]) -> list[Orphan]:
+        """But for those of the generation that is being written."""
+        if self._writer is None:
+            return super()._orphans(names, needed)
+        finished = (name for name in names if not layout.is_unfinished(name))
+        return super()._orphans(finished, needed | self._writer.files)
+
+    def _needs(self, number: int) -> frozenset[int] | str | None:
+        """As anybody's, but what is known is not read again: nobody else writes here."""
+        found = self._files.get(number)
+        if found is not None:
+            return found
+        needs = super()._needs(number)
+        if isinstance(needs, frozenset):
+            self._files[number] = needs
+        return needs
+
+    def _ended(self, generation: Generation | None) -> None:
+        self._writer = None
+        if generation is None:
+            self._flushed = False  # its manifest was there, perhaps
+        else:
+            self._flushed = True
+            self._files[generation.number] = frozenset(generation.files)
+
+    def _unlink(self, name: str) -> None:
+        try:
+            os.unlink(name, dir_fd=self._directory)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise FileError(f"{self._shown}/{name}: cannot be removed: {error.strerror}") from error
+
+
+def _check(directory: int, path: Path, *, create: bool) -> bool:
+    """Is it a directory of checkpoints, and not only one that may become one?"""
+    if not create:
+        layout.check_checkpoints(directory, path)
+    return layout.check_format(directory, path) or layout.check_unused(directory, path)
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise FileError(f"{printable(str(path))}: cannot be made: {error.strerror}") from error

@@ -1,0 +1,182 @@
+"""What lies in a directory of checkpoints: names of files, and the file that says what the directory is.
+
+    tensord-checkpoints         the format of all the others
+    lock                        locked by the process that writes; says which one that is
+    generation-00000007         the manifest of a generation
+    values-3f9a0c51d2e84b76     values of one generation or several
+    .tensord-checkpoint-...     one of them while it is written
+
+A name is made of a number and never read from a manifest, so no manifest leads out of the directory. Anything else in
+there is somebody else's: it is neither read nor removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import sys
+from pathlib import Path
+from typing import Final, Literal
+
+from ..errors import FileError, MetadataError
+from ..files.durable_file import UNFINISHED, DurableFile
+from ..files.tensor_file import TensorFile, printable
+from ..wire.names import some_of
+
+FORMAT: Final = 1
+FORMAT_FILE: Final = "tensord-checkpoints"
+LOCK_FILE: Final = "lock"
+WRITTEN: Final = UNFINISHED + "checkpoint-"  # how the name of a file begins while it is written
+LAST: Final = 10**18 - 1  # number of a generation
+
+_CONTENT: Final = re.compile(rb"tensord checkpoints ([1-9]\d{0,8}) (little|big)\n")
+_LONGEST: Final = 64  # bytes of the format file
+_GENERATION: Final = re.compile(r"generation-(\d{8,18})", re.ASCII)
+_VALUES: Final = re.compile(r"values-([0-9a-f]{16})")
+_UNFINISHED: Final = re.compile(re.escape(WRITTEN) + r"[0-9a-f]{16}")
+
+
+def generation_file(number: int) -> str:
+    """The name of a generation's manifest."""
+    return f"generation-{number:08d}"
+
+
+def generation_of(name: str) -> int | None:
+    """The number of the generation whose manifest has this name."""
+    match = _GENERATION.fullmatch(name)
+    number = int(match[1]) if match else 0
+    return number if number and generation_file(number) == name else None
+
+
+def values_file(id_: int) -> str:
+    """The name of a values file."""
+    return f"values-{id_:016x}"
+
+
+def values_of(name: str) -> int | None:
+    """The id of the values file that has this name."""
+    match = _VALUES.fullmatch(name)
+    return int(match[1], 16) if match else None
+
+
+def is_unfinished(name: str) -> bool:
+    """Is it the name of a file of ours that was not finished?"""
+    return _UNFINISHED.fullmatch(name) is not None
+
+
+def open_directory(path: Path) -> int:
+    """A descriptor of the directory. FileError if there is none."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise FileError(f"{printable(str(path))}: cannot be opened: {error.strerror}") from error
+
+
+def open_file(directory: int, name: str) -> int:
+    """A descriptor to read a file of the directory with; no link is followed, no pipe waited for.
+
+    MetadataError for what cannot be a file, OSError for one that cannot be opened.
+    """
+    try:
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
+            raise MetadataError("is no regular file") from None
+        raise
+
+
+def file_names(directory: int, path: Path) -> list[str]:
+    """The names of all that lies in the directory."""
+    if directory < 0:  # Python would list the present one
+        raise FileError(f"{printable(str(path))}: was closed")
+    try:
+        return os.listdir(directory)
+    except OSError as error:
+        raise FileError(f"{printable(str(path))}: cannot be listed: {error.strerror}") from error
+
+
+def flush(directory: int, path: Path) -> None:
+    """Make the names in the directory last. FileError."""
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        raise FileError(f"{printable(str(path))}: cannot be flushed: {error.strerror}") from error
+
+
+def flush_parent(directory: int, path: Path) -> None:
+    """Make the directory's own name last. FileError."""
+    shown = printable(str(path))
+    try:
+        parent = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    except PermissionError:  # others look after what is in there
+        return
+    except OSError as error:
+        raise FileError(f"{shown}: its parent cannot be opened: {error.strerror}") from error
+    try:
+        os.fsync(parent)
+    except OSError as error:
+        raise FileError(f"{shown}: its parent cannot be flushed: {error.strerror}") from error
+    finally:
+        os.close(parent)
+
+
+def check_format(directory: int, path: Path) -> bool:
+    """Is it a directory of checkpoints; False if it has no format file. MetadataError for one that is not read here."""
+    shown = printable(str(path))
+    try:
+        fd = open_file(directory, FORMAT_FILE)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise FileError(f"{shown}: its file {FORMAT_FILE} cannot be opened: {error.strerror}") from error
+    except MetadataError as error:
+        raise MetadataError(f"{shown}: its file {FORMAT_FILE} {error.message}") from None
+    try:
+        file = TensorFile(fd, f"{path}/{FORMAT_FILE}")
+        match = _CONTENT.fullmatch(file.read(0, min(file.size, _LONGEST)))
+    finally:
+        os.close(fd)
+    if match is None:
+        raise MetadataError(f"{shown}: its file {FORMAT_FILE} does not say that these are checkpoints")
+    if int(match[1]) != FORMAT:
+        raise MetadataError(f"{shown}: is of format {int(match[1])}, and this tensord knows {FORMAT}; use a newer one")
+    if match[2].decode() != sys.byteorder:
+        raise MetadataError(f"{shown}: was written on a machine of the other byte order")
+    return True
+
+
+def write_format(directory: int, path: Path) -> None:
+    """Make it a directory of checkpoints. FileError."""
+    try:
+        with DurableFile(directory, FORMAT_FILE, unfinished=WRITTEN) as file:
+            file.write(f"tensord checkpoints {FORMAT} {sys.byteorder}\n".encode())
+    except FileError as error:
+        raise FileError(f"{printable(str(path))}/{error.message}") from error.__cause__
+
+
+def check_checkpoints(directory: int, path: Path) -> None:
+    """MetadataError unless it is a directory of checkpoints that is read here."""
+    if not check_format(directory, path):
+        raise MetadataError(f"{printable(str(path))}: holds no checkpoints")
+
+
+def check_unused(directory: int, path: Path) -> Literal[False]:
+    """MetadataError if others keep things in the directory; a lock and what was unfinished may be of an earlier try."""
+    names = file_names(directory, path)
+    others = [printable(name) for name in names if name != LOCK_FILE and not is_unfinished(name)]
+    if others:
+        raise MetadataError(
+            f"{printable(str(path))}: holds other things than checkpoints ({some_of(others)}); name an empty directory"
+        )
+    return False
+
+
+def status(directory: int, name: str) -> os.stat_result | None:
+    """What there is of that name, if it is a regular file. OSError but for names that are not there."""
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None

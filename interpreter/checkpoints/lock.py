@@ -1,0 +1,52 @@
+"""The lock of the one process that writes a directory of checkpoints.
+
+A flock, which the kernel releases however the process ends. The file stays, so that nobody can lock one that has just
+lost its name; what it says, the process that holds it, is for people alone. A child that was forked and did not execute
+another program holds the lock as well.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import FileError
+from ..files.tensor_file import printable
+from .layout import LOCK_FILE
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def take_lock(directory: int, path: Path) -> int:
+    """A descriptor that holds the lock until it is closed. FileError that names who has it."""
+    shown = printable(str(path))
+    try:
+        fd = os.open(LOCK_FILE, _FLAGS, 0o600, dir_fd=directory)
+    except OSError as error:
+        raise FileError(f"{shown}: cannot be locked: {error.strerror}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        held = isinstance(error, BlockingIOError)
+        why = f"is in use by {_holder(fd)}; stop it, or name another directory" if held else _why(error)
+        os.close(fd)
+        raise FileError(f"{shown}: {why}") from error
+    with suppress(OSError):  # a full disk keeps nobody from reading what there is
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+    return fd
+
+
+def _why(error: OSError) -> str:
+    return f"cannot be locked: {error.strerror}"
+
+
+def _holder(fd: int) -> str:
+    with suppress(OSError):
+        said = re.fullmatch(rb"([1-9]\d{0,9})\n", os.pread(fd, 16, 0))
+        if said:
+            return f"process {int(said[1])}"
+    return "another process"

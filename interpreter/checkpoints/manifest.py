@@ -1,0 +1,242 @@
+"""The manifest of a generation: bytes and back. Every byte of a file is hostile until it has passed here.
+
+A header (what it is, CRC-32 and length of the rest), and behind it frames, each its length and an array of msgpack:
+
+    [HEAD, number, nanoseconds since 1970, how many files, how many names]
+    [FILES, id, bytes, id, bytes, ...]                                          by id
+    [VALUES, row, row, ...]         in the order of their bytes, so that overlaps are seen at once
+    row: [name, dtype, shape, index of the file, offset, CRC-32, packed fields]; of a text: [name, nil, bytes, ...]
+
+Frames are short, and each is checked before the next one is decoded: objects take many times the memory of their bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from ..errors import MetadataError, ProtocolError, QuotaError
+from ..files.header import SHOWN
+from ..files.tensor_file import TensorFile
+from ..types.meta import DTYPE_NAMES, DTYPES, LARGEST, MAX_NDIM, Meta
+from ..types.sizes import exact_size
+from ..wire.codec import Encoder, decode
+from .record import CheckpointLimits, Generation, Record, check_name
+
+MAGIC: Final = b"\x89tdckpt\n"
+HEADER: Final = struct.Struct("<8sIQ")
+LENGTH: Final = struct.Struct("<I")
+HEAD, FILES, VALUES = range(3)
+FRAME: Final = 1 << 15  # bytes after which a frame ends
+PAIRS: Final = FRAME // 20  # files in a frame
+ROW: Final = 16 * MAX_NDIM  # bytes of a row besides its name and fields, and more
+LARGEST_ID: Final = 2**64 - 1
+LARGEST_CRC: Final = 2**32 - 1
+
+
+def encode_manifest(generation: Generation, limits: CheckpointLimits) -> bytes:
+    """The bytes of its manifest. QuotaError beyond the limits."""
+    if len(generation.tensors) + len(generation.routines) > limits.names:
+        raise QuotaError(f"a generation of more than {limits.names} names, the limit")
+    payload = b"".join(_frames(generation))
+    if len(payload) > limits.manifest:
+        raise QuotaError(f"a manifest of {exact_size(len(payload))}; the limit is {exact_size(limits.manifest)}")
+    return HEADER.pack(MAGIC, zlib.crc32(payload), len(payload)) + payload
+
+
+def _frames(generation: Generation) -> Iterator[bytes]:
+    encode = Encoder().encode
+    count = len(generation.tensors) + len(generation.routines)
+    head = (HEAD, generation.number, generation.written, len(generation.files), count)
+    pairs = [number for pair in sorted(generation.files.items()) for number in pair]
+    frames: Iterable[Any] = (
+        head,
+        *((FILES, *pairs[begin : begin + 2 * PAIRS]) for begin in range(0, len(pairs), 2 * PAIRS)),
+    )
+    for frame in frames:
+        yield _framed(encode(frame))
+    rows: list[Any] = [VALUES]
+    size = 0
+    indices = {id_: index for index, id_ in enumerate(sorted(generation.files))}
+    for name, record in sorted(generation.records(), key=_place):
+        rows.append(_row(name, record, indices[record.file]))
+        size += ROW // 8 + 4 * len(name) + len(record.packed)
+        if size >= FRAME:
+            yield _framed(encode(rows))
+            rows, size = [VALUES], 0
+    if len(rows) > 1:
+        yield _framed(encode(rows))
+
+
+def _place(item: tuple[str, Record]) -> tuple[int, int, int]:
+    return item[1].place
+
+
+def _row(name: str, record: Record, index: int) -> tuple[Any, ...]:
+    meta, _, offset, nbytes, crc, packed = record
+    if meta is None:
+        return name, None, nbytes, index, offset, crc, packed
+    return name, DTYPE_NAMES[meta.dtype], meta.shape, index, offset, crc, packed
+
+
+def _framed(frame: bytes) -> bytes:
+    return LENGTH.pack(len(frame)) + frame
+
+
+# -- and back ----------------------------------------------------------------------------------------------------------
+
+
+def read_manifest(file: TensorFile, number: int, limits: CheckpointLimits) -> Generation:
+    """The generation of that number, whose manifest the file is; no file that it names is looked at.
+
+    Raises FileError if the manifest is damaged or cannot be read, MetadataError if it is malformed, QuotaError beyond
+    the limits.
+    """
+    payload = _payload(file, limits)
+    try:
+        return _Reader(number, limits).read(payload)
+    except MetadataError as error:
+        raise file.malformed(f"is malformed: {error.message}") from None
+    except QuotaError as error:
+        raise file.excessive(error.message) from None
+
+
+def _payload(file: TensorFile, limits: CheckpointLimits) -> memoryview:
+    if file.size > HEADER.size + limits.manifest:
+        raise file.excessive(f"has {exact_size(file.size)}; the limit is {exact_size(HEADER.size + limits.manifest)}")
+    content = memoryview(file.read(0, file.size))
+    if len(content) < HEADER.size:
+        raise file.failed(f"is damaged: it has {len(content)} bytes; was it cut short?")
+    magic, crc, length = HEADER.unpack_from(content)
+    payload = content[HEADER.size :]
+    if magic != MAGIC:
+        raise file.failed("is damaged: it does not begin as a manifest does")
+    if length != len(payload):
+        raise file.failed(f"is damaged: it has {len(payload)} bytes behind its header, not {length}")
+    if zlib.crc32(payload) != crc:
+        raise file.failed(f"is damaged: it has checksum {zlib.crc32(payload):08x}, not {crc:08x}")
+    return payload
+
+
+class _Reader:
+    """What was read of a manifest so far. Its methods raise MetadataError."""
+
+    def __init__(self, number: int, limits: CheckpointLimits) -> None:
+        self._limits = limits
+        self._number = number
+        self._written = 0
+        self._left = [0, 0]  # files, names that are still to come
+        self._files: list[tuple[int, int]] = []
+        self._tensors: dict[str, Record] = {}
+        self._routines: dict[str, Record] = {}
+        self._index = -1  # of the file of the last row
+        self._place = (0, 0)  # of its bytes
+
+    def read(self, payload: memoryview) -> Generation:
+        frames = self._decoded(payload)
+        self._head(next(frames, ()))
+        for kind, *rest in frames:
+            if kind == FILES and not self._tensors and not self._routines:
+                self._add_files(rest)
+            elif kind == VALUES:
+                self._add_rows(rest)
+            else:
+                raise MetadataError(f"a frame of kind {kind} where there is none")
+        if self._left != [0, 0] or self._index + 1 != len(self._files):
+            raise MetadataError("files or names are missing")
+        return Generation(self._number, self._written, self._tensors, self._routines, dict(self._files))
+
+    def _decoded(self, payload: memoryview) -> Iterator[tuple[Any, ...]]:
+        at, longest = 0, FRAME + ROW + 4 * self._limits.name + self._limits.fields
+        while at < len(payload):
+            if len(payload) - at < LENGTH.size:
+                raise MetadataError("its last frame ends before it begins")
+            (length,) = LENGTH.unpack_from(payload, at)
+            at += LENGTH.size
+            if length > min(longest, len(payload) - at):
+                raise MetadataError(f"a frame of {length} bytes")
+            try:
+                yield decode(payload[at : at + length], longest)
+            except ProtocolError as error:
+                raise MetadataError(error.message) from None
+            at += length
+
+    def _head(self, frame: tuple[Any, ...]) -> None:
+        if len(frame) != 5 or frame[0] != HEAD or not all(type(n) is int and 0 <= n <= LARGEST for n in frame):
+            raise MetadataError("it does not begin with its head")
+        _, number, written, files, names = frame
+        if number != self._number:
+            raise MetadataError(f"it is of generation {number}, under another name")
+        if names > self._limits.names:
+            raise QuotaError(f"has {names} names; the limit is {self._limits.names}")
+        self._written, self._left = written, [files, names]
+
+    def _add_files(self, numbers: list[Any]) -> None:
+        self._left[0] -= len(numbers) // 2
+        if len(numbers) % 2 or self._left[0] < 0:
+            raise MetadataError("there are more files than it says")
+        last = self._files[-1][0] if self._files else -1
+        for id_, size in zip(numbers[::2], numbers[1::2], strict=True):
+            if type(id_) is not int or not last < id_ <= LARGEST_ID:
+                raise MetadataError("its files are not in their order")
+            if type(size) is not int or not 0 <= size <= LARGEST:
+                raise MetadataError("a file's size is no whole number from 0 to 2**63 - 1")
+            self._files.append((id_, size))
+            last = id_
+
+    def _add_rows(self, rows: list[Any]) -> None:
+        self._left[1] -= len(rows)
+        if self._left[1] < 0:
+            raise MetadataError("there are more names than it says")
+        for row in rows:
+            if type(row) is not tuple or len(row) != 7:
+                raise MetadataError("what describes a value is no row of seven")
+            name = check_name(row[0], self._limits)
+            if name in self._tensors or name in self._routines:
+                raise MetadataError(f"{name[:SHOWN]!r} is there twice")
+            try:
+                record = self._record(row)
+            except ValueError as error:
+                raise MetadataError(f"{name[:SHOWN]!r}: {error}") from None
+            (self._routines if record.meta is None else self._tensors)[name] = record
+
+    def _record(self, row: tuple[Any, ...]) -> Record:
+        """The record of a row. ValueError if it is malformed, or overlaps the one before it."""
+        _, dtype, shape, index, offset, crc, packed = row
+        if dtype is None:
+            meta, nbytes = None, shape
+            if type(nbytes) is not int or not 0 <= nbytes <= self._limits.text:
+                raise ValueError(f"its text has not from 0 to {self._limits.text} bytes")
+        else:
+            meta = _meta(dtype, shape)
+            nbytes = meta.nbytes
+        if type(index) is not int or not max(self._index, 0) <= index <= min(self._index + 1, len(self._files) - 1):
+            raise ValueError("its file is not the one before, or the next")
+        if type(offset) is not int or type(crc) is not int or not 0 <= crc <= LARGEST_CRC or type(packed) is not bytes:
+            raise ValueError("its place, checksum or fields are of another type")
+        if len(packed) > self._limits.fields:
+            raise ValueError(f"its fields take {len(packed)} bytes; the limit is {self._limits.fields}")
+        if index != self._index:
+            self._index, self._place = index, (0, 0)
+        begin, end = self._place
+        file, size = self._files[index]
+        if (offset, offset + nbytes) != self._place and not end <= offset <= size - nbytes:
+            where = "overlaps the one before it" if begin <= offset < end else f"does not lie in its file of {size}"
+            raise ValueError(f"takes {nbytes} bytes from {offset} on, and {where}")
+        self._place = (offset, offset + nbytes)
+        return Record(meta, file, offset, nbytes, crc, packed)
+
+
+def _meta(dtype: Any, shape: Any) -> Meta:
+    """The meta that a row says. ValueError if it says none."""
+    found = DTYPES.get(dtype) if type(dtype) is str else None
+    if found is None:
+        raise ValueError("its dtype is none that tensord has")
+    if type(shape) is not tuple or len(shape) > MAX_NDIM:
+        raise ValueError(f"its shape is no list of at most {MAX_NDIM} numbers")
+    for n in shape:
+        if type(n) is not int or not 0 <= n <= LARGEST:
+            raise ValueError("its shape holds something else than whole numbers from 0 to 2**63 - 1")
+    return Meta.of(shape, found)

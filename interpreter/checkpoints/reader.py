@@ -1,0 +1,246 @@
+"""A directory of checkpoints, read. It takes no lock, so it may be one that a daemon writes to meanwhile.
+
+What a manifest points to stays as it is for as long as it is there, and whoever has opened a values file keeps its
+bytes, although the file is collected later. A file that is collected before it is opened is a FileError, and there is a
+later generation then.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from numpy.typing import NDArray
+
+from ..errors import FileError, MetadataError, QuotaError, TensordError
+from ..files.pieces import PieceReader
+from ..files.tensor_file import TensorFile, printable
+from ..files.values import read_array
+from . import layout
+from .manifest import read_manifest
+from .record import CheckpointLimits, Generation, Record
+from .verification import Progress, damaged
+
+SHOWN: Final = 5  # generations in an error
+TRIES: Final = 100  # lists of generations of which the newest one is gone at a second look
+
+
+class Latest(NamedTuple):
+    """The last generation that can be read, None if there is none, and what is wrong with each one after it."""
+
+    generation: Generation | None
+    damaged: dict[int, str]
+
+
+class Orphan(NamedTuple):
+    """A file of ours that no generation refers to. `age`: seconds since it was written."""
+
+    name: str
+    nbytes: int
+    age: float
+
+
+class CheckpointReader:
+    """A directory of checkpoints that is read; close it, or use it as a context manager. `path`: its path.
+
+    Its methods may be called by several threads at a time. They raise FileError for what cannot be read, and whatever
+    else is said; all errors name the directory.
+    """
+
+    def __init__(self, path: Path, directory: int, limits: CheckpointLimits) -> None:
+        self.path = path
+        self.limits = limits
+        self._directory = directory
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, limits: CheckpointLimits | None = None) -> Self:
+        """The directory at a path. MetadataError if it holds no checkpoints, or of a format that is not read here."""
+        where = Path(path)
+        directory = layout.open_directory(where)
+        try:
+            layout.check_checkpoints(directory, where)
+            return cls(where, directory, limits or CheckpointLimits())
+        except BaseException:
+            os.close(directory)
+            raise
+
+    def close(self) -> None:
+        """Close the directory; descriptors of values files stay open."""
+        directory, self._directory = self._directory, -1
+        if directory >= 0:
+            os.close(directory)
+
+    # -- generations -----------------------------------------------------------------------------------------------
+
+    def generations(self) -> list[int]:
+        """The numbers of the generations that are there, the newest one last. Nothing of them is read."""
+        found = map(layout.generation_of, self._names())
+        return sorted(number for number in found if number is not None)
+
+    def generation(self, number: int) -> Generation:
+        """The generation of a number. No values file is looked at.
+
+        Raises FileError if it is damaged or not there, MetadataError if its manifest is malformed, QuotaError if that
+        is beyond the limits.
+        """
+        found = self._found(number)
+        if found is None:
+            there = ", ".join(map(str, self.generations()[-SHOWN:]))
+            raise FileError(f"{self._shown}: has no generation {number} (the last that it has: {there or 'none'})")
+        if isinstance(found, TensordError):
+            raise found
+        return found
+
+    def latest(self) -> Latest:
+        """The last generation whose manifest can be read, and what is wrong with those after it.
+
+        FileError if one cannot be opened at all: nobody knows what is in it.
+        """
+        for _ in range(TRIES):
+            reasons: dict[int, str] = {}
+            for number in reversed(self.generations()):
+                found = self._found(number)
+                if found is None:  # it was collected, so there is a newer one
+                    break
+                if isinstance(found, Generation):
+                    return Latest(found, reasons)
+                reasons[number] = found.message
+            else:
+                return Latest(None, reasons)
+        raise FileError(f"{self._shown}: its generations come and go faster than they can be read")
+
+    def verify(self, generation: Generation, *, deep: bool = False, progress: Progress | None = None) -> dict[str, str]:
+        """What is wrong with its values, by name; empty if nothing is.
+
+        Files have to be there, and long enough. `deep`: all bytes are read and their checksums compared; `progress` is
+        told how many were read, of how many.
+        """
+        return damaged(self.values, generation, deep=deep, progress=progress)
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def open_values(self, file: int) -> int:
+        """A descriptor of a values file, to be closed by the caller, whose bytes stay whatever is collected."""
+        return self._open(layout.values_file(file))
+
+    @contextmanager
+    def values(self, file: int) -> Iterator[TensorFile]:
+        """A values file, open while entered."""
+        fd = self.open_values(file)
+        try:
+            yield TensorFile(fd, f"{self.path}/{layout.values_file(file)}")
+        finally:
+            os.close(fd)
+
+    def read(self, name: str, record: Record, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """The values of a tensor, whose checksum is compared. `out`: such an array, to be filled."""
+        with self.values(record.file) as file:
+            record.check_within(file)
+            return read_array(file, record.entry(name), out)
+
+    def read_text(self, record: Record) -> str:
+        """The text of a routine, whose checksum is compared."""
+        with self.values(record.file) as file:
+            record.check_within(file)
+            text = bytearray(record.nbytes)
+            PieceReader(file, record.entry("").piece).read_into(text)
+            try:
+                return text.decode()
+            except UnicodeDecodeError:
+                raise file.failed("is damaged: the text of a routine is no UTF-8") from None
+
+    # -- what is left over -----------------------------------------------------------------------------------------
+
+    def orphans(self) -> list[Orphan]:
+        """The files of ours that no generation refers to whose manifest can be read.
+
+        Of a directory that somebody writes to, a generation may be among them that is being written.
+        """
+        names = self._names()
+        return self._orphans(names, self._needed(names)[0])
+
+    def _orphans(self, names: Iterable[str], needed: set[int]) -> list[Orphan]:
+        found = []
+        for name in sorted(names):
+            id_ = layout.values_of(name)
+            if id_ not in needed if id_ is not None else layout.is_unfinished(name):
+                status = self._status(name)
+                if status is not None:
+                    found.append(Orphan(name, status.st_size, max(time.time() - status.st_mtime, 0.0)))
+        return found
+
+    def _needed(self, names: Iterable[str]) -> tuple[set[int], bool]:
+        """The values files that generations need, and whether there are some of which nobody knows."""
+        needed: set[int] = set()
+        unknown = False
+        for number in filter(None, map(layout.generation_of, names)):
+            needs = self._needs(number)
+            if isinstance(needs, frozenset):
+                needed |= needs
+            else:
+                unknown |= needs is not None
+        return needed, unknown
+
+    def _needs(self, number: int) -> frozenset[int] | str | None:
+        """The values files that a generation needs, or what is wrong with it; None if it is not there."""
+        found = self._found(number)
+        if isinstance(found, TensordError):
+            return found.message
+        return None if found is None else frozenset(found.files)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def _found(self, number: int) -> Generation | TensordError | None:
+        """The generation, or what is wrong with it; None if it is not there. FileError if it cannot be opened."""
+        name = layout.generation_file(number)
+        try:
+            fd = layout.open_file(self._directory, name)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failed(name, error) from error
+        except MetadataError as error:
+            return MetadataError(f"{self._shown}/{name}: {error.message}")
+        try:
+            return read_manifest(TensorFile(fd, f"{self.path}/{name}"), number, self.limits)
+        except (FileError, MetadataError, QuotaError) as error:
+            return error
+        finally:
+            os.close(fd)
+
+    def _open(self, name: str) -> int:
+        try:
+            return layout.open_file(self._directory, name)
+        except OSError as error:
+            raise self._failed(name, error) from error
+        except MetadataError as error:
+            raise MetadataError(f"{self._shown}/{name}: {error.message}") from None
+
+    def _status(self, name: str) -> os.stat_result | None:
+        try:
+            return layout.status(self._directory, name)
+        except OSError as error:
+            raise FileError(f"{self._shown}/{name}: cannot be looked at: {error.strerror}") from error
+
+    def _failed(self, name: str, error: OSError) -> FileError:
+        return FileError(f"{self._shown}/{name}: cannot be opened: {error.strerror}")
+
+    def _names(self) -> list[str]:
+        return layout.file_names(self._directory, self.path)
+
+    @property
+    def _shown(self) -> str:
+        return printable(str(self.path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

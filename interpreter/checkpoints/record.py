@@ -1,0 +1,138 @@
+"""A value of a generation, a generation, and limits of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from ..errors import MetadataError, ProtocolError, QuotaError
+from ..files.header import SHOWN, Entry, Piece
+from ..files.tensor_file import TensorFile
+from ..types.meta import Meta
+from ..types.sizes import exact_size
+from ..wire.codec import Encoder, decode
+from ..wire.limits import MIB
+from ..wire.names import is_printable
+
+FIELDS: Final = 0  # the kind of what packed fields are
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLimits:
+    """Limits of a generation, checked when it is written and before memory is spent on one that is read.
+
+    `manifest`: bytes of its manifest. `names`: names in it. `name`: characters of a name. `fields`: bytes of the fields
+    of a name, packed. `text`: bytes of a routine's text.
+    """
+
+    manifest: int = 64 * MIB
+    names: int = 1 << 16
+    name: int = 1024
+    fields: int = 1 << 12
+    text: int = 16 * MIB
+
+
+class Record(NamedTuple):
+    """A value: what it is, and where its bytes are.
+
+    `meta`: shape and dtype of a tensor, whose bytes are those of a C-ordered array of this machine; None for the text
+    of a routine, in UTF-8. `file`: the id of its values file, where `nbytes` bytes from `offset` on are its own; `crc`:
+    their CRC-32. `packed`: its fields, as `pack_fields` makes them.
+    """
+
+    meta: Meta | None
+    file: int
+    offset: int
+    nbytes: int
+    crc: int
+    packed: bytes = b""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the one who wrote it wants back: values of msgpack by name, lists as tuples.
+
+        Raises MetadataError if they are malformed.
+        """
+        return unpack_fields(self.packed)
+
+    def entry(self, name: str) -> Entry:
+        """The record as readers of files take it: an entry of its values file."""
+        meta = self.meta or Meta.of((self.nbytes,), "uint8")
+        return Entry(name, meta, Piece(self.offset, self.nbytes, self.nbytes, crc=self.crc))
+
+    def check_within(self, file: TensorFile) -> None:
+        """FileError unless its values file is long enough to hold it. Before memory is taken for its bytes."""
+        end = self.offset + self.nbytes
+        if end > file.size:
+            raise file.failed(f"has {exact_size(file.size)} and should have {end} at least; was it cut short?")
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Where its bytes are. Records of one place are one value."""
+        return self[1:4]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What had a name at one moment.
+
+    `number`: generations are counted up; `written`: nanoseconds since 1970; `tensors`, `routines`: records by name, of
+    which no name has two; `files`: bytes of each values file that they lie in, by id.
+    """
+
+    number: int
+    written: int
+    tensors: Mapping[str, Record]
+    routines: Mapping[str, Record]
+    files: Mapping[int, int]
+
+    def records(self) -> Iterator[tuple[str, Record]]:
+        """All of them by name."""
+        yield from self.tensors.items()
+        yield from self.routines.items()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values; one that has several names counts once."""
+        return sum(nbytes for _, _, nbytes in {record.place for _, record in self.records()})
+
+
+def pack_fields(name: str, fields: Mapping[str, Any], limits: CheckpointLimits) -> bytes:
+    """The bytes of fields. MetadataError for what cannot be packed, QuotaError for too many."""
+    if not fields:
+        return b""
+    if not all(type(key) is str for key in fields):
+        raise MetadataError(f"fields of {name[:SHOWN]!r}: are values by name")
+    try:
+        packed = Encoder().encode((FIELDS, dict(fields)))
+        unpack_fields(packed)
+    except MetadataError as error:
+        raise MetadataError(f"fields of {name[:SHOWN]!r}: cannot be kept: {error.message}") from None
+    if len(packed) > limits.fields:
+        raise QuotaError(f"fields of {name[:SHOWN]!r}: take {len(packed)} bytes; the limit is {limits.fields}")
+    return packed
+
+
+def unpack_fields(packed: bytes) -> dict[str, Any]:
+    """The fields, once more. MetadataError if they are malformed."""
+    if not packed:
+        return {}
+    try:
+        kind, *values = decode(packed, len(packed))
+    except ProtocolError as error:
+        raise MetadataError(f"malformed fields: {error.message}") from None
+    if kind != FIELDS or len(values) != 1 or type(values[0]) is not dict:
+        raise MetadataError("malformed fields: they are no values by name")
+    if not all(type(key) is str for key in values[0]):
+        raise MetadataError("malformed fields: a name is no text")
+    return dict(values[0])
+
+
+def check_name(name: object, limits: CheckpointLimits) -> str:
+    """The name, if something may be kept under it; else MetadataError: names stand in tables, logs and errors."""
+    if type(name) is not str or not is_printable(name):
+        raise MetadataError(f"a name is printable text, and {str(name)[:SHOWN]!r} is not")
+    if len(name) > limits.name:
+        raise MetadataError(f"name {name[:SHOWN]!r}... has {len(name)} characters; the limit is {limits.name}")
+    return name

@@ -1,0 +1,57 @@
+"""Which values files a new generation writes anew, with the values of theirs that it still needs.
+
+A values file can go when no generation needs any value in it. Large values have files of their own; small ones share a
+*pack*, of which a few may live for long. So each generation moves the values of some packs into its own:
+
+- of those whose values take less than half of them, since the rest is waste;
+- of small ones of about the same size, where there are many: generations of few values each would leave as many files.
+
+It reads `MOST` bytes at the most for that, and leaves the rest to the next one. Packs of one size make one of the next
+size, so a value moves a logarithmic number of times (size-tiered merging, as in Cassandra and Lucene).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from ..wire.limits import MIB
+
+LARGE: Final = 4 * MIB  # bytes from which on a value has a file of its own
+FULL: Final = 32 * MIB  # bytes from which on a pack gets no more values
+MANY: Final = 8  # packs of one tier
+MOST: Final = 32 * MIB  # bytes that a generation moves
+
+
+class Pack(NamedTuple):
+    """A values file: its id, its size, and the bytes of it that are needed."""
+
+    id: int
+    size: int
+    live: int
+
+
+def to_repack(packs: Iterable[Pack]) -> list[int]:
+    """The ids of those whose values move: of the wasteful ones, then of the small ones, those with the fewest bytes."""
+    ordered = sorted(packs, key=_live)
+    wanted = [pack for pack in ordered if pack.live * 2 < pack.size]
+    small = [pack for pack in ordered if pack.size < LARGE and pack.live * 2 >= pack.size]
+    for _, alike in groupby(small, key=_tier):
+        tier = list(alike)
+        if len(tier) > MANY:
+            wanted += tier
+    chosen, left = [], MOST
+    for pack in wanted:
+        left -= pack.live
+        if left >= 0:
+            chosen.append(pack.id)
+    return chosen
+
+
+def _live(pack: Pack) -> tuple[int, int]:
+    return pack.live, pack.id
+
+
+def _tier(pack: Pack) -> int:
+    return pack.live.bit_length() // 3  # one is eight times the one before

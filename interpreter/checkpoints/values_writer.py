@@ -1,0 +1,103 @@
+"""The values files of a generation that is being written.
+
+A large value has a file of its own, small ones share packs. Checksums are made while the bytes are in the processor's
+cache, and the system is told to begin with what it has (`write_ahead`): disk and processor work at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from contextlib import suppress
+from typing import Any, Final
+
+from ..files.durable_file import DurableFile
+from ..files.tensor_file import flat
+from .layout import WRITTEN, values_file
+from .repacking import FULL, LARGE
+
+STEP: Final = 1 << 18  # bytes that are summed up and written before they leave the processor's cache
+TOGETHER: Final = 16  # files that are flushed together
+
+
+class ValuesWriter:
+    """New values files in an open directory. Values are written one after the other: `start`, `append`, `finish`.
+
+    FileError if the disk fails; the caller gives all of them up then.
+    """
+
+    def __init__(self, directory: int) -> None:
+        self.files: dict[int, int] = {}  # bytes of each file, by id
+        self._directory = directory
+        self._pack: _File | None = None  # gets more values
+        self._file: _File | None = None  # gets the value that is being written
+        self._crc = 0  # of that value so far
+        self._waiting: list[_File] = []  # have all their values, and are not flushed
+
+    def start(self, nbytes: int) -> tuple[int, int]:
+        """Begin a value of so many bytes: the id of its file, and where in it the value begins."""
+        if nbytes >= LARGE:
+            self._file = _File(self._directory)
+        else:
+            self._file = self._pack = self._pack or _File(self._directory)
+        self._crc = 0
+        self.files[self._file.id] = self._file.content.size
+        return self._file.id, self._file.content.size
+
+    def append(self, buffer: Any) -> None:
+        """The next bytes of the value: those of a contiguous buffer."""
+        file, view = self._file, flat(buffer)
+        assert file is not None  # noqa: S101 - for the type checker: nobody else calls
+        for begin in range(0, len(view), STEP):
+            step = view[begin : begin + STEP]
+            self._crc = zlib.crc32(step, self._crc)
+            file.content.write(step)
+
+    def finish(self) -> int:
+        """The value has all of its bytes; their CRC-32."""
+        file, self._file = self._file, None
+        assert file is not None  # noqa: S101
+        self.files[file.id] = file.content.size
+        if file is not self._pack:
+            self._close(file)
+        elif file.content.size >= FULL:
+            self._pack = None
+            self._close(file)
+        return self._crc
+
+    def place(self) -> None:
+        """Give all files their names; the directory is the caller's to flush."""
+        if self._pack is not None:
+            self._close(self._pack)
+            self._pack = None
+        self._place_waiting()
+
+    def remove(self) -> None:
+        """Remove what was written."""
+        for file in (*self._waiting, self._pack, self._file):
+            if file is not None:
+                file.content.abandon()
+        for id_ in self.files:
+            with suppress(OSError):
+                os.unlink(values_file(id_), dir_fd=self._directory)
+
+    def _close(self, file: _File) -> None:
+        file.content.write_ahead()
+        self._waiting.append(file)
+        if len(self._waiting) >= TOGETHER:
+            self._place_waiting()
+
+    def _place_waiting(self) -> None:
+        while self._waiting:
+            self._waiting[0].content.place()
+            del self._waiting[0]
+
+
+class _File:
+    """A values file that is being written."""
+
+    __slots__ = ("content", "id")
+
+    def __init__(self, directory: int) -> None:
+        self.id = int.from_bytes(os.urandom(8), "big")  # never that of another file, of whatever time
+        self.content = DurableFile(directory, values_file(self.id), unfinished=WRITTEN)

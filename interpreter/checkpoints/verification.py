@@ -1,0 +1,76 @@
+"""What of a generation is damaged, by name: by its files and their sizes, or by every byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final
+
+from ..errors import FileError, MetadataError
+from ..files.tensor_file import TensorFile
+from ..files.values import EntryReader
+from .record import Generation, Record
+
+CHUNK: Final = 1 << 20  # bytes that are read at a time
+
+Progress = Callable[[int, int], None]  # bytes that were read, of how many
+
+
+def damaged(
+    opened: Callable[[int], AbstractContextManager[TensorFile]],
+    generation: Generation,
+    *,
+    deep: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, str]:
+    """What is wrong with the values of a generation, by name; empty if nothing is. `opened` opens a values file.
+
+    Files have to be there and long enough; `deep`: all bytes are read, and their checksums compared, a MiB at a time.
+    """
+    reasons: dict[str, str] = {}
+    files: dict[int, dict[Record, list[str]]] = {}
+    for name, record in generation.records():
+        files.setdefault(record.file, {}).setdefault(record._replace(packed=b""), []).append(name)
+    reading = _Reading(sum(record.nbytes for values in files.values() for record in values), progress)
+    for id_, values in files.items():
+        try:
+            with opened(id_) as file:
+                for record, names in values.items():
+                    if reason := reading.reason(file, record, deep=deep):
+                        reasons.update(dict.fromkeys(names, reason))
+        except (FileError, MetadataError) as error:
+            reasons.update(dict.fromkeys((name for names in values.values() for name in names), error.message))
+            reading.count(sum(record.nbytes for record in values))
+    return reasons
+
+
+class _Reading:
+    """How far it has come. Of what cannot be read, all counts as read."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._done = 0
+        self._total = total
+        self._progress = progress
+        self._chunk = memoryview(bytearray(min(total, CHUNK)))
+
+    def count(self, nbytes: int) -> None:
+        """So many more bytes were read, or never will be."""
+        self._done += nbytes
+        if self._progress is not None and nbytes:
+            self._progress(self._done, self._total)
+
+    def reason(self, file: TensorFile, record: Record, *, deep: bool) -> str:
+        """What is wrong with a value; "" for nothing."""
+        left, why = record.nbytes, ""
+        try:
+            record.check_within(file)
+            reader = EntryReader(file, record.entry("")) if deep else None
+            while left and reader is not None:
+                view = self._chunk[:left]
+                reader.read_into(view)
+                self.count(len(view))
+                left -= len(view)
+        except FileError as error:
+            why = error.message
+        self.count(left)
+        return why

@@ -1,0 +1,297 @@
+"""A generation that is being written: whole once it is committed, and until then nothing at all.
+
+The order in which things last is what makes it so:
+
+1. The values that are new go to values files: written under another name, flushed, renamed. A few files are flushed
+   together, since the first flush of a journalling file system does most of the work of the others.
+2. The directory is flushed, so their names last.
+3. The manifest is written, flushed, renamed.
+4. The directory is flushed. Only now does the caller hear that the generation is there.
+
+After a loss of power between 3 and 4 it may be there or not, and if it is there, all that it needs is there, too.
+
+Any error ends the generation, and what was written of it is removed. A flush that failed is never tried again: the next
+generation writes its values to new files. If it was the directory's, in step 4, nobody knows whether the manifest will
+come back after a loss of power. It is removed, and the values stay as orphans, so that a generation that came back
+would be whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ..errors import FileError, MetadataError, QuotaError
+from ..files.durable_file import DurableFile
+from ..files.header import SHOWN
+from ..files.pieces import PieceReader
+from ..files.tensor_file import flat, printable
+from ..types.meta import Meta
+from . import layout
+from .manifest import encode_manifest
+from .reader import CheckpointReader
+from .record import Generation, Record, check_name, pack_fields
+from .repacking import Pack, to_repack
+from .values_writer import ValuesWriter
+
+FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+Ended = Callable[[Generation | None], None]
+
+
+class GenerationWriter:
+    """A generation that is being written; made by `CheckpointDirectory.begin`.
+
+    Each name is given once: by `keep`, `write` (or `start` and `append`), or `routine`. As a context manager it
+    commits, or abandons if an exception comes through.
+
+    Raises MetadataError for what makes no sense, and QuotaError beyond the limits; the generation goes on then. After a
+    FileError it is given up, and so it is if it is not whole at its commit.
+    """
+
+    def __init__(self, checkpoints: CheckpointReader, directory: int, number: int, ended: Ended) -> None:
+        self.number = number
+        self.records: dict[str, Record] = {}  # what it has so far
+        self._checkpoints = checkpoints
+        self._limits = checkpoints.limits
+        self._directory = directory
+        self._ended = ended
+        self._open = True
+        self._values = ValuesWriter(directory)
+        self._kept: dict[int, int] = {}  # bytes of each earlier file of which something is kept
+        self._started: tuple[str, Record] | None = None  # the value that is being written
+        self._left = 0  # bytes of it that are still to come
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def keep(self, name: str, record: Record, fields: Mapping[str, Any] | None = None) -> Record:
+        """A value that is there already, of an earlier generation or of this one. None of its bytes is touched.
+
+        `fields`: in place of those that the record has. FileError, and the generation goes on, if its file is gone or
+        too short: write the value anew.
+        """
+        self._check_new(name)
+        if record.file not in self._values.files:
+            self._check_there(record)
+        if fields is not None:
+            record = record._replace(packed=pack_fields(name, fields, self._limits))
+        self.records[name] = record
+        return record
+
+    def write(self, name: str, meta: Meta, *buffers: Any, fields: Mapping[str, Any] | None = None) -> Record:
+        """A tensor: contiguous buffers that hold its C-ordered bytes, one after the other."""
+        views = [flat(buffer) for buffer in buffers]
+        if sum(map(len, views)) != meta.nbytes:
+            raise MetadataError(f"{name[:SHOWN]!r}: {sum(map(len, views))} bytes are no {meta}")
+        self.start(name, meta, fields)
+        for view in views:
+            self.append(view)
+        return self.records[name]
+
+    def start(self, name: str, meta: Meta, fields: Mapping[str, Any] | None = None) -> None:
+        """Begin a tensor, whose bytes follow by `append` in any number of buffers. With the last one it is there."""
+        self._check_new(name)
+        self._start(name, meta, meta.nbytes, pack_fields(name, fields or {}, self._limits))
+
+    def append(self, buffer: Any) -> None:
+        """The next bytes of the tensor: those of a contiguous buffer."""
+        self._check_open()
+        view = flat(buffer)
+        if len(view) > self._left:
+            raise MetadataError(f"generation {self.number}: {len(view)} bytes where {self._left} are left")
+        self._append(view)
+
+    def routine(self, name: str, text: str, fields: Mapping[str, Any] | None = None) -> Record:
+        """A routine, by its text."""
+        self._check_new(name)
+        packed = pack_fields(name, fields or {}, self._limits)
+        try:
+            content = text.encode()
+        except UnicodeEncodeError:
+            raise MetadataError(f"{name[:SHOWN]!r}: its text holds half a character") from None
+        if len(content) > self._limits.text:
+            raise QuotaError(f"{name[:SHOWN]!r}: a text of {len(content)} bytes; the limit is {self._limits.text}")
+        self._start(name, None, len(content), packed)
+        self._append(flat(content))
+        return self.records[name]
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def commit(self) -> Generation:
+        """Make the generation last, and return it: its records are the ones to keep, since some may have moved."""
+        self._check_open()
+        with self._or_give_up():
+            if self._started is not None:
+                name = self._started[0][:SHOWN]
+                raise MetadataError(f"{self._shown}: {self._left} bytes of {name!r} were not written")
+            self._repack()
+            self._values.place()
+            if self._values.files:
+                layout.flush(self._directory, self._checkpoints.path)
+            generation = self._generation()
+            with DurableFile(self._directory, self._manifest, unfinished=layout.WRITTEN) as file:
+                file.write(encode_manifest(generation, self._limits))
+                file.place()
+        self._flush()
+        self._end(generation)
+        return generation
+
+    def abandon(self) -> None:
+        """Give the generation up, and remove what was written of it. Nothing happens if it has ended before."""
+        if self._open:
+            with suppress(OSError):  # before what it needs
+                os.unlink(self._manifest, dir_fd=self._directory)
+            self._values.remove()
+            self._end(None)
+
+    @property
+    def files(self) -> set[int]:
+        """The values files that it needs."""
+        return {*self._values.files, *self._kept}
+
+    def _end(self, generation: Generation | None) -> None:
+        self._open = False
+        self._ended(generation)
+
+    # -- how -------------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise FileError(f"{self._shown}: was committed, or given up after an error; begin another one")
+
+    def _check_new(self, name: str) -> None:
+        self._check_open()
+        if self._started is not None:
+            raise MetadataError(f"{self._started[0][:SHOWN]!r} is being written: {self._left} bytes are left")
+        if check_name(name, self._limits) in self.records:
+            raise MetadataError(f"{name[:SHOWN]!r} is there already")
+        if len(self.records) >= self._limits.names:
+            raise QuotaError(f"{self._shown}: has {self._limits.names} names, the limit")
+
+    def _check_there(self, record: Record) -> None:
+        """The record's file has its bytes; a file is looked at once."""
+        if record.offset + record.nbytes > self._kept.get(record.file, -1):
+            try:
+                with self._checkpoints.values(record.file) as file:
+                    record.check_within(file)
+                    self._kept[record.file] = file.size
+            except (FileError, MetadataError) as error:
+                raise FileError(f"{error.message}; write the value anew") from error.__cause__
+
+    def _start(self, name: str, meta: Meta | None, nbytes: int, packed: bytes) -> None:
+        with self._or_give_up():
+            file, offset = self._values.start(nbytes)
+        self._started, self._left = (name, Record(meta, file, offset, nbytes, 0, packed)), nbytes
+        if not nbytes:
+            self._finish()
+
+    def _append(self, view: memoryview) -> None:
+        if not len(view):
+            return
+        with self._or_give_up():
+            self._values.append(view)
+        self._left -= len(view)
+        if not self._left:
+            self._finish()
+
+    def _finish(self) -> None:
+        assert self._started is not None  # noqa: S101 - for the type checker: nobody else asks
+        (name, record), self._started = self._started, None
+        with self._or_give_up():
+            self.records[name] = record._replace(crc=self._values.finish())
+
+    def _repack(self) -> None:
+        """Move the values of packs that are not worth being kept. What cannot be read stays where it is."""
+        kept = {record.place: record for record in self.records.values() if record.file in self._kept}
+        live = Counter[int]()
+        for file, _, nbytes in kept:
+            live[file] += nbytes
+        chosen = set(to_repack(Pack(id_, self._kept[id_], nbytes) for id_, nbytes in live.items()))
+        moved = {}
+        for place, record in sorted(kept.items()):
+            if record.file in chosen:
+                content = self._content(record)
+                if content is not None:
+                    moved[place] = self._values.start(record.nbytes)
+                    self._values.append(content)
+                    self._values.finish()
+        for name, record in self.records.items():
+            if record.place in moved:
+                file, offset = moved[record.place]
+                self.records[name] = record._replace(file=file, offset=offset)
+
+    def _content(self, record: Record) -> bytearray | None:
+        """The bytes of a small value, if they are sound."""
+        content = bytearray(record.nbytes)
+        try:
+            with self._checkpoints.values(record.file) as file:
+                PieceReader(file, record.entry("").piece).read_into(content)
+        except (FileError, MetadataError):
+            return None
+        return content
+
+    def _generation(self) -> Generation:
+        used = {record.file for record in self.records.values()}
+        sizes = {**self._kept, **self._values.files}
+        return Generation(
+            self.number,
+            time.time_ns(),
+            {name: record for name, record in self.records.items() if record.meta is not None},
+            {name: record for name, record in self.records.items() if record.meta is None},
+            {id_: size for id_, size in sizes.items() if id_ in used},
+        )
+
+    def _flush(self) -> None:
+        """Make the manifest's name last. Whatever fails, the values stay: the manifest may come back."""
+        try:
+            layout.flush(self._directory, self._checkpoints.path)
+        except BaseException as error:
+            with suppress(OSError):
+                os.unlink(self._manifest, dir_fd=self._directory)
+            self._end(None)
+            if isinstance(error, FileError):
+                raise self._failed(error) from error.__cause__
+            raise
+
+    @contextmanager
+    def _or_give_up(self) -> Iterator[None]:
+        try:
+            yield
+        except FileError as error:
+            self.abandon()
+            raise self._failed(error) from error.__cause__
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _failed(self, error: FileError) -> FileError:
+        cause = error.__cause__
+        why = cause.strerror if isinstance(cause, OSError) else error.message
+        full = isinstance(cause, OSError) and cause.errno in FULL_DISK
+        what = "free some space, or collect older generations" if full else "begin another one"
+        return FileError(f"{self._shown}: cannot be written: {why}; the one before it is untouched; {what}")
+
+    @property
+    def _shown(self) -> str:
+        return f"{printable(str(self._checkpoints.path))}: generation {self.number}"
+
+    @property
+    def _manifest(self) -> str:
+        return layout.generation_file(self.number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.abandon()
+        elif self._open:
+            self.commit()

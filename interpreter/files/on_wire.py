@@ -1,0 +1,71 @@
+"""Entries of a file as they travel: the client has described the file, and the machine checks each entry anew.
+
+It checks that the bytes lie in the file and are as many as the tensor has. That they mean what the client says is the
+client's affair: it makes tensors of its own session of a file that it can read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..errors import MetadataError, ProtocolError
+from ..types.meta import Meta
+from ..wire.fields import is_natural
+from ..wire.messages import decode_meta
+from .header import Entry, Piece
+from .tensor_file import TensorFile
+
+FIELDS: Final = 10
+LONGEST_NAME: Final = 4096  # characters
+LONGEST_SKIP: Final = 1 << 16  # bytes in front of a tensor's own: an .npy header
+EXPANSION: Final = 1032  # deflate makes no more bytes than that of one; see zlib's manual
+
+
+def checked_place(place: Any) -> tuple[int, str]:
+    """A descriptor of the client's, and the file's name. ProtocolError for anything else."""
+    if type(place) not in (tuple, list) or len(place) != 2:
+        raise ProtocolError("a file's place is [descriptor, name]")
+    fd, name = place
+    if not is_natural(fd) or type(name) is not str or len(name) > LONGEST_NAME:
+        raise ProtocolError("a file's place is [descriptor, name]")
+    return fd, name
+
+
+def encode_entry(entry: Entry) -> tuple[Any, ...]:
+    """(name, meta, offset, length, size, deflated, CRC-32 or None, skip, fortran, swapped)."""
+    meta, piece = entry.meta, entry.piece
+    if meta is None:
+        raise MetadataError(f"tensor {entry.name!r} {entry.error}")
+    place = (piece.offset, piece.length, piece.size, piece.deflated, piece.crc)
+    return (entry.name, meta.plain, *place, entry.skip, entry.fortran, entry.swapped)
+
+
+def lacking(record: Any) -> tuple[str, str] | None:
+    """(name, why) of an entry whose tensor cannot be had; None for any other."""
+    if type(record) in (tuple, list) and len(record) == 2 and all(type(one) is str for one in record):
+        name, why = record
+        return name[:LONGEST_NAME], why[:LONGEST_NAME]
+    return None
+
+
+def decode_entry(file: TensorFile, record: Any) -> Entry:
+    """An entry from the wire. ProtocolError if it is none, or reaches beyond the file."""
+    if type(record) not in (tuple, list) or len(record) != FIELDS:
+        raise ProtocolError(f"an entry of a file has {FIELDS} fields")
+    name, wire, offset, length, size, deflated, crc, skip, fortran, swapped = record
+    if type(name) is not str or not all(map(is_natural, (offset, length, size, skip))):
+        raise ProtocolError("an entry of a file begins with its name and its place")
+    if not (type(deflated) is type(fortran) is type(swapped) is bool) or not (crc is None or is_natural(crc)):
+        raise ProtocolError("an entry of a file ends with what its bytes are like")
+    try:
+        meta = decode_meta(wire)
+    except (TypeError, ValueError, KeyError, IndexError) as error:
+        raise ProtocolError(f"an entry of a file without a meta: {error}") from None
+    if not isinstance(meta, Meta):
+        raise ProtocolError("an entry of a file without a meta")
+    most = length * EXPANSION + EXPANSION if deflated else length
+    if offset + length > file.size or size > most or (not deflated and size != length):
+        raise ProtocolError(f"{size} bytes at {offset} do not lie in {file.name}, which has {file.size}")
+    if skip > LONGEST_SKIP or size - skip != meta.nbytes:
+        raise ProtocolError(f"{size - skip} bytes of {file.name} are no {meta}")
+    return Entry(name, meta, Piece(offset, length, size, deflated, crc), skip, fortran, swapped)

@@ -1,0 +1,152 @@
+"""Open files of tensors that this process keeps as long as anybody needs their bytes.
+
+Over ipc a client names a descriptor of its own, and the file is opened anew as /proc/PID/fd/FD, as segments are
+(`interpreter.wire.segments`): first as a mere path (O_PATH), which touches nothing, since opening a FIFO or a device
+may block or have effects. What the client cannot read by that descriptor, it gets nobody else to read for it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import FileError, MetadataError
+from .tensor_file import PIECE, TensorFile, flat, printable
+
+ACCESS: Final = os.O_ACCMODE | getattr(os, "O_PATH", 0)
+
+
+class OpenFile(TensorFile):
+    """A file with a descriptor of its own, which is closed with the last reference to this object.
+
+    `changed`: what was found wrong with the file first; from then on nothing is read of it.
+    """
+
+    __slots__ = ("__weakref__", "changed")
+
+    def __init__(self, fd: int, name: str) -> None:
+        self.fd = -1
+        self.changed: FileError | None = None
+        try:
+            super().__init__(fd, name)
+        except BaseException:
+            self.fd = -1
+            os.close(fd)
+            raise
+
+    def check(self) -> None:
+        """FileError if the file is not what it was, now or ever since."""
+        if self.changed is not None:
+            raise self.changed.reraisable()
+        try:
+            self.check_identity()
+        except FileError as error:
+            self.changed = error
+            raise
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class OutputFile:
+    """A file that is written piece by piece, at any place. Its descriptor is closed with the last reference.
+
+    After an error nothing more is written: whoever wants the file writes it anew (`durable_file`).
+    """
+
+    __slots__ = ("__weakref__", "failure", "fd", "name")
+
+    def __init__(self, fd: int, name: str) -> None:
+        self.fd = fd
+        self.name = printable(name)
+        self.failure: FileError | None = None
+
+    def write(self, values: Any, offset: int) -> None:
+        """Write the bytes of a contiguous buffer from `offset` on. FileError if that fails, or has failed before."""
+        view, done = flat(values), 0
+        with self._noting("written"):
+            while done < len(view):
+                done += os.pwritev(self.fd, [view[done : done + PIECE]], offset + done)
+
+    def flush(self) -> None:
+        """Have all that was written on the disk. FileError if that fails, or anything has failed before."""
+        with self._noting("flushed"):
+            os.fsync(self.fd)
+
+    @contextmanager
+    def _noting(self, what: str) -> Iterator[None]:
+        if self.failure is not None:
+            raise self.failure.reraisable()
+        try:
+            yield
+        except OSError as error:
+            self.failure = FileError(f"{self.name}: cannot be {what}: {error.strerror}")
+            raise self.failure from None
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+def open_path(path: str | os.PathLike[str]) -> OpenFile:
+    """Open a regular file by its path. FileError if it cannot be opened, MetadataError if it is no regular file.
+
+    Nothing waits for the other end of a FIFO.
+    """
+    name = os.fsdecode(path)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise FileError(f"{printable(name)}: cannot be opened: {error.strerror}") from None
+    return OpenFile(fd, name)
+
+
+def open_own(fd: int, name: str, *, writes: bool = False) -> OpenFile | OutputFile:
+    """A file that this process has open already, with a descriptor of its own."""
+    try:
+        mine = os.dup(fd)
+    except OSError as error:
+        raise FileError(f"{printable(name)}: descriptor {fd} cannot be used: {error.strerror}") from None
+    return OutputFile(mine, name) if writes else OpenFile(mine, name)
+
+
+def open_peer(pid: int, fd: int, name: str, *, writes: bool = False) -> OpenFile | OutputFile:
+    """A regular file that another process has open, for writing or for reading.
+
+    FileError if it cannot be opened, MetadataError if it is none.
+    """
+    shown = printable(name)
+    path = -1
+    try:
+        path = os.open(f"/proc/{int(pid)}/fd/{int(fd)}", os.O_PATH | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(path).st_mode):
+            raise MetadataError(f"{shown}: is no regular file; tensors lie in regular files alone")
+        mine = os.open(f"/proc/self/fd/{path}", (os.O_WRONLY if writes else os.O_RDONLY) | os.O_CLOEXEC)
+    except OSError as error:
+        raise FileError(
+            f"{shown}: descriptor {fd} of process {pid} cannot be opened: {error.strerror}; the daemon has to be "
+            "allowed to read what its clients load, and to write what they save"
+        ) from None
+    finally:
+        if path >= 0:
+            os.close(path)
+    file = OutputFile(mine, name) if writes else OpenFile(mine, name)
+    if not has_open(pid, fd, writes=writes):
+        raise FileError(
+            f"{shown}: descriptor {fd} of process {pid} is not open for {'writing' if writes else 'reading'}"
+        )
+    return file
+
+
+def has_open(pid: int, fd: int, *, writes: bool) -> bool:
+    """May the other process itself read, or write, by that descriptor?"""
+    modes = (os.O_WRONLY if writes else os.O_RDONLY, os.O_RDWR)
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/{int(pid)}/fdinfo/{int(fd)}").read_text(encoding="ascii").splitlines():
+            if line.startswith("flags:"):
+                return int(line.split()[1], 8) & ACCESS in modes
+    return False

@@ -1,0 +1,113 @@
+"""The store: the tier below the host, on disk. A device with memory and streams, on which nothing computes.
+
+Its memory are blocks of one file (`spill`), of which `limit` bytes may be used; none unless a directory was given.
+Files of the user's (`stored.LoadedStretch`) are buffers here, too: they take none of that memory.
+
+    write0          evictions from the host
+    read0, read1    values that come back, or for the first time, to the host
+
+What goes to another device from here is carried by that device's own stream, through a few MiB of host memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..interpreter.errors import MetadataError
+from ..interpreter.schema.opdef import Array
+from ..interpreter.types.meta import Meta
+from .device import Buffer, Device
+from .faults import Fault
+from .host import HostDevice
+from .options import FAULTS, Option, parse_size
+from .spill import Block, SpillFile
+from .stored import StoredArray, read_into
+from .stream import Sink, StreamKind
+from .worker import WorkerStream
+
+NAME: Final = "store:0"
+READERS: Final = 2
+KEEP: Final = 256 << 20  # bytes of freed blocks that keep their room on the disk
+
+
+def _directory(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"must be the path of a directory, not {value!r}")
+    return value
+
+
+DIRECTORY: Final = Option(
+    "path, or none", _directory, "where values lie that left the host; what is there ends with the daemon"
+)
+QUOTA: Final = Option("bytes", parse_size, "what may be used of the disk; 0: nothing is evicted to it")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Options of the store."""
+
+    directory: Annotated[str, DIRECTORY] = ""
+    quota: Annotated[int, QUOTA] = 0
+    faults: Annotated[tuple[Fault, ...], FAULTS] = ()
+
+
+class StoreDevice(HostDevice):
+    """The store. `readers`: the streams that bring values to the host."""
+
+    def __init__(self, name: str, sink: Sink, options: StoreOptions | None = None) -> None:
+        self.options = options = options or StoreOptions()
+        if bool(options.directory) is not bool(options.quota):
+            raise MetadataError(f"device {name!r} needs both a directory and a quota, or neither")
+        super().__init__(name, options.quota, (), KEEP, late_errors=False)
+        self.segments = False
+        self.computes = False
+        self.file = SpillFile(options.directory) if self.limit else None
+        self.readers = [self._stream(StreamKind.READ, n, sink) for n in range(READERS)]
+        self._set_streams(self.readers, {StreamKind.WRITE: self._stream(StreamKind.WRITE, 0, sink)})
+        for fault in options.faults:
+            self.inject(fault)
+
+    def _stream(self, kind: StreamKind, index: int, sink: Sink) -> WorkerStream:
+        return WorkerStream(self.name, kind, index, sink, self.faults, may_inline=False)
+
+    def copy_stream(self, kind: StreamKind) -> WorkerStream:
+        if kind is StreamKind.WRITE:
+            return self._copies[kind]
+        return min(self.readers, key=lambda stream: stream.queued)
+
+    def reaches(self, other: Device) -> bool:
+        return other.host
+
+    def _new_memory(self, nbytes: int) -> Any:
+        if self.file is None:
+            raise MemoryError("the store has no directory")
+        return self.file.block(nbytes)
+
+    def adopt(self, array: Array) -> Buffer | None:  # noqa: ARG002 - nobody calls it
+        raise AssertionError("no kernel makes a result in the store")
+
+    def bind(self, buffer: Buffer, meta: Meta) -> Array:
+        return StoredArray(buffer.raw, meta)
+
+    def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
+        return StoredArray(buffer.raw, meta, offset, strides)
+
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
+        block: Block = target.stretch
+        block.write(source)
+
+    def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
+        read_into(source, target)
+
+    def peer_copy(self, target: Array, source: Array) -> None:  # noqa: ARG002 - nobody calls it
+        raise AssertionError("no device is a peer of the store")
+
+    def close(self, timeout: float) -> bool:
+        ended = super().close(timeout)
+        if self.file is not None and ended:
+            self.file.close()
+        return ended

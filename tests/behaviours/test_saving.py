@@ -1,0 +1,195 @@
+"""Saving tensors: a reader in program order, a file that is there whole or not at all, failures that are told."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import tensord as td
+from tensord.interpreter.errors import CaptureError
+from tensord.streams.faults import Fault, FaultKind
+
+from .looking_inside import WAIT, assert_sound, device_of, held, ones, store_of
+
+DEVICES = ["cpu:0", "sim:0"]
+VALUES: dict[str, Any] = {
+    "w": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "flags": np.array([True, False]),
+    "i": np.arange(5, dtype=np.int16),
+    "one": np.array(2.5),
+    "none": np.zeros((0, 3)),
+}
+
+
+def names_in(folder: Path) -> list[str]:
+    """What lies in a folder."""
+    return [path.name for path in folder.iterdir()]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_saved_is_what_the_package_reads(make_session, tmp_path, device):
+    s = make_session(devices=DEVICES)
+    path = tmp_path / "model.safetensors"
+    tensors = {name: s.asarray(values, device=device) for name, values in VALUES.items()}
+    tensors |= {"turned": tensors["w"].T, "part": tensors["w"][::2, 1:3]}
+    saving = s.save(path, tensors, {"made": "here"})
+    assert saving.wait(WAIT) == path
+    assert saving.done
+    found = load_file(path)
+    for name, values in {**VALUES, "turned": VALUES["w"].T, "part": VALUES["w"][::2, 1:3]}.items():
+        np.testing.assert_array_equal(found[name], values)
+    for name, tensor in s.load(path).items():
+        np.testing.assert_array_equal(tensor.numpy(), found[name])
+    assert names_in(tmp_path) == [path.name]
+    assert_sound(s)
+
+
+def test_a_later_write_waits_and_is_not_in_the_file(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    x = s.asarray(ones(100))
+    store_of(s).hold("write")
+    saving = s.save(tmp_path / "x", {"x": x})
+    x += 1
+    s.flush()
+    assert not saving.done
+    store_of(s).resume("write")
+    saving.wait(WAIT)
+    assert load_file(tmp_path / "x")["x"][0] == 1
+    assert x.numpy()[0] == 2
+    assert s.trace().verify() == []
+
+
+def test_save_returns_before_the_values_are_there(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    x = s.asarray(ones(100), device="sim:0")
+    with held(s, "sim:0", "compute"):
+        y = x * 3
+        saving = s.save(tmp_path / "y", {"y": y})
+        assert not saving.done
+    saving.wait(WAIT)
+    assert load_file(tmp_path / "y")["y"][0] == 3
+
+
+def test_the_error_of_a_tensor_is_that_of_its_file_and_the_old_one_stays(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    path = tmp_path / "x"
+    save_file({"x": ones(3)}, path)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    x = s.asarray(ones(3), device="sim:0")
+    failed = x + 1.0
+    saving = s.save(path, {"good": x, "bad": failed})
+    with pytest.raises(td.KernelError, match=r"test_saving\.py"):
+        saving.wait(WAIT)
+    assert list(load_file(path)) == ["x"]
+    assert names_in(tmp_path) == ["x"]
+    np.testing.assert_array_equal(x.numpy(), ones(3))
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("call", ["pwritev", "fsync"])
+def test_a_disk_that_fails_leaves_the_old_file(make_session, tmp_path, monkeypatch, call):
+    s = make_session(devices=DEVICES)
+    path = tmp_path / "x"
+    save_file({"x": ones(3)}, path)
+    y = s.asarray(ones(5))
+
+    def fail(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        saving = s.save(path, {"y": y})
+        with pytest.raises(td.FileError, match=r"x: cannot be (written|flushed): No space left"):
+            saving.wait(WAIT)
+    assert list(load_file(path)) == ["x"]
+    assert names_in(tmp_path) == ["x"]
+    s.save(path, {"y": y}).wait(WAIT)
+    assert list(load_file(path)) == ["y"]
+
+
+def test_a_failure_that_nobody_waits_for_is_logged(make_session, tmp_path, caplog):
+    s = make_session(devices=DEVICES)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    s.save(tmp_path / "x", {"x": s.asarray(ones(3), device="sim:0") + 1.0})
+    with caplog.at_level(logging.WARNING, "tensord.client"):
+        s.close()
+    assert any("was not saved" in record.getMessage() for record in caplog.records)
+
+
+def test_a_session_is_closed_once_its_files_are_there(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    for n in range(20):
+        s.save(tmp_path / f"x{n}", {"x": s.asarray(ones(1000, value=n))})
+    s.close()
+    for n in range(20):
+        assert load_file(tmp_path / f"x{n}")["x"][0] == n
+
+
+def test_the_end_of_the_program_waits_for_its_files(tmp_path):
+    program = (
+        "import tensord as td, numpy as np, sys\n"
+        "s = td.connect('local')\n"
+        "s.save(sys.argv[1], {'x': s.asarray(np.arange(5))})\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "x")], check=True, timeout=60)  # noqa: S603
+    assert load_file(tmp_path / "x")["x"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_what_was_cancelled_is_not_saved(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    store_of(s).hold("write")
+    saving = s.save(tmp_path / "x", {"x": s.asarray(ones(3))})
+    s.cancel()
+    store_of(s).resume("write")
+    with pytest.raises(td.CancelledError):
+        saving.wait(WAIT)
+    assert names_in(tmp_path) == []
+    s.restart()
+    s.save(tmp_path / "x", {"x": s.asarray(ones(3))}).wait(WAIT)
+
+
+def test_more_than_the_host_holds_is_saved_from_the_devices(make_session, tmp_path):
+    s = make_session(devices=[{"name": "cpu:0", "memory": 8 * 1024}, {"name": "sim:0", "memory": 64 * 1024}])
+    xs = {f"x{n}": s.xp.full((256,), float(n), dtype=np.float32, device="sim:0") for n in range(40)}
+    s.save(tmp_path / "x", xs).wait(WAIT)
+    found = load_file(tmp_path / "x")
+    assert [found[f"x{n}"][0] for n in range(40)] == list(range(40))
+    assert_sound(s)
+
+
+def test_what_cannot_be_saved_is_an_error_at_the_line(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    x = s.asarray(ones(3))
+    with pytest.raises(td.FileError, match=r"nowhere: cannot be opened.*test_saving\.py"):
+        s.save(tmp_path / "nowhere" / "x", {"x": x})
+    with pytest.raises(td.MetadataError, match="complex128"):
+        s.save(tmp_path / "x", {"x": s.asarray(1j)})
+    with pytest.raises(td.MetadataError, match="dict of tensors"):
+        s.save(tmp_path / "x", [x])
+    with pytest.raises(td.MetadataError, match="expected a tensor"):
+        s.save(tmp_path / "x", {"x": 3})
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(td.FileError, match="no regular file"):
+        s.save(tmp_path / "folder", {"x": x})
+    with pytest.raises(CaptureError, match="no file can be saved"):
+        s.routine(lambda x: s.save(tmp_path / "x", {"x": x}))(x)
+    assert names_in(tmp_path) == ["folder"]
+
+
+def test_a_loaded_file_may_be_saved_over_itself(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    path: Path = tmp_path / "x"
+    save_file({"x": ones(5), "y": ones(3)}, path)
+    found = s.load(path)
+    found["x"] += 1
+    s.save(path, found).wait(WAIT)
+    assert load_file(path)["x"][0] == 2
+    np.testing.assert_array_equal((found["y"] + 1).numpy(), ones(3, value=2))

@@ -1,0 +1,171 @@
+"""The tier below the host: values that do not fit there lie in a file of the store, and come back from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.streams.faults import Fault, FaultKind
+
+from .looking_inside import WAIT, allocated, assert_sound, ones, records, store_of, until
+
+KIB = 256  # float32 elements
+
+
+def tiers(directory: Path, host: int, device: int, store: int, **options: object) -> list[dict[str, object]]:
+    """A host, a device and a store with that many KiB."""
+    return [
+        {"name": "cpu:0", "memory": host * 1024, **options},
+        {"name": "sim:0", "memory": device * 1024},
+        {"name": "store:0", "directory": str(directory), "quota": store * 1024},
+    ]
+
+
+def wait_for(tensors: list[td.Tensor]) -> None:
+    """Wait for one after the other."""
+    for tensor in tensors:
+        tensor.wait(WAIT)
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+def test_values_of_many_times_host_and_device_are_kept(make_session, tmp_path, device):
+    s = make_session(devices=tiers(tmp_path, 8, 8, 256))
+    xs = [s.asarray(ones(KIB, value=n), device=device) for n in range(64)]
+    for x in xs:
+        s.call("add", [x, x], out=[x])
+    for n, x in enumerate(xs):
+        assert (x + 0.0).numpy()[0] == 2.0 * n
+    assert s.stats()["failed"] == 0
+    assert len(records(s, "evict cpu:0->store:0")) > 40
+    assert store_of(s).allocated > 40 * 1024
+    assert list(tmp_path.iterdir()) == []  # the file has no name
+    assert s.trace().verify() == []
+    assert_sound(s)
+    xs.clear()
+    del x
+    s.sync()
+    assert store_of(s).allocated == 0
+
+
+def test_what_has_come_back_leaves_again_without_moving(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 8, 8, 256))
+    xs = [s.asarray(ones(KIB, value=n)) for n in range(16)]
+    for _ in range(4):
+        for n, x in enumerate(xs):
+            assert (x + 0.0).numpy()[0] == n
+    assert len(records(s, "evict cpu:0->store:0")) <= 20
+    assert len(records(s, "return store:0->cpu:0")) >= 30
+    assert_sound(s)
+
+
+def test_what_fits_nowhere_is_an_error_that_says_so(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 8, 8, 8))
+    xs = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(30)]
+    with pytest.raises(td.DeviceMemoryError, match="do not fit on sim:0"):
+        wait_for(xs)
+    kept = [n for n, x in enumerate(xs) if s._answers.look_at(x, WAIT)["state"] == "ready"]
+    assert len(kept) >= 20
+    for n in kept:
+        assert xs[n].numpy()[0] == n
+    assert_sound(s)
+
+
+def test_a_write_that_fails_leaves_the_value_where_it_was(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 8, 8, 256))
+    store_of(s).inject(Fault(FaultKind.FAIL, stream="write", count=3))
+    xs = [s.asarray(ones(KIB, value=n)) for n in range(24)]
+    s.sync()
+    for n, x in enumerate(xs):
+        assert x.numpy()[0] == n
+    assert_sound(s)
+
+
+def test_a_full_disk_is_as_a_full_store(make_session, tmp_path, monkeypatch):
+    s = make_session(devices=tiers(tmp_path, 8, 8, 256))
+    store = store_of(s)
+
+    def full(_nbytes: int) -> Any:
+        raise MemoryError("no space left")
+
+    xs = [s.asarray(ones(KIB, value=n)) for n in range(12)]
+    for x in xs:
+        x.wait(WAIT)
+    monkeypatch.setattr(store.file, "block", full)
+    more = [s.asarray(ones(KIB, value=n)) for n in range(12, 30)]
+    with pytest.raises(td.DeviceMemoryError):
+        wait_for(more)
+    for n, x in enumerate(xs):
+        assert x.numpy()[0] == n
+    assert_sound(s)
+
+
+def test_a_store_that_is_lost_takes_only_what_lies_there_alone(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 8, 8, 256))
+    xs = [s.asarray(ones(KIB, value=n)) for n in range(16)]
+    s.sync()
+    store_of(s).inject(Fault(FaultKind.LOST))
+    failed = []
+    for n, x in enumerate(xs):
+        try:
+            assert x.numpy()[0] == n
+        except td.KernelError as error:
+            failed.append(str(error))
+    assert 8 <= len(failed) < 16
+    assert all("store:0 is lost" in text or "read store:0" in text for text in failed)
+    xs.clear()
+    del x
+    y = s.asarray(ones(KIB))
+    assert y.numpy()[0] == 1
+    assert_sound(s)
+
+
+def test_never_keeps_values_in_the_host(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 8, 8, 256, eviction="never"))
+    xs = [s.asarray(ones(KIB, value=n)) for n in range(12)]
+    with pytest.raises(td.DeviceMemoryError):
+        wait_for(xs)
+    assert store_of(s).allocated == 0
+
+
+def test_evict_takes_a_value_of_the_host_to_the_store(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 64, 8, 256))
+    x = s.asarray(ones(KIB, value=7))
+    x.evict()
+    s.flush()
+    until(s, lambda: x.residency() == {"store:0": "valid"})
+    assert x.residency() == {"store:0": "valid"}
+    assert allocated(s, "cpu:0") == 0
+    assert x.numpy()[0] == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"directory": "/nowhere/at/all", "quota": 1024}, "no file can be made in /nowhere/at/all: No such file"),
+        ({"directory": "."}, "needs both a directory and a quota"),
+        ({"quota": 5}, "needs both a directory and a quota"),
+    ],
+)
+def test_a_directory_that_cannot_be_used_is_refused_when_it_is_opened(options, why):
+    with pytest.raises(td.MetadataError, match=why):
+        td.connect("local", devices=["cpu:0", {"name": "store:0", **options}])
+
+
+def test_the_store_alone_is_no_machine():
+    with pytest.raises(td.MetadataError, match="store:0 computes nothing"):
+        td.connect("local", devices=["store:0"])
+    with pytest.raises(td.MetadataError, match="there is one store"):
+        td.connect("local", devices=["cpu:0", "store:1"])
+
+
+def test_nobody_computes_in_the_store(make_session):
+    s = make_session(devices=["cpu:0"])
+    assert s.devices == ["cpu:0"]
+    with pytest.raises(td.MetadataError, match="no device 'store:0'"):
+        s.asarray([1.0], device="store:0")
+    x = s.asarray([1.0, 2.0])
+    np.testing.assert_array_equal(x.numpy(), [1, 2])

@@ -1,0 +1,114 @@
+"""After a loss of power at any point the last generation that was committed is there, or the one after it, whole."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensord.interpreter.checkpoints.directory import CheckpointDirectory
+from tensord.interpreter.checkpoints.layout import FORMAT_FILE
+
+from .calls import CALLS, watched
+from .histories import STEPS, Content, Play, check_goes_on, check_whole, small_files
+from .losing_power import Disk, State
+
+
+@pytest.fixture(autouse=True)
+def small() -> Iterator[None]:
+    with small_files():
+        yield
+
+
+class States:
+    """All that may be left of a history, each once: files, and the generations of which the last one has to be one."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.disk = Disk(path)
+        self.found: set[tuple[State | None, tuple[int, ...]]] = set()
+        self.play = Play(path)
+        self._rnd = random.Random(seed)
+
+    def __call__(self, name: str, real: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        self.look()
+        result = self.disk(name, real, arguments, options)
+        self.look()
+        return result
+
+    def look(self) -> None:
+        """The power may be lost now."""
+        allowed = (self.play.last, *(number for number in self.play.expected if number > self.play.last))
+        self.found.update((state, allowed) for state in self.disk.after(self._rnd))
+
+
+def put(path: Path, state: State) -> None:
+    """The files of a state, in a directory."""
+    path.mkdir()
+    for name, content in state:
+        (path / name).write_bytes(content)
+
+
+def check_state(path: Path, state: State | None, allowed: tuple[int, ...], expected: dict[int, Content]) -> int:
+    """What a machine finds that has lost its power."""
+    if state is not None:
+        put(path, state)
+    number = 0
+    if state is not None and FORMAT_FILE in dict(state):
+        number = check_whole(path, expected, allowed)
+    else:
+        assert 0 in allowed
+    check_goes_on(path, expected, number)
+    shutil.rmtree(path)
+    return number
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_was_committed_is_there_after_a_loss_of_power(tmp_path, monkeypatch, seed):
+    states = States(tmp_path / "c", seed)
+    with watched(states):
+        states.play.play(STEPS)
+    assert {"open", "write", "fsync", "rename", "unlink", "mkdir"} <= set(CALLS)
+    assert len(states.found) > 500
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # the states are not what is to last
+    numbers = set()
+    for state, allowed in sorted(states.found, key=repr):
+        numbers.add((allowed, check_state(tmp_path / "after", state, allowed, states.play.expected)))
+    between = [allowed for allowed, _ in numbers if len(allowed) > 1]
+    assert {(allowed, allowed[1]) for allowed in between} <= numbers, "no generation was there before it was committed"
+    assert {(allowed, allowed[0]) for allowed in between} <= numbers
+
+
+def test_the_disk_keeps_what_was_flushed_and_any_part_of_the_rest(tmp_path):
+    """The model itself."""
+    disk = Disk(tmp_path / "d")
+    with watched(disk):
+        (tmp_path / "d").mkdir()
+        parent, directory = (os.open(path, os.O_RDONLY) for path in (tmp_path, tmp_path / "d"))
+        assert set(disk.after(random.Random(0))) == {None, ()}
+        os.fsync(parent)
+        fd = os.open("x", os.O_WRONLY | os.O_CREAT | os.O_EXCL, dir_fd=directory)
+        os.write(fd, b"ab")
+        found = {state for seed in range(99) for state in disk.after(random.Random(seed))}
+        assert found == {(), *((("x", content),) for content in (b"", b"a", b"ab", b"\0\0", b"a\0"))}
+        os.fsync(fd)
+        assert set(disk.after(random.Random(0))) == {(), (("x", b"ab"),)}
+        os.rename("x", "y", src_dir_fd=directory, dst_dir_fd=directory)
+        assert set(disk.after(random.Random(0))) == {(), (("x", b"ab"),), (("y", b"ab"),)}
+        os.fsync(directory)
+        assert set(disk.after(random.Random(0))) == {(("y", b"ab"),)}
+        os.unlink("y", dir_fd=directory)
+        assert set(disk.after(random.Random(0))) == {(), (("y", b"ab"),)}
+        for opened in (fd, directory, parent):
+            os.close(opened)
+
+
+def test_a_directory_that_was_never_flushed_begins_anew(tmp_path):
+    path = tmp_path / "c"
+    put(path, (("lock", b""), (".tensord-checkpoint-0123456789abcdef", b"\0\0")))
+    with CheckpointDirectory.open(path, create=True) as directory:
+        assert directory.latest() == (None, {})

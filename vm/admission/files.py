@@ -1,0 +1,199 @@
+"""Admission of files: a client's file is opened once (FILE), and its tensors are defined from their entries (LOAD), or
+values of tensors are written to it (WRITE, FLUSH).
+
+Nothing is read at a LOAD: a tensor that was loaded has its value in the store, in a buffer that is a part of the file,
+and whatever first needs it elsewhere gets a transfer. A file stays open as long as a value lies in it.
+
+Each WRITE of a value is a reader like any other, on the store's stream for writing, behind the transfer that brings the
+value to the host. Those of one file are links of a chain, as side effects are: the first error ends it, and FLUSH, the
+last link, tells it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import ProtocolError, QuotaError, TensordError
+from ...interpreter.files.header import Entry
+from ...interpreter.files.on_wire import decode_entry, lacking
+from ...interpreter.files.open_file import OutputFile
+from ...interpreter.opcodes import Opcode
+from ...interpreter.wire.messages import File, Flush, Load, Write
+from ...streams.stored import LoadedStretch, buffer_of
+from ...streams.stream import StreamKind
+from ..model.device_state import DeviceState
+from ..model.session import VmSession
+from ..model.signature import NOTHING, Maker
+from ..model.tensor import Copy, Storage, Tensor
+from ..placement.residency import Residency
+from ..scheduler.lost_devices import refuse_lost
+from ..scheduler.pending_metas import await_metas
+from ..scheduler.scheduler import Scheduler
+from .exports import answer_with_results
+from .lookup import check_new, device_of, enter, note_maker, refuse_cancelled, tensor_of
+from .quotas import check_tensors
+from .rejection import Rejection, located
+
+PIECE: Final = 4 << 20  # bytes of a value that are put in order at a time
+LOADED: Final[Maker] = ("load", NOTHING)
+
+
+class Files:
+    """The handlers of FILE, LOAD, WRITE and FLUSH messages."""
+
+    def __init__(self, scheduler: Scheduler, residency: Residency, rejection: Rejection) -> None:
+        self.scheduler = scheduler
+        self.residency = residency
+        self.rejection = rejection
+
+    def file(self, session: VmSession, message: File) -> None:
+        """Open a file, or forget it."""
+        number, place, request, writes = message
+        try:
+            session.files.pop(number, None)
+            session.outputs.pop(number, None)
+            if not place:
+                session.reply(request, None, None)
+                return
+            if len(session.opened) >= session.limits.files:
+                raise QuotaError(
+                    f"1 file more: the session's tensors lie in {len(session.opened)} of {session.limits.files}; "
+                    "release some, load them with own=True, or raise the quota (files)"
+                )
+            file = session.open_file(place, writes=writes)
+        except TensordError as error:
+            self.rejection.deny(session, error, request, 0, "save" if writes else "load")
+            return
+        session.opened.add(file)
+        if isinstance(file, OutputFile):
+            session.outputs[number] = (file, self.residency.new_copy(self.place(), 0, 1))
+            session.reply(request, None, None)
+            return
+        session.files[number] = file
+        self.residency.files.add(file)
+        session.reply(request, list(file.identity), None)
+
+    def place(self) -> DeviceState:
+        """Where links of chains are."""
+        return self.residency.host or next(iter(self.scheduler.devices.values()))
+
+    def load(self, session: VmSession, message: Load) -> None:
+        """Define tensors of a file, in the order of the entries."""
+        number, ids, entries, name, own, digest, location = message
+        try:
+            refuse_cancelled(session)
+            check_new(session, ids)
+            file, store = session.files.get(number), self.residency.store
+            if file is None:
+                raise ProtocolError(f"file {number} is not open")
+            if store is None:
+                raise ProtocolError("this machine has no store, so it loads no files")
+            if len(ids) != len(entries):
+                raise ProtocolError(f"{len(ids)} ids for {len(entries)} tensors")
+            device = device_of(self.scheduler.devices, name)
+            refuse_lost(device)
+            check_tensors(session, len(ids))
+            found = [lacking(one) or decode_entry(file, one) for one in entries]
+        except TensordError as error:
+            self.rejection.reject(session, error, ids, location, "load")
+            return
+        for id_, entry in zip(ids, found, strict=True):
+            if isinstance(entry, Entry):
+                stretch = LoadedStretch(file, entry, once=own, digest=digest)
+                enter(session, id_, self.deferred(stretch, store, device, location))
+            else:
+                name, why = entry
+                self.rejection.reject(session, file.malformed(f"tensor {name!r} {why}"), (id_,), location, "load")
+
+    def write(self, session: VmSession, message: Write) -> None:
+        """Write values to a file."""
+        number, ids, offsets, location = message
+        output = session.outputs.get(number)
+        try:
+            refuse_cancelled(session)
+            if output is None:
+                raise ProtocolError(f"file {number} is not open for writing")
+            if len(ids) != len(offsets):
+                raise ProtocolError(f"{len(offsets)} places for {len(ids)} tensors")
+            host, store = self.residency.host, self.residency.store
+            if host is None or store is None:
+                raise ProtocolError("values are written to files from a cpu device, and this machine has none")
+            tensors = [tensor_of(session, id_) for id_ in ids]
+            if session.moves:
+                self.residency.begin_moves(session)
+        except TensordError as error:
+            self.refuse(session, error, output, location)
+            return
+        stream, bound = store.backend.copy_stream(StreamKind.WRITE), self.scheduler.bound
+        file, link = output
+        for tensor, offset in zip(tensors, offsets, strict=True):
+            kept = len(bound)
+            try:
+                source = self.residency.bring(tensor, host, session, location)
+            except TensordError as error:  # no way leads there, or over a quota
+                self.refuse(session, error, output, location)
+                return
+            instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "save", host, location)
+            instruction.inputs = (source,)
+            instruction.reads, instruction.writes = (source.copy, link), (link,)
+            await_metas(instruction)
+            instruction.stream = stream
+            instruction.kernel = partial(write_values, file, offset)
+            self.scheduler.admit(instruction)
+            del bound[kept:]  # it may leave for the next one, once it is written
+
+    def refuse(
+        self, session: VmSession, error: TensordError, output: tuple[OutputFile, Copy] | None, location: int
+    ) -> None:
+        """Refuse to write: who flushes the file is told, unless nobody can."""
+        error = located(session, error, location, "save")
+        if output is None:
+            self.rejection.deny(session, error, 0, location, "save")
+        else:
+            self.rejection.poison_copy(session, output[1], error)
+
+    def flush(self, session: VmSession, message: Flush) -> None:
+        """Answer once everything is on the disk."""
+        number, request = message
+        output, store = session.outputs.pop(number, None), self.residency.store
+        if output is None or store is None:
+            unknown = ProtocolError(f"file {number} is not open for writing")
+            self.rejection.deny(session, unknown, request, 0, "save")
+            return
+        file, link = output
+        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "flush", self.place(), 0)
+        instruction.reads = (link,)
+        instruction.stream = store.backend.copy_stream(StreamKind.WRITE)
+        instruction.kernel = file.flush
+        answer_with_results(instruction, session, request)
+        self.scheduler.admit(instruction)
+
+    def deferred(self, stretch: LoadedStretch, store: DeviceState, home: DeviceState, location: int) -> Tensor:
+        """A tensor whose only copy lies in a file. It costs the session no memory yet."""
+        meta = stretch.entry.meta
+        if meta is None:
+            raise AssertionError("an entry from the wire has a meta")
+        residency = self.residency
+        residency.copies += 1
+        copy = Copy(residency.copies, store, 0, 1)
+        copy.buffer = buffer_of(stretch)
+        storage = Storage(meta.nbytes, store, copy)
+        note_maker(storage, LOADED, location, self.scheduler.now)
+        return Tensor(meta, storage, home)
+
+
+def write_values(file: OutputFile, offset: int, array: NDArray[Any]) -> None:
+    """The kernel of a WRITE: the array's elements, packed, row by row if they are scattered."""
+    if array.flags.c_contiguous:
+        file.write(array, offset)
+        return
+    if array.nbytes <= PIECE or len(array) == 1:
+        file.write(np.ascontiguousarray(array), offset)
+        return
+    half = len(array) // 2
+    write_values(file, offset, array[:half])
+    write_values(file, offset + array[:half].nbytes, array[half:])

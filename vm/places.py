@@ -1,0 +1,19 @@
+"""From the place of a file, as a client names it, to the open file: what `VmSession.open_file` does on each driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..interpreter.files.on_wire import checked_place
+from ..interpreter.files.open_file import OpenFile, OutputFile, open_own, open_peer
+
+
+def open_own_place(place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
+    """A file that this very process has open: [descriptor, name]."""
+    return open_own(*checked_place(place), writes=writes)
+
+
+def open_peer_place(pid: int, place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
+    """A file that the client with that pid has open: [descriptor, name]."""
+    return open_peer(pid, *checked_place(place), writes=writes)

@@ -1,0 +1,115 @@
+"""Files on the serial engine: a tensor that is loaded is read at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.files.header import Entry
+from ...interpreter.files.on_wire import decode_entry, lacking
+from ...interpreter.files.open_file import OpenFile, OutputFile
+from ...interpreter.files.values import read_array
+from ...interpreter.wire.messages import File, Flush, Load, Write
+from .values import SerialSession, SerialTensor, Value, check_new, define, denial, refuse_cancelled, tensor_of
+
+if TYPE_CHECKING:
+    from .engine import SerialEngine
+
+
+class Files:
+    """The handlers of FILE, LOAD, WRITE and FLUSH messages."""
+
+    def __init__(self, engine: SerialEngine) -> None:
+        self.engine = engine
+
+    def file(self, session: SerialSession, message: File) -> None:
+        """Open a file, or forget it."""
+        number, place, request, writes = message
+        session.files.pop(number, None)
+        session.outputs.pop(number, None)
+        if not place:
+            session.reply(request, None, None)
+            return
+        try:
+            file = session.open_file(place, writes=writes)
+        except TensordError as error:
+            self.engine.deny(session, error, request, 0, "save" if writes else "load")
+            return
+        if isinstance(file, OutputFile):
+            session.outputs[number] = (file, Value(()))
+            session.reply(request, None, None)
+            return
+        session.files[number] = file
+        session.reply(request, list(file.identity), None)
+
+    def load(self, session: SerialSession, message: Load) -> None:
+        """Define tensors with the values that lie in a file."""
+        number, ids, entries, device, _, _, location = message
+        try:
+            refuse_cancelled(session)
+            check_new(session, ids)
+            self.engine.tables.check_device(device)
+            file = session.files.get(number)
+            if file is None:
+                raise ProtocolError(f"file {number} is not open")
+            if len(ids) != len(entries):
+                raise ProtocolError(f"{len(ids)} ids for {len(entries)} tensors")
+            found = [lacking(one) or decode_entry(file, one) for one in entries]
+        except TensordError as error:
+            self.engine.reject(session, error, ids, location, "load")
+            return
+        for id_, entry in zip(ids, found, strict=True):
+            try:
+                tensor = read(file, entry, device)
+            except TensordError as error:
+                self.engine.reject(session, error, (id_,), location, "load")
+            else:
+                define(session, id_, tensor)
+
+    def write(self, session: SerialSession, message: Write) -> None:
+        """Write values to a file; the first error ends that."""
+        number, ids, offsets, location = message
+        output = session.outputs.get(number)
+        try:
+            refuse_cancelled(session)
+            if output is None:
+                raise ProtocolError(f"file {number} is not open for writing")
+            values = [tensor_of(session, id_).value for id_ in ids]
+            for value, offset in zip(values, offsets, strict=True):
+                if value.array is None:
+                    raise value.first
+                output[0].write(np.ascontiguousarray(value.array), offset)
+        except TensordError as error:
+            if output is None:
+                self.engine.deny(session, error, 0, location, "save")
+            elif output[1].array is not None:
+                output[1].array, output[1].errors = None, denial(session, error, location, "save").errors
+
+    def flush(self, session: SerialSession, message: Flush) -> None:
+        """Answer once everything is on the disk."""
+        number, request = message
+        output = session.outputs.pop(number, None)
+        try:
+            if output is None:
+                raise ProtocolError(f"file {number} is not open for writing")
+            file, link = output
+            if link.array is None:
+                raise link.first
+            file.flush()
+        except TensordError as error:
+            self.engine.deny(session, error, request, 0, "save")
+        else:
+            session.reply(request, None, None)
+
+
+def read(file: OpenFile, entry: Entry | tuple[str, str], device: str) -> SerialTensor:
+    """The tensor of an entry. FileError if the file has changed, MetadataError if tensord has no such tensors."""
+    if not isinstance(entry, Entry):
+        name, why = entry
+        raise file.malformed(f"tensor {name!r} {why}")
+    file.check()
+    array = read_array(file, entry)
+    file.check()
+    return SerialTensor(Value(array), entry.meta, device)
