@@ -214,3 +214,22 @@ def test_whatever_happens_to_tensors_their_values_are_those_of_the_upload(sim_se
     s.sync()
     until(s, lambda: all(array.flags.writeable for array in arrays))
     assert_sound(s)
+
+
+def test_a_value_that_leaves_for_the_store_hands_its_array_back_and_comes_back_to_other_memory(make_session, tmp_path):
+    store = {"name": "store:0", "directory": str(tmp_path), "quota": 64 * NBYTES}
+    s = make_session(devices=[{"name": "cpu:0", "memory": 3 * NBYTES}, store])
+    arrays = [filled(s, n) for n in range(8)]
+    tensors = [s.asarray(array) for array in arrays]
+    s.sync(WAIT)
+    until(s, lambda: sum(array.flags.writeable for array in arrays) >= 5)
+    for array in arrays:
+        if array.flags.writeable:
+            array[...] = 99
+    assert [float(x.numpy()[3, 3]) for x in tensors] == list(range(8))
+    tensors[0] += 1.0
+    assert tensors[0].numpy()[0, 0] == 1
+    tensors.clear()
+    s.sync(WAIT)
+    until(s, lambda: all(array.flags.writeable for array in arrays))
+    assert_sound(s)
