@@ -32,6 +32,10 @@ def padded(session: Session, part: Tensor, shape: Any, fill: Any) -> Tensor:
         (tensor,) = session.call("full", [filling(fill)], attributes, device=part.device)
     except MetadataError as error:
         raise located(metadata_error(error, f"asarray: fill: {error.message}", "asarray")) from None
+    outbox = session._outbox
+    with outbox.lock:
+        if outbox.host_results is not None:
+            outbox.host_results.leave(tensor._id)  # it comes from the host
     if part.size:
         index = tuple([("slice", 0, n, None) for n in part.shape])
         session.call("setitem", [tensor, part], {"index": index}, out=[tensor])

@@ -109,10 +109,11 @@ def test_only_new_results_of_ops_come(s, x):
     with s.host_results():
         x += 1.0
         upload = s.asarray(ones(100), device="sim:0")
+        partial = s.asarray(ones(90), device="sim:0", padded_to=(100,))
         found = s.lookup("x")
         moved_there = s.asarray(ones(100)).to_device("sim:0")
         q, r = s.call("qr", [upload.reshape((10, 10))])
-    assert where(s, x, upload, found) == [ALONE, ALONE, ALONE]
+    assert where(s, x, upload, partial, found) == [ALONE] * 4
     assert where(s, moved_there, q, r) == [BOTH, BOTH, BOTH]
     assert_sound(s)
 
