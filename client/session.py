@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.schema.opdef import OpDef
+from ..interpreter.types.meta import Scalar
 from ..interpreter.wire.forms import shown
 from . import calls
 from .answers import Answers
@@ -35,10 +36,13 @@ from .contexts import Context, Contexts
 from .effects import Effects
 from .handlers import Handler, Invocation
 from .held import ROWS, whole
+from .host_arrays import HostPool, host_meta, new_host_array
+from .host_results import HostResults
 from .loading import load
 from .locations import located
 from .names import Names, looked_up, publishable
 from .outbox.outbox import Outbox
+from .padding import padded
 from .printing import Printing
 from .random import Random, RandomState
 from .routines.control_flow import ControlFlow, Flows
@@ -118,12 +122,25 @@ class Session(ControlFlow):
 
     # -- making tensors --------------------------------------------------------------------------------------------
 
-    def asarray(self, values: ArrayLike | Tensor, device: str | None = None, *, dtype: Any = None) -> Tensor:
+    def asarray(
+        self,
+        values: ArrayLike | Tensor,
+        device: str | None = None,
+        *,
+        dtype: Any = None,
+        padded_to: Sequence[int] | None = None,
+        fill: Scalar = 0,
+    ) -> Tensor:
         """A tensor with a copy of those values, on its home `device` (the first one unless given). Returns at once.
 
-        Takes what `numpy.asarray` takes; the caller's array may change afterwards. MetadataError for dtypes that
-        tensord does not have and devices that do not exist.
+        Takes what `numpy.asarray` takes; the caller's array may change afterwards. What lies in an `empty_host` array
+        is not copied, and cannot be written until it was read. With `padded_to`, a shape, the values are the beginning
+        of a tensor of that shape along each axis, and the rest, which is `fill`, is made on the device. MetadataError
+        for dtypes that tensord does not have, devices that do not exist, values that are no part of `padded_to`, and a
+        `fill` that the dtype does not hold.
         """
+        if padded_to is not None:
+            return padded(self, self.asarray(values, device, dtype=dtype), padded_to, fill)
         home = device_of(self, device)
         if isinstance(values, Tensor):
             moved = own(self, values).to_device(home)
@@ -133,6 +150,28 @@ class Session(ControlFlow):
             return capture.constant(values, home, dtype)
         id_, meta = upload(self._outbox, values, home, dtype)
         return Tensor(self, id_, meta, home)
+
+    def empty_host(self, shape: int | Sequence[int], dtype: Any = None) -> NDArray[Any]:
+        """A NumPy array to be filled, contents undefined: `asarray` of it, or of a packed view, copies nothing.
+
+        float64 by default. `asarray` hands it over: it cannot be written until the machine has read it; on a cpu
+        device, until the tensor is gone. Copied are arrays below 64 KiB, integers and bools (once, by the machine), and
+        everything over tcp. MetadataError for shapes and dtypes that tensord does not have. See docs/host_arrays.md.
+        """
+        return new_host_array(self, host_meta("empty_host", shape, dtype))
+
+    def pool(self, shape: int | Sequence[int], dtype: Any = None, count: int = 0, *, grow: bool = True) -> HostPool:
+        """A pool of `empty_host` arrays: `count` at first, and with `grow` as many more as `get` has to make."""
+        return HostPool(self, host_meta("pool", shape, dtype), count, grow=grow)
+
+    def host_results(self) -> HostResults:
+        """`with session.host_results():` results of the ops inside come near the host while later ones are computed.
+
+        A fetch finds them there. They stay on their devices, too. Temporaries do not move, as far as they are gone by
+        then, nor do `results.leave(x)` (with `as results`), in-place results, and those whose size data decide. The
+        block is about all ops of the session meanwhile. MetadataError without a cpu device.
+        """
+        return HostResults(self)
 
     def load(
         self,

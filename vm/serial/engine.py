@@ -26,7 +26,7 @@ from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, 
 from ...interpreter.schema.opdef import OutputMetas
 from ...interpreter.schema.targets import check_distinct
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.fields import Role
+from ...interpreter.wire.fields import HOST, Role
 from ...interpreter.wire.forms import decode_message
 from ...interpreter.wire.messages import (
     Atomic,
@@ -398,7 +398,11 @@ class SerialEngine:
     def hint(self, session: SerialSession, message: Hint) -> None:
         """Checked, and means nothing: there is one memory."""
         try:
-            self.tables.check_device(hinted_device(message, tensor_of(session, message.id).home))
+            name = hinted_device(message, tensor_of(session, message.id).home)
+            if name == HOST:
+                self.tables.check_host()
+            else:
+                self.tables.check_device(name)
         except TensordError as error:
             self.deny(session, error, 0, message.location, message.what)
 
@@ -429,8 +433,9 @@ class SerialEngine:
             meta = Meta.of(tuple(shape), dtype)
             self.tables.check_device(device)
         except (TensordError, TypeError) as error:
-            refused = error if isinstance(error, TensordError) else MetadataError(str(error))
-            self.reject(session, refused, (id_,), location, "asarray")
+            if not isinstance(error, TensordError):
+                error = MetadataError(str(error))
+            self.reject(session, error, (id_,), location, "asarray")
             return
         array = np.array(payload).reshape(meta.shape)
         define(session, id_, SerialTensor(Value(array), meta, device))

@@ -494,6 +494,7 @@ NO_MESSAGES = {
     "a hint that is a list": [HINT, 1, ["pin"], "", 0],
     "a hint for no device": [HINT, 1, "prefetch", "cpu:7", 0],
     "a pin elsewhere": [HINT, 1, "pin", "cpu:0", 0],
+    "an eviction from the host": [HINT, 1, "evict", "host", 0],
     "a hint with a huge location": [HINT, 1, "evict", "", 2**70],
     "publishing nothing": [PUBLISH, ["x"], [404], 0, False],
     "publishing too little": [PUBLISH, ["x", "y"], [404], 0, False],

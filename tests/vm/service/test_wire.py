@@ -184,6 +184,31 @@ def test_uploads_from_a_memory_file_are_used_in_place_until_they_are_freed(conne
             client.sync()
 
 
+def test_several_uploads_may_lie_in_one_place_and_each_is_freed_by_itself(connect: Callable[..., RawClient]) -> None:
+    client = connect(host=host_text())
+    with MemoryFile(LARGE) as file:
+        values = np.frombuffer(file.memory, np.float64)
+        values[:] = 3.0
+        client.send([SEGMENT, 5, file.fd, file.nbytes])
+        shape, place = [LARGE // 8], [5, 0]
+        client.batch(
+            [UPLOAD, 1, shape, "float64", "cpu:0", None, 0],
+            [UPLOAD, 2, shape, "float64", "cpu:0", None, 0],
+            [UPLOAD, 3, shape, "float64", "sim:0", None, 0],
+            uploads=[[0, -1, place], [1, -1, place], [2, -1, place]],
+        )
+        client.until(lambda: client.free == [5])  # the transfer is over
+        assert [client.fetch(id_)[7] for id_ in (1, 2, 3)] == [3.0] * 3
+        client.batch([RELEASE, [1]])
+        client.until(lambda: client.free == [5, 5])
+        assert client.fetch(2)[7] == 3.0
+        client.batch([RELEASE, [2]])
+        client.until(lambda: client.free == [5, 5, 5])
+        values[:] = 0.0
+        assert client.fetch(3)[7] == 3.0
+        del values
+
+
 def test_a_fetch_with_an_export_is_read_in_the_memory_of_the_daemon(connect: Callable[..., RawClient]) -> None:
     client = connect(host=host_text())
     meta = [[LARGE // 8], "float64"]
@@ -285,6 +310,10 @@ def test_a_hint_moves_a_value_in_its_place_and_a_pin_keeps_it(client: RawClient)
     client.batch([HINT, id_, "prefetch", "sim:0", 0])
     client.ask(SYNC, ..., 0)
     assert client.query("residency", id_) == {"cpu:0": "valid", "sim:0": "valid"}
+    made = client.call(client.signature("negative", [[2], "float64"], device="sim:0"), id_)
+    client.batch([HINT, made, "prefetch", "host", 0])
+    client.ask(SYNC, ..., 0)
+    assert client.query("residency", made) == {"cpu:0": "valid", "sim:0": "valid"}
     moved = next(client.ids)
     client.batch([TO_DEVICE, id_, moved, "sim:0", 0], [RELEASE, [id_]], [HINT, moved, "pin", "", 0])
     for what, found in (("evict", ["cpu:0", "sim:0"]), ("unpin", ["cpu:0", "sim:0"]), ("evict", ["cpu:0"])):
