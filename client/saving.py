@@ -235,10 +235,7 @@ def issue(
 ) -> Saving:
     """Have the machine write the values to the file."""
     outbox = session._outbox
-    with outbox.lock:
-        number = min(set(range(1, len(outbox.files) + 2)) - outbox.files)
-        outbox.files.add(number)
-    try:
+    with outbox.numbered() as number:
         fd = writer.fd
         opened = outbox.ask(lambda request, _: File(number, (fd, path.name), request, writes=True), located=False)
         outbox.await_reply(opened)
@@ -249,8 +246,6 @@ def issue(
                 ids = [tensors[entry.name]._id for entry in some]
                 outbox.messages.append(encode_message(Write(number, ids, [e.offset for e in some], location)))
             reply = outbox.ask(partial(flushing, number), located=False)
-    finally:
-        outbox.files.discard(number)
     return Saving(path, writer, folder, outbox, reply)
 
 

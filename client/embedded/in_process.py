@@ -36,7 +36,7 @@ class InProcessTransport:
         self.devices = dict(devices)
         self.inline_work = inline_work
         self.maps = self.eager = False
-        self.opens_files = True
+        self.opens_files, self.names_files = True, False
         self.shield = SHIELD
         self._lender = object()  # what lends host arrays: they outlive the transport
         self._replies: dict[int, Reply] = {}

@@ -106,6 +106,17 @@ class Outbox:
         self.ids += 1
         return self.ids
 
+    @contextmanager
+    def numbered(self) -> Iterator[int]:
+        """A number for a file, which is free again afterwards."""
+        with self.lock:
+            number = min(set(range(1, len(self.files) + 2)) - self.files)
+            self.files.add(number)
+        try:
+            yield number
+        finally:
+            self.files.discard(number)
+
     def appended(self) -> None:
         """Handle an added message: send the batch if it is full, else have the background send it in a while."""
         size = len(self.messages)

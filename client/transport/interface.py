@@ -75,6 +75,8 @@ class Transport(Protocol):
     maps: bool
     # The other side can open the files that this process has open.
     opens_files: bool
+    # The other side loads files of its own host, by their paths.
+    names_files: bool
     # Another process executes the messages in parallel, so a first message leaves at once and waits for no others.
     eager: bool
 
@@ -139,7 +141,7 @@ class ClosedTransport:
         self.devices = devices
         self.why = why
         self.inline_work = 0
-        self.maps = self.eager = self.opens_files = False
+        self.maps = self.eager = self.opens_files = self.names_files = False
         self.lost = True
         self.shield = nullcontext()
 

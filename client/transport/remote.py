@@ -87,6 +87,7 @@ class RemoteTransport:
         self._incoming = Incoming(self._outgoing, self._mapped, self._release, freed)
         self._incoming.resumed = self._resumed
         self.maps = self.opens_files = shared
+        self.names_files = bool(settings.get("files"))
         self.eager = True
         self._cancel_due = False
         self._attended: deque[Reply] = deque()

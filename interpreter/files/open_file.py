@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -103,6 +103,19 @@ def open_path(path: str | os.PathLike[str]) -> OpenFile:
     except OSError as error:
         raise FileError(f"{printable(name)}: cannot be opened: {error.strerror}") from None
     return OpenFile(fd, name)
+
+
+def open_below(directories: Iterable[Path], path: str) -> OpenFile:
+    """A regular file below one of these directories, wherever links lead.
+
+    FileError if it lies elsewhere, or cannot be opened: who asks is not told which.
+    """
+    where = Path("/")
+    with suppress(OSError, ValueError, RuntimeError):
+        where = Path(path).resolve()
+    if Path(path).is_absolute() and any(where.is_relative_to(directory.resolve()) for directory in directories):
+        return open_path(where)
+    raise FileError(f"{printable(path)}: is no file below the directories that the daemon's configuration names")
 
 
 def open_own(fd: int, name: str, *, writes: bool = False) -> OpenFile | OutputFile:

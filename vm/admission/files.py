@@ -11,6 +11,7 @@ last link, tells it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -18,15 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
-from ...interpreter.files.header import Entry
-from ...interpreter.files.on_wire import decode_entry, lacking
-from ...interpreter.files.open_file import OutputFile
+from ...interpreter.files.describe import describe
+from ...interpreter.files.header import Entry, FileHeader
+from ...interpreter.files.on_wire import decode_entry, encode_entry, is_path, lacking
+from ...interpreter.files.open_file import OpenFile, OutputFile
 from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.messages import File, Flush, Load, Write
 from ...streams.stored import LoadedStretch, buffer_of
 from ...streams.stream import StreamKind
 from ..model.device_state import DeviceState
-from ..model.session import VmSession
+from ..model.instruction import Instruction
+from ..model.session import FileOpener, VmSession
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, Tensor
 from ..placement.residency import Residency
@@ -38,6 +41,7 @@ from .lookup import check_new, device_of, enter, note_maker, refuse_cancelled, t
 from .quotas import check_tensors
 from .rejection import Rejection, located
 
+TOLD: Final = 256  # entries in a slice of an answer
 PIECE: Final = 4 << 20  # bytes of a value that are put in order at a time
 LOADED: Final[Maker] = ("load", NOTHING)
 
@@ -64,6 +68,9 @@ class Files:
                     f"1 file more: the session's tensors lie in {len(session.opened)} of {session.limits.files}; "
                     "release some, load them with own=True, or raise the quota (files)"
                 )
+            if is_path(place):
+                self.look(session, number, place, request)
+                return
             file = session.open_file(place, writes=writes)
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "save" if writes else "load")
@@ -76,6 +83,30 @@ class Files:
         session.files[number] = file
         self.residency.files.add(file)
         session.reply(request, list(file.identity), None)
+
+    def look(self, session: VmSession, number: int, place: Sequence[Any], request: int) -> None:
+        """Open a file of the machine's, and tell what is in it: the client cannot look for itself."""
+        store = self.residency.store
+        if store is None:
+            raise ProtocolError("this machine has no store, so it loads no files")
+        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "look", self.place(), 0)
+        instruction.stream = store.backend.copy_stream(StreamKind.READ)
+        instruction.kernel = partial(opened, session.open_file, place)
+
+        def keep(done: Instruction) -> None:
+            found, done.results = done.results, None
+            if done.error is not None:
+                session.reply(request, None, done.error)
+                return
+            file, header = found
+            session.files[number] = file
+            session.opened.add(file)
+            self.residency.files.add(file)
+            session.reply(request, told(header), None)
+
+        instruction.on_retire = keep
+        instruction.on_doom = lambda doomed: session.reply(request, None, doomed.error)
+        self.scheduler.admit(instruction)
 
     def place(self) -> DeviceState:
         """Where links of chains are."""
@@ -184,6 +215,25 @@ class Files:
         storage = Storage(meta.nbytes, store, copy)
         note_maker(storage, LOADED, location, self.scheduler.now)
         return Tensor(meta, storage, home)
+
+
+def opened(opener: FileOpener, place: Sequence[Any]) -> tuple[OpenFile, FileHeader]:
+    """The kernel of a look: the file, and what is in it."""
+    file = opener(place, writes=False)
+    assert isinstance(file, OpenFile)  # noqa: S101 - for the type checker: it was opened to be read
+    return file, describe(file, raw=place[1])
+
+
+def told(header: FileHeader) -> Iterator[list[Any]]:
+    """The answer to who cannot look for himself, in slices: what the file is recognised by, and its entries."""
+    yield list(header.identity)
+    some: list[Any] = []
+    for entry in header.entries.values():
+        some.append((entry.name, entry.error) if entry.meta is None else encode_entry(entry))
+        if len(some) == TOLD:
+            yield some
+            some = []
+    yield some
 
 
 def write_values(file: OutputFile, offset: int, array: NDArray[Any]) -> None:

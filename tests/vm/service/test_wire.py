@@ -111,7 +111,7 @@ def test_welcome_says_what_there_is(client: RawClient, daemon: Daemon) -> None:
         "mapped",
         "inline_work",
     }
-    assert limits | {"shared", "lease", "version", "pid"} == set(client.settings)
+    assert limits | {"shared", "lease", "files", "version", "pid"} == set(client.settings)
     assert all(client.settings[name] > 0 for name in limits)
     assert (client.settings["shared"], client.settings["lease"]) == (False, 0)
 
