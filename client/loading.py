@@ -7,15 +7,23 @@ raised at the user's line. The machine gets the entries, and opens the client's 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from ..interpreter.errors import MetadataKeyError, MetadataTypeError, ProtocolError, TensordError
+from ..interpreter.errors import (
+    ConnectionLost,
+    MetadataError,
+    MetadataKeyError,
+    MetadataTypeError,
+    ProtocolError,
+    TensordError,
+)
 from ..interpreter.files.describe import describe
 from ..interpreter.files.header import Entry, FileHeader
-from ..interpreter.files.on_wire import encode_entry, meta_of
+from ..interpreter.files.on_wire import MOST, encode_entry, meta_of
 from ..interpreter.files.open_file import OpenFile, open_path
 from ..interpreter.files.tensor_file import Identity
 from ..interpreter.types.meta import Meta
@@ -29,8 +37,6 @@ from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .session import Session
-
-ENTRIES: Final = 64  # of a message, which the machine handles in one go
 
 
 def load(
@@ -55,9 +61,13 @@ def load(
         entries = chosen(header, names)
     except TypeError as error:
         raise located(MetadataTypeError(f"load: {error}")) from None
+    except ValueError as error:
+        if isinstance(error, TensordError):
+            raise located(error) from None
+        raise located(MetadataError(f"load: {error}")) from None
     except TensordError as error:
         raise located(error) from None
-    with outbox.numbered() as number:
+    with outbox.numbered() as number, forgetting(outbox, number):
         announce(outbox, number, file, header.name)
         records = {entry.name: wire_form(entry) for entry in entries}
         return defined(session, number, records, home, own=own, digest=digest)
@@ -86,7 +96,7 @@ def load_there(
         where = os.fsdecode(path)
     except TypeError as error:
         raise located(MetadataTypeError(f"load: {error}")) from None
-    with outbox.numbered() as number:
+    with outbox.numbered() as number, forgetting(outbox, number):
         found = outbox.await_reply(outbox.ask(lambda request, _: File(number, (where, raw), request), located=False))
         there = {record[0]: record for record in found[len(Identity._fields) :]}
         wanted = there if names is None else (names,) if isinstance(names, str) else tuple(names)
@@ -101,6 +111,9 @@ def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
         return list(header.entries.values())
     if isinstance(names, str):
         names = (names,)
+    names = tuple(names)
+    if strange := [name for name in names if not isinstance(name, str)]:
+        raise TypeError(f"names are texts, and {strange[0]!r} is none")
     return [header.entry(name) for name in dict.fromkeys(names)]
 
 
@@ -126,15 +139,25 @@ def defined(
     with outbox.lock:
         location = outbox.locations.here(4)
         rest = iter(records.items())
-        while some := list(islice(rest, ENTRIES)):
+        while some := list(islice(rest, MOST)):
             ids = [outbox.new_id() for _ in some]
             entries = [record for _, record in some]
             outbox.messages.append(encode_message(Load(number, ids, entries, home, own, digest, location)))
             for id_, (name, record) in zip(ids, some, strict=True):
                 found[name] = Tensor(session, id_, meta_of(record), home)
-        outbox.messages.append(encode_message(File(number, (), 0)))
-    outbox.flush()
     return found
+
+
+@contextmanager
+def forgetting(outbox: Outbox, number: int) -> Iterator[None]:
+    """Have the machine forget the number at the end, whatever happens; tensors keep their file."""
+    try:
+        yield
+    finally:
+        with suppress(ConnectionLost):
+            with outbox.lock:
+                outbox.messages.append(encode_message(File(number, (), 0)))
+            outbox.flush()
 
 
 def wire_form(entry: Entry) -> Any:

@@ -32,6 +32,7 @@ from .worker import WorkerStream
 
 NAME: Final = "store:0"
 READERS: Final = 2
+SHARE: Final = 8  # of the quota: what freed blocks may keep
 KEEP: Final = 256 << 20  # bytes of freed blocks that keep their room on the disk
 
 
@@ -69,7 +70,7 @@ class StoreDevice(HostDevice):
         self.options = options = options or StoreOptions()
         if bool(options.directory) is not bool(options.quota):
             raise MetadataError(f"device {name!r} needs both a directory and a quota, or neither")
-        super().__init__(name, options.quota, (), KEEP, late_errors=False)
+        super().__init__(name, options.quota, (), min(KEEP, options.quota // SHARE), late_errors=False)
         self.segments = False
         self.computes = False
         self.file = SpillFile(options.directory) if self.limit else None

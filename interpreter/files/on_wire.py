@@ -16,6 +16,7 @@ from .header import Entry, Piece
 from .tensor_file import TensorFile
 
 FIELDS: Final = 10
+MOST: Final = 64  # entries, or values, in one message, which the machine handles in one go
 LONGEST_NAME: Final = 4096  # characters
 LONGEST_SKIP: Final = 1 << 16  # bytes in front of a tensor's own: an .npy header
 EXPANSION: Final = 1032  # deflate makes no more bytes than that of one; see zlib's manual

@@ -2,11 +2,13 @@
 
 Over ipc a client names a descriptor of its own, and the file is opened anew as /proc/PID/fd/FD, as segments are
 (`interpreter.wire.segments`): first as a mere path (O_PATH), which touches nothing, since opening a FIFO or a device
-may block or have effects. What the client cannot read by that descriptor, it gets nobody else to read for it.
+may block or have effects. The client has to have it open for what it asks; that is looked at once it was opened, so a
+client that changes the descriptor meanwhile is not found out: it has the daemon's user id anyway (decision 0008).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -138,8 +140,11 @@ def open_peer(pid: int, fd: int, name: str, *, writes: bool = False) -> OpenFile
         path = os.open(f"/proc/{int(pid)}/fd/{int(fd)}", os.O_PATH | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(path).st_mode):
             raise MetadataError(f"{shown}: is no regular file; tensors lie in regular files alone")
-        mine = os.open(f"/proc/self/fd/{path}", (os.O_WRONLY if writes else os.O_RDONLY) | os.O_CLOEXEC)
+        how = (os.O_WRONLY if writes else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK  # whoever has a lease on it
+        mine = os.open(f"/proc/self/fd/{path}", how)
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise FileError(f"{shown}: cannot be opened: the daemon has no descriptors left") from None
         raise FileError(
             f"{shown}: descriptor {fd} of process {pid} cannot be opened: {error.strerror}; the daemon has to be "
             "allowed to read what its clients load, and to write what they save"
