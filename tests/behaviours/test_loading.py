@@ -203,6 +203,12 @@ def test_a_digest_notices_what_times_do_not_tell(make_session, model):
         (w + 1).wait(WAIT)
 
 
+def load_for_ever(session: td.Session, path: Path, kept: list[Any]) -> None:
+    """Load a file again and again."""
+    while True:
+        kept.append(session.load(path))
+
+
 def forget(session: td.Session, name: str) -> None:
     """Drop what a device holds beside the store."""
     from tensord.vm.memory.replicas import forget as drop
@@ -322,8 +328,7 @@ def test_the_quota_of_files_is_kept(make_session, model):
     s = make_session(devices=DEVICES)
     kept: list[Any] = []
     with pytest.raises(td.QuotaError, match="files"):
-        while True:
-            kept.append(s.load(model))
+        load_for_ever(s, model, kept)
     assert 64 <= len(kept) <= 256
     kept.pop()
     s.sync()

@@ -205,7 +205,7 @@ def test_of_two_saves_to_one_path_the_later_one_stays(make_session, tmp_path):
         assert load_file(tmp_path / "x")["x"][0] == -n
 
 
-def test_a_session_that_is_dropped_lives_until_its_files_are_there(make_session, tmp_path):
+def test_a_session_that_is_dropped_lives_until_its_files_are_there(tmp_path):
     program = (
         "import gc, sys, tensord as td, numpy as np\n"
         "def work():\n"

@@ -17,7 +17,7 @@ from tensord.interpreter.programs.passes.table import apply
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.admission.cancellation import PIECE
-from tensord.vm.reporting.extents import MAPPED, SORTS, TEMPORARIES
+from tensord.vm.reporting.extents import CHECKPOINT, MAPPED, SORTS, TEMPORARIES
 
 from .check import check
 from .ops import failing_ops, hungry_ops
@@ -55,7 +55,8 @@ def test_random_programs_give_what_serial_execution_gives(first: int) -> None:
     text = "\n".join(f"{REPLAY.format(seed=seed, piece=piece)}\n    {problems[0]}" for seed, problems in wrong)
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
     assert not {"on cpu", "on sim", "evicted", "dispatched before what they follow had ended"} - seen.keys(), seen
-    assert not set(SORTS) - {MAPPED, TEMPORARIES} - seen.keys(), seen  # no client maps, and these ops have none
+    unseen = {MAPPED, TEMPORARIES, CHECKPOINT}  # no client maps, these ops have none, and there is no store
+    assert not set(SORTS) - unseen - seen.keys(), seen
 
 
 @pytest.mark.parametrize("first", range(0, CROWDED, CHUNK))
@@ -70,6 +71,8 @@ def test_random_programs_run_in_a_fifth_of_the_memory_that_they_need(first: int)
     assert seen["evicted"] > CHUNK // 4
     assert seen["evicted to the store"] > CHUNK // 8
     assert seen["read from a file"] > CHUNK // 4
+    assert seen["values in checkpoints"] > 0
+    assert seen[CHECKPOINT] > 0
 
 
 @cache

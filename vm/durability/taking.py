@@ -55,6 +55,7 @@ class Checkpoints:
         backend = None if residency.store is None else residency.store.backend
         self.durable = path_of(getattr(getattr(backend, "options", None), "durable", ""))
         self.interval: float = getattr(getattr(backend, "options", None), "interval", 0.0)
+        self.job = CheckpointJob
         self.waiting: list[Told] = []  # who asked for durable names while they were written
         self.due: deque[None] = deque()  # durable names are to be written again
         self.publish: Publish = publish_nothing  # set by admission
@@ -114,7 +115,7 @@ class Checkpoints:
         if missing := [name for name in names if name not in known]:
             raise unpublished(missing, known)
         published = {name: known[name] for name in names}
-        job = CheckpointJob(target, len(published), keep)
+        job = self.job(target, len(published), keep)
         job.deferred = list(STRETCHES)
         values = {name: value for name, one in published.items() for name, value in self.values_of(name, one, job)}
         keys: dict[str, Key] = {name: key_of(tensor) for name, tensor in values.items()}

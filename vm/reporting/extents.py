@@ -34,13 +34,14 @@ LOOKED_AT: Final = 512  # handles, names, storages or instructions in a slice: s
 TENSOR: Final = "tensor"  # a current copy of a storage
 VIEW: Final = "view"  # a current copy of the bytes of one view
 MAPPED: Final = "mapped"  # a copy that clients read in place, current or stale
+CHECKPOINT: Final = "checkpoint"  # what stood somewhere when a checkpoint began, and was written to since
 STANDBY: Final = "standby"  # a stale copy that is kept until the transfer of its value has arrived
 IN_USE: Final = "in use"  # a stale copy that instructions still access
 ARENA: Final = "arena"  # what is inside of a run under way
 TEMPORARIES: Final = "temporaries"  # set aside for a kernel that runs
 STREAM: Final = "stream"  # a buffer whose users a stream has, and that only later instructions of the stream may reuse
 VALUES: Final = frozenset({TENSOR, VIEW, MAPPED})
-SORTS: Final = (TENSOR, VIEW, MAPPED, STANDBY, IN_USE, ARENA, TEMPORARIES, STREAM)
+SORTS: Final = (TENSOR, VIEW, MAPPED, CHECKPOINT, STANDBY, IN_USE, ARENA, TEMPORARIES, STREAM)
 
 
 class Extent(NamedTuple):
@@ -123,6 +124,9 @@ class Walk:
                 yield self._values(storage, (session,), ())
         for storage, holders in shared.items():
             yield self._values(storage, tuple(holders), self._names.get(storage, ()))
+        for storage, count in list(engine.scheduler.snapshots.items()):
+            if storage.sharers == count:
+                yield [one._replace(sort=CHECKPOINT) for one in self._values(storage, (), ())]
         for instruction in list(engine.live.values()):
             if not instruction.retired:
                 yield self._under_way(instruction)

@@ -33,7 +33,9 @@ class Census:
         self.engine = engine
         self.live = list(engine.live.values())
         self.holders: Counter[Tensor] = Counter(engine.directory.tensors())
+        self.snapshots = engine.scheduler.snapshots
         self.storages: dict[Storage, None] = {tensor.storage: None for tensor in self.holders}
+        self.storages |= dict.fromkeys(self.snapshots)
         self.copies: dict[Copy, None] = {}
         for storage in self.storages:
             self.copies |= dict.fromkeys(storage.current())
@@ -76,8 +78,8 @@ def holders_are_counted(census: Census) -> Iterator[str]:
 
 
 def sharers_are_counted(census: Census) -> Iterator[str]:
-    """A storage has as many sharers as live tensors."""
-    sharers = Counter(tensor.storage for tensor in census.holders)
+    """A storage has as many sharers as live tensors, and checkpoints that read it."""
+    sharers = Counter(tensor.storage for tensor in census.holders) + Counter(census.snapshots)
     for storage, count in sharers.items():
         if storage.sharers != count:
             yield f"{name(storage)} counts {storage.sharers} sharers and has {count}"
