@@ -63,7 +63,8 @@ class Config:
     `addresses`: where to listen, () is the default address. `devices`: as in `connect(devices=...)`. `memory`: bytes
     that the whole process may have. `grace`: seconds that what is pending has at the end. `heartbeat`: seconds between
     two on tcp. `lease`: seconds that a session over tcp outlives its connection. `busy_poll`: seconds that the daemon
-    looks for messages before it sleeps, where that has paid lately.
+    looks for messages before it sleeps, where that has paid lately. `restore`: the directory of checkpoints whose names
+    are there from the start on, None for none; `restore_strict`: anything damaged there ends the start.
     """
 
     addresses: tuple[str, ...] = field(default=(), metadata=_by(checks.address_list))
@@ -73,6 +74,8 @@ class Config:
     heartbeat: float = field(default=1.0, metadata=_by(checks.seconds(0.1, 3600)))
     lease: float = field(default=30.0, metadata=_by(checks.seconds(0, 86_400)))
     busy_poll: float = field(default=0.0002, metadata=_by(checks.seconds(0, 0.01)))
+    restore: Path | None = field(default=None, metadata=_by(checks.file))
+    restore_strict: bool = field(default=False, metadata=_by(checks.flag))
     limits: Limits = field(default_factory=Limits)
     trace: TraceConfig = field(default_factory=TraceConfig)
     log: LogConfig = field(default_factory=LogConfig)
