@@ -7,7 +7,6 @@ them: half of that to look whether the files are there, the rest to make the ten
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -59,7 +58,7 @@ def is_unwritten(path: Path) -> bool:
 def refuse_damage(failed: Mapping[str, str], path: Path) -> None:
     """StartError that names some of it, if anything is damaged."""
     if failed:
-        some = "; ".join(f"{name}: {why}" for name, why in islice(failed.items(), SHOWN))
+        some = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:SHOWN])
         more = f"; and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
         raise StartError(f"{path}: {some}{more}; `tensord restore --list` shows all, and without --strict we start")
 
@@ -93,7 +92,7 @@ def tell(report: Mapping[str, Any], engine: Engine) -> None:
     """Log what is not as it was, a few lines of each kind."""
     told = "a generation of the checkpoint is damaged; an older one is restored"
     warn(told, ({"generation": n, "error": why} for n, why in report["notes"].items()))
-    warn("a name was not restored", ({"name": name, "error": why} for name, why in report["failed"].items()))
+    warn("a name was not restored", ({"name": name, "error": why} for name, why in sorted(report["failed"].items())))
     moved: dict[str, list[str]] = {}
     for name, device in report["moved"].items():
         moved.setdefault(device, []).append(name)
