@@ -58,8 +58,9 @@ def test_what_is_quick_has_none(monkeypatch):
 
 def test_where_stderr_is_no_terminal_there_is_none(monkeypatch):
     monkeypatch.setattr(cli_waiting, "AFTER", 0.0)
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    seen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", seen)
     before = threading.active_count()
     with waiting("reading"):
         assert threading.active_count() == before
-    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+    assert seen.getvalue() == ""

@@ -37,7 +37,7 @@ def test_the_driving_thread_makes_a_piece_at_a_time_and_binds_all_names_at_once(
     s = make_session()
     engine = machine_of(s).engine
     ongoing = engine.admission.durable.restoring(look(tmp_path, 0, (), deep=False))
-    more = []
+    more: list[bool] = []
     while not more or more[-1]:
         more.append(ongoing.go_on())
         assert s.names() == []
