@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.checkpoints.reader import CheckpointReader
-from ..interpreter.checkpoints.record import Record
+from ..interpreter.checkpoints.record import CheckpointLimits, Record
 from ..interpreter.files.header import Entry
 from ..interpreter.files.open_file import OpenFile
 from ..interpreter.files.values import read_array, read_range
@@ -24,7 +24,11 @@ STRETCHES: WeakSet[KeptStretch] = WeakSet()  # of this process; the driving thre
 
 
 class KeptReader(CheckpointReader):
-    """A reader whose directory is closed with its last reference."""
+    """A reader whose directory is closed with its last reference. `real`: its path without links."""
+
+    def __init__(self, path: Path, directory: int, limits: CheckpointLimits) -> None:
+        super().__init__(path, directory, limits)
+        self.real = path.resolve()
 
     def __del__(self) -> None:
         self.close()
@@ -37,7 +41,7 @@ class KeptStretch(Stretch):
 
     def __init__(self, reader: KeptReader, name: str, record: Record) -> None:
         super().__init__(record.nbytes, crc=record.crc)
-        self.path: Path = reader.path.resolve()
+        self.path: Path = reader.real
         self.file = record.file
         self._reader = reader
         self._entry: Entry = record.entry(name)

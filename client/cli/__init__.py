@@ -5,9 +5,10 @@
 - `terminal`, `figures`: readable tables and numbers
 - `ask`: one question to a daemon; `source`: the trace that a command reads
 - `serve`, `keygen`, `top` (with `keyboard` and `screen_tables`), `run`, `ops`, `completion`
-- `doctor`, with `doctor_checks`, `doctor_memory`, `doctor_gpu`, `doctor_cuda`
+- `doctor`, with `doctor_checks`, `doctor_memory`, `doctor_checkpoints`, `doctor_gpu`, `doctor_cuda`
 - `admin`: status, sessions, tensors, devices, and how they are `shown`; `held`: who holds their memory
-- `evict`, which acts
+- `evict`, `checkpoint` (also restore), `load`, which act; `generations`: what a directory of checkpoints holds;
+  `waiting`: a bar for what takes long
 - `trace`, with `record`, `show`, `stats`, `memory` and `dag`; `selection`: the options that select records, as one
   filter; `output`: what a command writes
 """

@@ -17,6 +17,9 @@ COMMANDS: Final = {
     "names": Listed("admin", "List what is published: tensors, and routines with what they take."),
     "devices": Listed("admin", "Show each device and what its streams do."),
     "evict": Listed("evict", "Let tensors leave their devices for the host, now."),
+    "checkpoint": Listed("checkpoint", "Write what is published, or these names of it, to a directory of checkpoints."),
+    "restore": Listed("checkpoint", "Publish what a checkpoint holds, or these names of it."),
+    "load": Listed("load", "Publish the tensors of a safetensors, .npz or .npy file, or these of them."),
     "top": Listed("top", "Watch the daemon work; q or Ctrl-C ends it."),
     "trace": Listed("trace", "Record, verify, draw and explain what a daemon did."),
     "run": Listed(

@@ -26,15 +26,19 @@ _ROUNDS = 5  # tensors that go round: so many are named
 @options.address
 @options.as_json
 @click.option("--deep", is_flag=True, help="Check a running daemon's invariants, too; it serves no client meanwhile.")
-def doctor(address: str | None, *, as_json: bool, deep: bool) -> None:
+@click.option("--checkpoints", type=options.FILE, help="Check this directory of checkpoints; with --deep, every byte.")
+def doctor(address: str | None, *, as_json: bool, deep: bool, checkpoints: Path | None) -> None:
     """Find common problems, and say what to do.
 
     Exits with 1 if something is wrong; warnings alone do not count.
 
     Example: tensord doctor
     Example: tensord doctor --deep
+    Example: tensord doctor --checkpoints /var/lib/tensord
     """
     findings = list(examine(address))
+    if checkpoints is not None:
+        findings += _guarded("checkpoints", lambda: examine_checkpoints(checkpoints, deep=deep))
     if deep:
         findings += _guarded("invariants", lambda: check_invariants(address))
     if as_json:
@@ -50,6 +54,13 @@ def examine(address: str | None) -> Iterator[Finding]:
     yield from _guarded("daemon", lambda: check_daemon(address))
     for check in (*SYSTEM, check_gpu):
         yield from _guarded(check.__name__.removeprefix("check_").replace("_", " "), check)
+
+
+def examine_checkpoints(directory: Path, *, deep: bool) -> Iterator[Finding]:
+    """All findings on a directory of checkpoints."""
+    from .doctor_checkpoints import check_checkpoints
+
+    return check_checkpoints(directory, deep=deep)
 
 
 def _guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
@@ -217,9 +228,16 @@ def check_status(status: dict[str, Any]) -> Iterator[Finding]:
     for name, device in status["devices"].items():
         if device["lost"]:
             yield fail(name, f"is lost: {device['lost']}", "restart the daemon")
+        elif device["used"] > device["limit"] * 0.95 and name.startswith("store:"):
+            advice = "raise its quota, or keep fewer tensors alive: beyond it nothing leaves the host, and ops fail"
+            held = f"{size(device['used'])} of {size(device['limit'])}"
+            yield warn(name, f"its quota is nearly used up by what left the host: {held}", advice)
         elif device["used"] > device["limit"] * 0.95:
             advice = "tensord tensors --device {name} shows what is there"
             yield warn(name, "more than 95 % of its memory is in use", advice.format(name=name))
+    for name in status["files"]["changed"]:
+        advice = "load it again; --own, or load(own=True), keeps values that were read whatever happens to the file"
+        yield warn("files", f"{name} has changed since tensors were loaded from it, and these have errors now", advice)
     for one in status["hung"]:
         message = (
             f"#{one['instruction']} {one['op']} has been running for {duration(one['seconds'])} on {one['stream']}"

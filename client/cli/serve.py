@@ -19,6 +19,8 @@ from . import options
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--log-format", metavar="FORMAT", help="console or json.")
 @click.option("--grace", type=float, help="Seconds for pending work to end at shutdown.")
+@click.option("--restore", type=options.FILE, help="Have the names of the last checkpoint in this directory.")
+@click.option("--strict", is_flag=True, help="With --restore: do not start if anything there is damaged.")
 @click.option("--no-tracing", is_flag=True, help="Keep no trace.")
 @click.option(
     "--check-config", is_flag=True, help="Check whether a daemon could start, print the final settings, and exit."
@@ -32,6 +34,8 @@ def serve(
     log_level: str | None,
     log_format: str | None,
     grace: float | None,
+    restore: Path | None,
+    strict: bool,
     no_tracing: bool,
     check_config: bool,
     as_json: bool,
@@ -43,6 +47,8 @@ def serve(
     given: dict[str, Any] = {"addresses": list(address), "devices": list(device), "grace": grace}
     given["log"] = {name: value for name, value in log.items() if value is not None}
     given["trace"] = {"on": False} if no_tracing else {}
+    given["restore"] = None if restore is None else str(restore)
+    given["restore_strict"] = strict or None
     if as_json and not check_config:
         raise click.BadParameter("--json is for --check-config: a daemon's log is JSON with --log-format json")
     found = load(config, {name: value for name, value in given.items() if value not in (None, [], {})})

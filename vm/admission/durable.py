@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,57 +56,67 @@ class Durable:
             self.rejection.deny(session, error, request, location, "checkpoint")
 
     def restore(self, session: VmSession, message: Restore) -> None:
-        """Publish what a generation holds, once the disk was looked at."""
+        """Publish what a generation holds, once the disk was looked at, piece by piece: others are served meanwhile."""
         directory, number, names, deep, request = message
-        store = self.residency.store
         try:
             refuse_strangers(session)
             path = Path(check_path(directory))
-            if store is None:
+            if self.residency.store is None:
                 raise ProtocolError("this machine has no store, so it restores nothing")
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "restore")
             return
+        restoring: Restoring | None = None
+
+        def told(error: TensordError) -> None:
+            error.heard = True
+            session.reply(request, None, error)
+
+        def go_on(done: Instruction) -> None:
+            """One piece, and behind what came meanwhile the next one."""
+            nonlocal restoring
+            found, done.results = done.results, None
+            try:
+                if done.error is not None:
+                    raise done.error
+                if restoring is None:
+                    restoring = self.restoring(found, names)
+                if restoring.go_on():
+                    self.on_disk(session, nothing, go_on)
+                else:
+                    session.reply(request, restoring.publish(session), None)
+            except TensordError as error:
+                told(error)
+
+        self.on_disk(session, partial(look, path, number, frozenset(names), deep=deep), go_on)
+
+    def on_disk(self, session: VmSession, kernel: Callable[[], Any], then: Callable[[Instruction], None]) -> None:
+        """Have the store's thread for files do something, behind what it does now; `then` is told on this thread."""
+        store = self.residency.store
+        if store is None:
+            raise AssertionError("checked by the caller")
         device = next(iter(self.scheduler.devices.values()))
         instruction = self.scheduler.new_instruction(self.scheduler.nobody, Opcode.ACCESS, "restore", device, 0)
         instruction.author = session
         instruction.stream = store.backend.copy_stream(StreamKind.SAVE)
-        instruction.kernel = partial(look, path, number, frozenset(names), deep=deep)
-
-        def publish(done: Instruction) -> None:
-            found, error = done.results, done.error
-            done.results = None
-            if error is None:
-                try:
-                    report = self.publish(session, found, names)
-                except TensordError as refused:
-                    error = refused
-            if error is not None:
-                error.heard = True
-                session.reply(request, None, error)
-            else:
-                session.reply(request, report, None)
-
-        instruction.on_retire = publish
+        instruction.kernel = kernel
+        instruction.on_retire = then
         self.scheduler.admit(instruction)
 
-    def publish(self, session: VmSession, found: Found, names: Any) -> dict[str, Any]:
-        """Publish what was found; what there is to say of it."""
-        restoring = Restoring(self.checkpoints, next(iter(self.scheduler.devices)))
-        count = restoring.publish(session, found, frozenset(names))
-        durable = self.checkpoints.durable
-        if durable is not None and durable.resolve() == found.reader.path.resolve():
-            self.names.directory.durable |= dict.fromkeys(restoring.published)
-        return {
-            "directory": str(found.reader.path),
-            "generation": found.generation.number,
-            "written": found.generation.written / 1e9,
-            "names": count,
-            "bytes": found.generation.nbytes,
-            "failed": restoring.failed,
-            "moved": restoring.moved,
-            "notes": {str(number): why for number, why in found.notes.items()},
-        }
+    def restoring(self, found: Found, names: Collection[str] = ()) -> Restoring:
+        """What is about to publish what was found, or these names of it."""
+        return Restoring(self.checkpoints, next(iter(self.scheduler.devices)), found, frozenset(names))
+
+    def restore_at_once(self, found: Found) -> dict[str, Any]:
+        """Publish what was found, for nobody in particular, before there is anybody to serve; what there is to say."""
+        restoring = self.restoring(found)
+        while restoring.go_on():
+            pass
+        return restoring.publish(self.scheduler.nobody)
+
+
+def nothing() -> None:
+    """The kernel of an instruction that only gives others a turn."""
 
 
 def refuse_strangers(session: VmSession) -> None:

@@ -1,10 +1,15 @@
-"""Restoring: what a generation holds is published again. Tensors lie in the generation's files until they are read."""
+"""Restoring: what a generation holds is published again. Tensors lie in the generation's files until they are read.
+
+Whatever takes a disk, or long, is done by `look`, on any thread. What is left for the driving thread goes in pieces of
+a few milliseconds, between which it serves others; then all names are bound at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ...interpreter.checkpoints.record import Generation, Record
 from ...interpreter.errors import MetadataError, TensordError
@@ -21,16 +26,18 @@ from .taking import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, Checkpoints
 from .target import Key, key_of
 
 RESTORED: Maker = ("restore", NOTHING)
+PIECE: Final = 256  # names of which tensors are made in one go: some 2 ms
 
 
 class Found(NamedTuple):
-    """A generation that was looked at. `damaged`: why a name cannot be restored; `texts`: of routines; `notes`: what is
-    wrong with newer generations."""
+    """A generation that was looked at. `damaged`: why a name cannot be restored; `fields`: of the names that can;
+    `programs`: of routines; `notes`: what is wrong with newer generations."""
 
     reader: KeptReader
     generation: Generation
     damaged: dict[str, str]
-    texts: dict[str, str]
+    fields: dict[str, dict[str, Any]]
+    programs: dict[str, Program]
     notes: dict[int, str]
 
 
@@ -53,57 +60,86 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
     if missing:
         raise MetadataError(f"{path}: generation {generation.number} has no {missing[0]!r}")
     damaged = reader.verify(generation, deep=deep)
-    texts = {}
-    for name, record in generation.routines.items():
-        try:
-            texts[name] = reader.read_text(record)
-        except TensordError as error:
-            damaged[name] = error.message
-    return Found(reader, generation, damaged, texts, notes)
+    fields: dict[str, dict[str, Any]] = {}
+    programs: dict[str, Program] = {}
+    for name, record in generation.records():
+        if name not in damaged:
+            try:
+                fields[name] = record.fields
+                if record.meta is None:
+                    programs[name] = Program.parse(reader.read_text(record))
+            except TensordError as error:
+                damaged[name] = error.message
+    return Found(reader, generation, damaged, fields, programs, notes)
 
 
 class Restoring:
-    """Publishes what a generation holds. Called by the driving thread."""
+    """Publishes what was found, or the names of it. `default`: the device in place of those that are missing here.
 
-    def __init__(self, checkpoints: Checkpoints, default: str) -> None:
+    Called by the driving thread: `go_on` until there is no more, then `publish`.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, default: str, found: Found, names: Collection[str] = ()) -> None:
         self.checkpoints = checkpoints
         self.default = default
+        self.found = found
+        self.names = names
         self.moved: dict[str, str] = {}  # names whose device is missing here, with that
-        self.failed: dict[str, str] = {}
-        self.published: tuple[str, ...] = ()
+        self.failed = {name: why for name, why in found.damaged.items() if self._is_wanted(name)}
+        self._records = found.generation.records()
+        self._given: dict[str, Published[Tensor]] = {}
         self._tensors: dict[str, Tensor] = {}
         self._keys: dict[str, Key] = {}
 
-    def publish(self, session: VmSession, found: Found, names: Collection[str]) -> int:
-        """Publish what was found, or these names of it; how many names that are. Names that are there are replaced."""
-        generation = found.generation
-        self.failed = dict(found.damaged)
-        given: dict[str, Published[Tensor]] = {}
-        for name, record in generation.tensors.items():
-            fields = record.fields
-            if OF not in fields and (not names or name in names) and name not in self.failed:
-                given[name] = Published((self.tensor(found.reader, name, record, fields),))
-        for name, record in generation.routines.items():
-            if (not names or name in names) and name not in self.failed:
-                try:
-                    given[name] = self.routine(found, name, record.fields)
-                except (TensordError, TypeError, ValueError) as error:
-                    self.failed[name] = str(error)
+    def go_on(self) -> bool:
+        """Make some of the tensors and routines; are there more?"""
+        piece = list(islice(self._records, PIECE))
+        for name, record in piece:
+            fields = self.found.fields.get(name, {})
+            if name in self.failed or not self._is_wanted(name) or OF in fields:
+                continue
+            try:
+                self._given[name] = self.published(name, record, fields)
+            except (TensordError, TypeError, ValueError) as error:
+                self.failed[name] = str(error)
+        return len(piece) == PIECE
+
+    def publish(self, session: VmSession) -> dict[str, Any]:
+        """Bind all names, those that are there anew; what there is to say of it."""
+        found, given = self.found, self._given
         self.checkpoints.publish(session, tuple(given), tuple(given.values()))
-        self.published = tuple(given)
+        durable = self.checkpoints.durable
+        if durable is not None and durable.resolve() == found.reader.path.resolve():
+            self.checkpoints.directory.durable |= dict.fromkeys(given)
         for tensor in self._tensors.values():
             tensor.holders -= 1  # this room's own
         target = self.checkpoints.targets.of(found.reader.path)
         if not target.busy:
-            target.learn(self._keys, generation)
-        return len(given)
+            target.learn(self._keys, found.generation)
+        return {
+            "directory": str(found.reader.path),
+            "generation": found.generation.number,
+            "written": found.generation.written / 1e9,
+            "names": len(given),
+            "bytes": found.generation.nbytes,
+            "failed": self.failed,
+            "moved": self.moved,
+            "notes": {str(number): why for number, why in found.notes.items()},
+        }
 
-    def tensor(self, reader: KeptReader, name: str, record: Record, fields: Mapping[str, Any]) -> Tensor:
+    def _is_wanted(self, name: str) -> bool:
+        return not self.names or name in self.names
+
+    def published(self, name: str, record: Record, fields: Mapping[str, Any]) -> Published[Tensor]:
+        """What is to stand under a name."""
+        return self.routine(name, fields) if record.meta is None else Published((self.tensor(name, record),))
+
+    def tensor(self, name: str, record: Record) -> Tensor:
         """A tensor that lies in a file of the generation."""
         made = self._tensors.get(name)
         if made is None:
-            made = self._tensors[name] = self.deferred(KeptStretch(reader, name, record), record.meta)
-            made.home = self.home(name, fields.get(DEVICE))
+            made = self._tensors[name] = self.deferred(KeptStretch(self.found.reader, name, record), record.meta)
+            made.home = self.home(name, self.found.fields[name].get(DEVICE))
             self._keys[name] = key_of(made)
         return made
 
@@ -127,15 +163,15 @@ class Restoring:
         self.moved[name] = str(device)
         return devices[self.default]
 
-    def routine(self, found: Found, name: str, fields: Mapping[str, Any]) -> Published[Tensor]:
+    def routine(self, name: str, fields: Mapping[str, Any]) -> Published[Tensor]:
         """A routine, with the tensors that it captures."""
-        program = Program.parse(found.texts[name])
-        records, devices = found.generation.tensors, self.checkpoints.scheduler.devices
+        program = self.found.programs[name]
+        records, devices = self.found.generation.tensors, self.checkpoints.scheduler.devices
         wanted: Sequence[Any] = fields.get(DEVICES, ())
         captured = [
-            self.tensor(found.reader, one, records[one], records[one].fields)
+            self.tensor(one, records[one])
             for one in fields.get(CAPTURED, ())
-            if one in records and one not in self.failed
+            if one in records and one in self.found.fields
         ]
         if len(captured) != len(program.captured):
             raise MetadataError(
@@ -144,4 +180,7 @@ class Restoring:
         homes = tuple([str(one) if one in devices else self.default for one in wanted])
         if len(homes) != program.devices:
             raise MetadataError(f"{name!r}: {len(homes)} devices for the {program.devices} of its program")
+        for one in wanted:
+            if one not in devices:
+                self.moved[name] = str(one)
         return Published(captured, PublishedRoutine(program, homes, {}, fields.get(CONVENTION)))

@@ -57,6 +57,7 @@ class Residency:
         self.host = host  # where data stops over between devices without peer access
         self.store = store  # where the values of files lie, and what has left the host
         self.files: WeakSet[OpenFile] = WeakSet()  # those that tensors lie in
+        self.changed: WeakSet[OpenFile] = WeakSet()  # those of them that are not what they were
         self.exports: dict[Tensor, Export] = {}  # fetched values that clients read in place
         self.orphans: list[Storage] = []  # without tensors, but read by the instruction being admitted
         scheduler.evict = self.evict
@@ -276,6 +277,7 @@ class Residency:
             return 0
         for file in changed:
             self.files.discard(file)
+            self.changed.add(file)
         return give_up_values(self.scheduler.storages(), self.store, changed)
 
     # -- evicting --------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ..model.session import VmSession
 
 ERRORS = 20  # recent errors in a status
+FILES = 20  # that have changed, in a status
 ACTS: Final = "evict"  # the question that does something, in program order
 
 
@@ -107,6 +108,11 @@ def _trace(
     return trace_parts(engine, about.where, after, live=bool(live), routines=known_after)
 
 
+def changed_files(engine: Engine) -> list[str]:
+    """Some of the files that have changed underneath the tensors that still lie in them."""
+    return sorted({file.name for file in engine.residency.changed})[:FILES]
+
+
 def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]:
     ring = engine.ring
     return {
@@ -126,6 +132,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
             }
             for name, device in engine.pools.items()
         },
+        "files": {"loaded": len(engine.residency.files), "changed": changed_files(engine)},
         "sessions": len(engine.directory.sessions),
         "tensors": sum(len(session.tensors) for session in engine.directory.sessions.values()),
         "names": len(engine.directory.names),

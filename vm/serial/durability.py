@@ -79,7 +79,7 @@ class Durability:
         for name, record in generation.routines.items():
             if name not in failed and (not names or name in names):
                 try:
-                    given[name] = self.routine(found.texts[name], record.fields, tensors)
+                    given[name] = self.routine(found.programs[name], record.fields, tensors)
                 except (TensordError, TypeError, ValueError) as error:
                     failed[name] = str(error)
         self.engine.bind(given)
@@ -94,9 +94,11 @@ class Durability:
             "notes": {str(number): why for number, why in found.notes.items()},
         }
 
-    def routine(self, text: str, fields: dict[str, Any], tensors: dict[str, SerialTensor]) -> Published[SerialTensor]:
+    def routine(
+        self, program: Program, fields: dict[str, Any], tensors: dict[str, SerialTensor]
+    ) -> Published[SerialTensor]:
         """A routine, with the tensors that it captures."""
-        program, devices = Program.parse(text), self.engine.devices
+        devices = self.engine.devices
         captured = [tensors[one] for one in fields.get(CAPTURED, ()) if one in tensors]
         homes = tuple([one if one in devices else next(iter(devices)) for one in fields.get(DEVICES, ())])
         if len(captured) != len(program.captured) or len(homes) != program.devices:

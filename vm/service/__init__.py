@@ -1,6 +1,7 @@
 """The daemon's service: its files, in reading order.
 
-- `daemon`: the composition, the order of startup and of shutdown; `preflight`: what has to hold before a start
+- `daemon`: the composition, the order of startup and of shutdown; `preflight`: what has to hold before a start;
+  `restored`: what there is from a checkpoint
 - `loop`: the daemon's one thread; `busy_polling`: how long it looks for news before it sleeps
 - `listener`, `listen_address`: a socket that the daemon listens on; its address and socket options
 - `peer`, `registry`: one connection; the connection registry. `unauthenticated`: connections that have not said HELLO

@@ -64,7 +64,8 @@ class Config:
     that the whole process may have. `grace`: seconds that what is pending has at the end. `heartbeat`: seconds
     between two on tcp. `lease`: seconds that a session over tcp outlives its connection. `files`: directories below
     which clients over tcp may load files. `busy_poll`: seconds that the daemon looks for messages before it sleeps,
-    where that has paid lately.
+    where that has paid lately. `restore`: the directory of checkpoints whose names are there from the start on, None
+    for none; `restore_strict`: anything damaged there ends the start.
     """
 
     addresses: tuple[str, ...] = field(default=(), metadata=_by(checks.address_list))
@@ -75,6 +76,8 @@ class Config:
     lease: float = field(default=30.0, metadata=_by(checks.seconds(0, 86_400)))
     files: tuple[Path, ...] = field(default=(), metadata=_by(checks.folders))
     busy_poll: float = field(default=0.0002, metadata=_by(checks.seconds(0, 0.01)))
+    restore: Path | None = field(default=None, metadata=_by(checks.file))
+    restore_strict: bool = field(default=False, metadata=_by(checks.flag))
     limits: Limits = field(default_factory=Limits)
     trace: TraceConfig = field(default_factory=TraceConfig)
     log: LogConfig = field(default_factory=LogConfig)

@@ -49,6 +49,7 @@ from .outbound import encode, try_send
 from .peer import Credentials
 from .preflight import cannot_listen, doubts, open_runtime
 from .registry import INHERITED, ConnectionRegistry
+from .restored import restore
 from .unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .unauthenticated import UnauthenticatedPeers
 
@@ -110,6 +111,7 @@ class Service:
         self.zap.bind(zap.ENDPOINT)
         self.listeners: list[Listener] = []
         try:
+            restore(self.runtime.engine, config)
             self.open_listeners(keepers)
             self.shares = share_out(len(self.listeners))
         except BaseException:

@@ -25,6 +25,7 @@ from .errors import StartError
 from .instance import check_place
 from .listen_address import ListenAddress, guards
 from .logs import logging_to
+from .restored import found_in
 
 IN_MAIN_MEMORY = frozenset({"cpu", "sim"})  # kinds of devices
 CLOSED = 2.0  # seconds for the streams of devices to end that were opened to try them
@@ -37,6 +38,7 @@ def check(config: Config) -> None:
     for address in guards(config.listen, config.security.server_secret, config.security.allow).addresses:
         check_place(address.address)
         check_port(address)
+    found_in(config)
     open_runtime(config, ignore).close(CLOSED)
 
 

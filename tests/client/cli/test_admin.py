@@ -16,7 +16,8 @@ from tensord.client.cli import figures, shown, terminal
 from tensord.client.cli import top as cli_top
 from tensord.streams.faults import Fault, FaultKind
 
-COMMANDS = ["status", "sessions", "tensors", "names", "devices", "evict", "top", "doctor", "trace"]
+COMMANDS = ["status", "sessions", "tensors", "names", "devices", "evict", "checkpoint", "restore", "load", "top"]
+COMMANDS += ["doctor", "trace"]
 ON_A_DAEMON = [
     ["status"],
     ["sessions"],
@@ -24,6 +25,8 @@ ON_A_DAEMON = [
     ["names"],
     ["devices"],
     ["evict", "weights"],
+    ["checkpoint", "/tmp/checkpoints"],  # noqa: S108
+    ["restore", "/tmp/checkpoints"],  # noqa: S108
     ["top", "--once"],
     ["trace", "show"],
     ["trace", "why", "1"],

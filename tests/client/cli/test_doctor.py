@@ -60,6 +60,7 @@ STATUS: dict[str, Any] = {
     "version": doctor_checks.installed("tensord"),
     "devices": {"cpu:0": {"used": 1, "limit": 100, "cached": 0, "eviction": NO_EVICTION, "lost": ""}},
     "descriptors": {"open": 30, "limit": 4096},
+    "files": {"loaded": 0, "changed": []},
     "hung": [],
     "trace": {"enabled": True},
 }
@@ -185,6 +186,18 @@ class TestWhatADaemonSays:
                 "hanging kernel",
                 Level.WARN,
                 "#7 add has been running for 9 s",
+            ),
+            (
+                {"devices": {"store:0": {"used": 96 << 20, "limit": 100 << 20, "eviction": NO_EVICTION, "lost": ""}}},
+                "store:0",
+                Level.WARN,
+                "its quota is nearly used up by what left the host: 96 MiB of 100 MiB",
+            ),
+            (
+                {"files": {"loaded": 1, "changed": ["/data/model.safetensors"]}},
+                "files",
+                Level.WARN,
+                "/data/model.safetensors has changed since tensors were loaded from it",
             ),
             ({"trace": {"enabled": False}}, "trace", Level.NOTE, "off"),
             ({"descriptors": {"open": 3900, "limit": 4096}}, "open files", Level.WARN, "has 3,900 of 4,096 open"),

@@ -1,0 +1,110 @@
+"""What the daemon has from a checkpoint before its sockets are there: whoever can connect finds every name.
+
+It takes some 0.3 s for 10,000 names, whatever the size of their values, which stay where they are until an op needs
+them: half of that to look whether the files are there, the rest to make the tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from ...interpreter.checkpoints.layout import FORMAT_FILE, generation_of
+from ...interpreter.errors import TensordError
+from ...interpreter.types.sizes import size
+from ..durability.restoring import Found, look
+from ..engine import Engine
+from ..log import log
+from .config import Config
+from .errors import StartError
+
+SHOWN: Final = 5  # lines of one kind in the log
+
+
+def found_in(config: Config) -> Found | None:
+    """What is to be restored; None if nothing is, or nothing was ever written there. Changes nothing.
+
+    StartError if there are checkpoints that cannot be read, or with `restore_strict` if anything of them is damaged.
+    """
+    path, strict = config.restore, config.restore_strict
+    if path is None:
+        return None
+    if is_unwritten(path):
+        if strict:
+            raise StartError(f"{path}: has no checkpoint to restore; take one first, or leave out --strict")
+        return None
+    try:
+        found = look(path, 0, (), deep=False)
+    except TensordError as error:
+        raise StartError(f"{error.message}; start without it to serve all the same") from None
+    if strict:
+        refuse_damage({**{f"generation {n}": why for n, why in found.notes.items()}, **found.damaged}, path)
+    return found
+
+
+def is_unwritten(path: Path) -> bool:
+    """Is there nothing yet, or a directory in which no checkpoint was ever finished?"""
+    try:
+        there = [entry.name for entry in path.iterdir()]
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return not there or (FORMAT_FILE in there and not any(map(generation_of, there)))
+
+
+def refuse_damage(failed: Mapping[str, str], path: Path) -> None:
+    """StartError that names some of it, if anything is damaged."""
+    if failed:
+        some = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:SHOWN])
+        more = f"; and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
+        raise StartError(f"{path}: {some}{more}; `tensord restore --list` shows all, and without --strict we start")
+
+
+def restore(engine: Engine, config: Config) -> None:
+    """Publish what is to be restored, and log what is not as it was. StartError as in `found_in`."""
+    began = monotonic()
+    found = found_in(config)
+    if found is None:
+        if config.restore is not None:
+            log.warning("nothing to restore: no checkpoint was ever written there", directory=str(config.restore))
+        return
+    try:
+        report = engine.admission.durable.restore_at_once(found)
+    except TensordError as error:
+        raise StartError(f"{config.restore}: {error.message}") from None
+    if config.restore_strict:
+        refuse_damage(report["failed"], found.reader.path)
+    tell(report, engine)
+    log.info(
+        "restored",
+        directory=report["directory"],
+        generation=report["generation"],
+        names=report["names"],
+        size=size(report["bytes"]),
+        seconds=round(monotonic() - began, 3),
+    )
+
+
+def tell(report: Mapping[str, Any], engine: Engine) -> None:
+    """Log what is not as it was, a few lines of each kind."""
+    told = "a generation of the checkpoint is damaged; an older one is restored"
+    warn(told, ({"generation": n, "error": why} for n, why in report["notes"].items()))
+    warn("a name was not restored", ({"name": name, "error": why} for name, why in sorted(report["failed"].items())))
+    moved: dict[str, list[str]] = {}
+    for name, device in report["moved"].items():
+        moved.setdefault(device, []).append(name)
+    here = next(iter(engine.devices))
+    told = "a device of the checkpoint is missing here"
+    warn(told, ({"missing": d, "instead": here, "names": len(some), "first": some[0]} for d, some in moved.items()))
+
+
+def warn(event: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """A line for each of the first few, and how many more there are."""
+    every = list(rows)
+    for row in every[:SHOWN]:
+        log.warning(event, **row)
+    if len(every) > SHOWN:
+        log.warning(f"{event}: not all are listed", more=len(every) - SHOWN)
