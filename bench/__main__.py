@@ -15,6 +15,7 @@ from examples.own_daemon import own_daemon
 from . import (
     array_api,
     checkpointing,
+    checkpoints,
     clients,
     closing,
     elementwise,
@@ -52,6 +53,7 @@ EMBEDDED: Workloads = {
     "closing": closing.measure,
     "tracing": tracing.measure,
     "functions": array_api.measure_calls,
+    "checkpoints": checkpoints.measure,
 }
 
 DAEMON: Workloads = {

@@ -1,18 +1,13 @@
-"""Checkpoints of a session: what one costs that has nothing new, one that writes all, what others lose meanwhile, and restoring.
+"""Checkpoints of a session: what one costs with nothing new, and with all new, what others lose, and restoring.
 
-The values lie on the disk of the temporary directory (`TMPDIR`); each run has a directory of its own. The disk is asked
-to write what it has before each run, outside of the clock.
+Each run has a directory of its own, in `out/`. What the disk has to write is written before it, outside of the clock.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from itertools import count
 from pathlib import Path
 from time import perf_counter
 
@@ -25,31 +20,27 @@ from tensord.interpreter.checkpoints.layout import values_file
 from tensord.interpreter.checkpoints.record import Record
 from tensord.interpreter.types.meta import Meta
 
+from .checkpoints import NAMES, directory
 from .measure import DAEMON_CONFIG, Row, Settings, clocked, compare, median
 from .small_ops import LENGTH
 from .volume import MIB
 
 VALUES = 32
 PIECE = MIB  # of the plain write
-NAMES = 10_000
 VALUE = 10 * MIB  # bytes under each of them, none of which is on the disk
 
 
 def measure(settings: Settings) -> list[Row]:
     """Writing 2 GiB, and restoring 100 GiB."""
-    with tempfile.TemporaryDirectory(prefix="tensord-") as directory:
-        rows = measure_writing(settings, Path(directory))
-        return [*rows, measure_restoring(settings, Path(directory))]
+    return [*measure_writing(settings), measure_restoring(settings)]
 
 
 class Checkpointed:
     """A session with values that are published, and another session of the same machine, which has small ops."""
 
-    def __init__(self, session: td.Session, other: td.Session, directory: Path, nbytes: int) -> None:
+    def __init__(self, session: td.Session, other: td.Session, nbytes: int) -> None:
         self.session = session
-        self.directory = directory
         self.nbytes = nbytes
-        self.numbers = count()
         self.read: list[float] = []  # bytes that were read by checkpoints of what did not change
         rng = np.random.default_rng(0)
         for n in range(VALUES):
@@ -57,22 +48,14 @@ class Checkpointed:
         self.x = other.asarray(np.zeros(LENGTH, np.float32))
         self.y = other.asarray(np.ones(LENGTH, np.float32))
 
-    @contextmanager
-    def fresh(self) -> Iterator[Path]:
-        """A directory that is not there yet, and is gone in the end."""
-        os.sync()
-        path = self.directory / str(next(self.numbers))
-        yield path
-        shutil.rmtree(path)
-
     def first(self) -> float:
         """Seconds of a checkpoint that writes all."""
-        with self.fresh() as path:
+        with directory() as path:
             return clocked(self.session.checkpoint(path).wait)
 
     def second(self) -> float:
         """Seconds of a checkpoint that has nothing to write."""
-        with self.fresh() as path:
+        with directory() as path:
             self.session.checkpoint(path).wait()
             before = bytes_read()
             seconds = clocked(lambda: self.session.checkpoint(path).wait())
@@ -82,8 +65,7 @@ class Checkpointed:
     def plain(self) -> float:
         """Seconds to write as many bytes to one file, and to flush it."""
         piece = np.ones(PIECE, np.uint8).data
-        with self.fresh() as path:
-            path.mkdir()
+        with directory() as path:
 
             def work() -> None:
                 with (path / "plain").open("wb", buffering=0) as file:
@@ -105,7 +87,7 @@ class Checkpointed:
 
     def beside(self) -> tuple[float, float]:
         """Ops of the other session per millisecond: while a checkpoint is written, and as long alone."""
-        with self.fresh() as path:
+        with directory() as path:
             begun = perf_counter()
             checkpoint = self.session.checkpoint(path)
             beside = self.ops_until(lambda: checkpoint.done)
@@ -120,7 +102,7 @@ def bytes_read() -> int:
     return int(Path("/proc/self/io").read_text().split()[1])
 
 
-def measure_writing(settings: Settings, directory: Path) -> list[Row]:
+def measure_writing(settings: Settings) -> list[Row]:
     """A checkpoint against the first one, against a plain write, and what others lose."""
     full = 2048 * MIB
     nbytes = settings.large(full, 256 * MIB, 1 * MIB)
@@ -133,7 +115,7 @@ def measure_writing(settings: Settings, directory: Path) -> list[Row]:
     if settings.baseline_only:
         return rows
     with td.connect("local:bench", devices=["cpu:0"]) as session, td.connect("local:bench") as other:
-        values = Checkpointed(session, other, directory, nbytes)
+        values = Checkpointed(session, other, nbytes)
         unchanged.runs = compare(settings, values.second, values.first, "ms")
         for name, seconds in compare(settings, values.first, values.plain, "s").items():
             writing.runs[name] = [nbytes / MIB / each for each in seconds]
@@ -145,21 +127,21 @@ def measure_writing(settings: Settings, directory: Path) -> list[Row]:
     return rows
 
 
-def measure_restoring(settings: Settings, directory: Path) -> Row:
+def measure_restoring(settings: Settings) -> Row:
     """Names of 100 GiB, restored by a daemon that has just started, until all of them were looked up."""
     names = settings.size(NAMES, 100)
     row = Row("restore, 10,000 names", "ms", None, None, 1000.0, 300.0, baseline_name="looking up again")
     if settings.baseline_only:
         return row
-    path = directory / "sparse"
-    write_sparse(path, names)
     row.runs = {"ours": [], "baseline": []}
-    for turn in range(settings.runs + 1):
-        with own_daemon(config=DAEMON_CONFIG) as daemon, td.connect(daemon.address) as session:
-            restored = clocked(partial(session.restore, path)) + look_up_all(session)
-            if turn > 0:
-                row.runs["ours"].append(restored * 1e3)
-                row.runs["baseline"].append(look_up_all(session) * 1e3)
+    with directory() as path:
+        write_sparse(path, names)
+        for turn in range(settings.runs + 1):
+            with own_daemon(config=DAEMON_CONFIG) as daemon, td.connect(daemon.address) as session:
+                restored = clocked(partial(session.restore, path)) + look_up_all(session)
+                if turn > 0:
+                    row.runs["ours"].append(restored * 1e3)
+                    row.runs["baseline"].append(look_up_all(session) * 1e3)
     row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
     row.note = f"{names * VALUE / MIB / 1024:,.0f} GiB in as many sparse files"
     return row

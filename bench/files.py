@@ -6,7 +6,6 @@ back outside of the clock.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 import tensord as td
 
+from .checkpoints import directory
 from .measure import Row, Settings, clocked, compare, median
 from .volume import MIB
 
@@ -31,8 +31,8 @@ def measure(settings: Settings) -> list[Row]:
         Row("load, all on cpu:0", "ms", None, None, 1.1, 0.7, "ratio", "safetensors"),
         Row("load, first tensor", "ms", None, None, 50.0, 5.0, baseline_name="all of it, safetensors"),
     ]
-    with tempfile.TemporaryDirectory(prefix="tensord-") as directory:
-        path = Path(directory, "weights.safetensors")
+    with directory() as folder:
+        path = folder / "weights.safetensors"
         write(path, nbytes)
         works = [None, None] if settings.baseline_only else [lambda: load_all(path), lambda: load_first(path)]
         for row, work in zip(rows, works, strict=True):

@@ -5,8 +5,10 @@
 - `calls`: from a call to a message; `handlers`: the chain that every op passes; `signatures`, `locations`, `spans`:
   sent once, then named by number; `frames`: whose code a frame runs;
   `tracebacks`: that end at the user's line; `checks`: what every part checks
-- `uploads`: from values to a tensor; `loading`, `saving`: from a file to tensors and back
-- `answers`: from a tensor to its value; `names`: tensors that sessions share
+- `uploads`: from values to a tensor; `padding`: to a larger one; `host_arrays`: arrays that are uploaded as they lie;
+  `loading`, `saving`: from a file to tensors and back
+- `answers`: from a tensor to its value; `host_results`: values that come before they are asked for; `names`: tensors
+  that sessions share
 - `effects`: user code in program order, `printing` in it; `cancellation`: cancelling and restarting
 - `contexts`: what was made together goes together; `held`: who holds the machine's memory
 - `outbox/`: unsent messages; `transport/`: how they get to a daemon; `embedded/`: a machine in this process

@@ -23,8 +23,9 @@ from ..interpreter.schema.opdef import FrozenAttributes, OpDef, find
 from ..interpreter.schema.promotion import WIRE_INTEGERS, check_scalars
 from ..interpreter.schema.targets import check_distinct
 from ..interpreter.types.meta import Meta, OperandMeta, Scalar
+from ..interpreter.wire.fields import HOST
 from ..interpreter.wire.messages import CALL, Hint, ToDevice, encode_message
-from .checks import device_of, own
+from .checks import check_host, device_of, own
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
 from .locations import HANDLED, located
 from .operators import OPERANDS, SCALARS
@@ -274,7 +275,11 @@ class Calls:
     def hint(self, tensor: Tensor, what: str, device: str | None = None) -> None:
         """Say where the tensor's value had better be, at this place in program order."""
         session, outbox = tensor._session, self._outbox
-        place = "" if device is None else device_of(session, device)
+        place = device or ""
+        if device == HOST:
+            check_host(session)
+        elif device is not None:
+            place = device_of(session, device)
         own(session, tensor)
         refuse_captured(outbox, f"{what}: nothing can be said about where a value is")
         with outbox.lock:

@@ -43,3 +43,11 @@ def device_of(session: Session, name: str | None) -> str:
         known = ", ".join(devices)
         raise located(MetadataError(f"there is no device {shown(name)}; there are {known}"))
     return name
+
+
+def check_host(session: Session) -> None:
+    """MetadataError if the machine has no cpu device, from which the host reads values."""
+    devices = session._outbox.transport.devices
+    if not any(name.startswith("cpu:") for name in devices):
+        known = ", ".join(devices)
+        raise located(MetadataError(f"the machine has no cpu device to bring values to; there are {known}"))

@@ -2,7 +2,8 @@
 
 A lock that another thread held at the fork stays locked in the child for ever. So each outbox gets a new lock there,
 and a transport whose error names the fork. In the parent, a mapped result may now be read by the child, too, and the
-parent cannot know for how long. So its export is kept until the session ends.
+parent cannot know for how long. So its export is kept until the session ends. Host arrays may lie in memory that the
+child shares with its parent, so the child cannot write them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from weakref import WeakSet
 
 if TYPE_CHECKING:
     from .outbox.outbox import Outbox
+    from .transport.loans import Loans
     from .transport.remote import RemoteTransport
     from .transport.segments import MappedResults
 
@@ -26,6 +28,7 @@ class Forks:
         self.outboxes: WeakSet[Outbox] = WeakSet()
         self.mapped: WeakSet[MappedResults] = WeakSet()
         self.connections: WeakSet[RemoteTransport] = WeakSet()
+        self.loans: WeakSet[Loans] = WeakSet()
         self.anew: list[Callable[[], None]] = []  # called in a child, to clear state that it must not inherit
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self.before, after_in_child=self.in_child)
@@ -41,6 +44,8 @@ class Forks:
             outbox.orphan()
         for connection in list(self.connections):
             connection.inherit()
+        for loans in list(self.loans):
+            loans.inherit()
         self.outboxes.clear()
         self.mapped.clear()
         self.connections.clear()

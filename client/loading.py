@@ -7,18 +7,28 @@ raised at the user's line. The machine gets the entries, and opens the client's 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
-from ..interpreter.errors import MetadataTypeError, ProtocolError, TensordError
+from ..interpreter.errors import (
+    ConnectionLost,
+    MetadataError,
+    MetadataKeyError,
+    MetadataTypeError,
+    ProtocolError,
+    TensordError,
+)
 from ..interpreter.files.describe import describe
 from ..interpreter.files.header import Entry, FileHeader
-from ..interpreter.files.on_wire import encode_entry
+from ..interpreter.files.on_wire import MOST, encode_entry, meta_of
 from ..interpreter.files.open_file import OpenFile, open_path
 from ..interpreter.files.tensor_file import Identity
 from ..interpreter.types.meta import Meta
 from ..interpreter.wire.messages import File, Load, encode_message
+from ..interpreter.wire.names import some_of
 from .checks import device_of
 from .locations import located
 from .outbox.outbox import Outbox
@@ -27,8 +37,6 @@ from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .session import Session
-
-ENTRIES: Final = 64  # of a message, which the machine handles in one go
 
 
 def load(
@@ -46,25 +54,55 @@ def load(
     home = device_of(session, device)
     refuse_captured(outbox, "no file can be loaded")
     if not outbox.transport.opens_files:
-        raise located(
-            ProtocolError("load: the machine cannot open this process's files; load them where it runs, over ipc")
-        )
+        return load_there(session, path, names, home, own=own, raw=raw, digest=digest)
     try:
         file = open_path(path)
         header = describe(file, raw=raw)
         entries = chosen(header, names)
     except TypeError as error:
         raise located(MetadataTypeError(f"load: {error}")) from None
+    except ValueError as error:
+        if isinstance(error, TensordError):
+            raise located(error) from None
+        raise located(MetadataError(f"load: {error}")) from None
     except TensordError as error:
         raise located(error) from None
-    with outbox.lock:
-        number = min(set(range(1, len(outbox.files) + 2)) - outbox.files)
-        outbox.files.add(number)
-    try:
+    with outbox.numbered() as number, forgetting(outbox, number):
         announce(outbox, number, file, header.name)
-        return defined(session, number, entries, home, own=own, digest=digest)
-    finally:
-        outbox.files.discard(number)
+        records = {entry.name: wire_form(entry) for entry in entries}
+        return defined(session, number, records, home, own=own, digest=digest)
+
+
+def load_there(
+    session: Session,
+    path: str | os.PathLike[str],
+    names: Iterable[str] | None,
+    home: str,
+    *,
+    own: bool,
+    raw: bool,
+    digest: bool,
+) -> dict[str, Tensor]:
+    """The tensors of a file of the machine's host, which this process cannot open."""
+    outbox = session._outbox
+    if not outbox.transport.names_files:
+        raise located(
+            ProtocolError(
+                "load: the machine cannot open this process's files; load them where it runs, over ipc, or have its "
+                "configuration name directories (files)"
+            )
+        )
+    try:
+        where = os.fsdecode(path)
+    except TypeError as error:
+        raise located(MetadataTypeError(f"load: {error}")) from None
+    with outbox.numbered() as number, forgetting(outbox, number):
+        found = outbox.await_reply(outbox.ask(lambda request, _: File(number, (where, raw), request), located=False))
+        there = {record[0]: record for record in found[len(Identity._fields) :]}
+        wanted = there if names is None else (names,) if isinstance(names, str) else tuple(names)
+        if missing := [name for name in wanted if name not in there]:
+            raise located(MetadataKeyError(f"{where}: has no tensor {missing[0]!r} (it has: {some_of(there)})"))
+        return defined(session, number, {name: there[name] for name in wanted}, home, own=own, digest=digest)
 
 
 def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
@@ -73,6 +111,9 @@ def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
         return list(header.entries.values())
     if isinstance(names, str):
         names = (names,)
+    names = tuple(names)
+    if strange := [name for name in names if not isinstance(name, str)]:
+        raise TypeError(f"names are texts, and {strange[0]!r} is none")
     return [header.entry(name) for name in dict.fromkeys(names)]
 
 
@@ -90,23 +131,33 @@ def keep(_file: OpenFile) -> None:
 
 
 def defined(
-    session: Session, number: int, entries: list[Entry], home: str, *, own: bool, digest: bool
+    session: Session, number: int, records: Mapping[str, Any], home: str, *, own: bool, digest: bool
 ) -> dict[str, Tensor]:
-    """Define tensors of the file that has the number; then the number is free."""
+    """Define tensors of the file that has the number, from entries as they travel; then the number is free."""
     outbox = session._outbox
     found: dict[str, Tensor] = {}
     with outbox.lock:
         location = outbox.locations.here(4)
-        for start in range(0, len(entries), ENTRIES):
-            some = entries[start : start + ENTRIES]
+        rest = iter(records.items())
+        while some := list(islice(rest, MOST)):
             ids = [outbox.new_id() for _ in some]
-            records = [wire_form(entry) for entry in some]
-            outbox.messages.append(encode_message(Load(number, ids, records, home, own, digest, location)))
-            for id_, entry in zip(ids, some, strict=True):
-                found[entry.name] = Tensor(session, id_, entry.meta, home)
-        outbox.messages.append(encode_message(File(number, (), 0)))
-    outbox.flush()
+            entries = [record for _, record in some]
+            outbox.messages.append(encode_message(Load(number, ids, entries, home, own, digest, location)))
+            for id_, (name, record) in zip(ids, some, strict=True):
+                found[name] = Tensor(session, id_, meta_of(record), home)
     return found
+
+
+@contextmanager
+def forgetting(outbox: Outbox, number: int) -> Iterator[None]:
+    """Have the machine forget the number at the end, whatever happens; tensors keep their file."""
+    try:
+        yield
+    finally:
+        with suppress(ConnectionLost):
+            with outbox.lock:
+                outbox.messages.append(encode_message(File(number, (), 0)))
+            outbox.flush()
 
 
 def wire_form(entry: Entry) -> Any:

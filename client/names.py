@@ -42,7 +42,7 @@ class Names:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
-    def publish(self, given: Mapping[str, Publishable]) -> None:
+    def publish(self, given: Mapping[str, Publishable], *, durable: bool = False) -> None:
         """Publish tensors and routines under their names, all at once."""
         names, ids = listed_names(tuple(given)), tuple(each.id for each in given.values())
         try:
@@ -57,7 +57,7 @@ class Names:
         with outbox.lock:
             for routine, convention in conventions.items():
                 outbox.messages.append(encode_message(Convention(routine, convention)))
-        outbox.tell(lambda request: Publish(names, ids, request))
+        outbox.tell(lambda request: Publish(names, ids, request, durable))
 
     def lookup(
         self, given: Sequence[str], *, snapshot: bool, wait: float | None

@@ -126,7 +126,7 @@ class AtExit:
     def finish(self) -> None:
         """Finish all, within one session's time."""
         deadline = monotonic() + PATIENCE
-        for work in list(self._open):
+        for work in sorted(self._open, key=lambda one: not isinstance(one, Printing)):  # which have a deadline
             work.finish(deadline)
 
     def forked(self) -> None:

@@ -14,8 +14,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -29,12 +30,14 @@ from ..interpreter.errors import (
     metadata_error,
     without_frames,
 )
+from ..interpreter.files.on_wire import MOST
 from ..interpreter.files.safetensors_writer import SafetensorsWriter
 from ..interpreter.files.tensor_file import printable
 from ..interpreter.wire.messages import Checkpoint as CheckpointMessage
 from ..interpreter.wire.messages import File, Flush, Restore, Write, encode_message
 from .answers import seconds
 from .checks import own
+from .forks import FORKS
 from .locations import located
 from .names import listed_names
 from .outbox.outbox import Outbox
@@ -46,7 +49,7 @@ from .transport.interface import Reply
 if TYPE_CHECKING:
     from .session import Session
 
-VALUES: Final = 64  # of a message, which the machine handles in one go
+PATIENCE: Final = 5.0  # seconds after which the end of a session says what it waits for
 LOG: Final = logging.getLogger("tensord.client")
 
 
@@ -78,10 +81,9 @@ class Saving:
         if not self._reply.done:
             try:
                 self._outbox.await_reply(self._reply, limit)
-            except TimeoutError:
-                raise
             except TensordError:
-                pass  # `_commit` has it
+                if not self._reply.done:  # waiting is impossible here; else `_commit` has the error
+                    raise
         if not self._ended.wait(None if deadline is None else max(deadline - monotonic(), 0.0)):
             raise TimeoutError(f"{self.path} was not saved within {timeout:g} s")
         self._told = True
@@ -91,10 +93,7 @@ class Saving:
 
     def _begin_commit(self) -> None:
         """All values are written, or an error came. Called on the thread that took the answer, which must not wait."""
-        try:
-            threading.Thread(target=self._commit, name="tensord save").start()
-        except RuntimeError:  # the process ends
-            self._commit()
+        COMMITS.add(self._commit)
 
     def _commit(self) -> None:
         try:
@@ -106,6 +105,7 @@ class Saving:
         finally:
             self._writer.abandon()
             os.close(self._folder)
+            KEPT.pop(self, None)
             self._ended.set()
 
     def tell_failure(self) -> None:
@@ -126,6 +126,10 @@ class Checkpointing:
         self._outbox = outbox
         self._reply = reply
         self._told = False
+        reply.when_done(self._ended)
+
+    def _ended(self) -> None:
+        KEPT.pop(self, None)
 
     @property
     def done(self) -> bool:
@@ -159,6 +163,46 @@ class Checkpointing:
         return f"<checkpoint {state} {printable(str(self.directory))}>"
 
 
+class Commits:
+    """Gives files their names, one after the other in the order in which their values were there."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._running = False
+
+    def add(self, commit: Callable[[], None]) -> None:
+        """Have it done on a thread that lives as long as there is something to do."""
+        with self._lock:
+            self._waiting.append(commit)
+            if self._running:
+                return
+            self._running = True
+        try:
+            threading.Thread(target=self._work, name="tensord save").start()
+        except RuntimeError:  # the process ends
+            self._work()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._running = False
+                    return
+                commit = self._waiting.popleft()
+            commit()
+
+    def forked(self) -> None:
+        """In a forked child the files are the parent's."""
+        self.__init__()  # type: ignore[misc]
+        KEPT.clear()
+
+
+COMMITS = Commits()
+KEPT: dict[object, object] = {}  # what is not on the disk yet, with its session
+FORKS.anew.append(COMMITS.forked)
+
+
 class Savings:
     """What a session saves, and what is not there yet."""
 
@@ -166,25 +210,32 @@ class Savings:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        # -> the session, which lives until the file is there
-        self._open: dict[Saving | Checkpointing, object] = {}
+        self._open: dict[Saving | Checkpointing, None] = {}
 
     def add(self, saving: Saving | Checkpointing, session: object) -> None:
-        """Await a file."""
-        for old in [one for one in self._open if one.done and one.error is None]:
+        """Await a file. The session lives until it is there."""
+        for old in [one for one in self._open if one.done and (one.error is None or one._told)]:
             del self._open[old]
-        self._open[saving] = session
+        self._open[saving] = None
+        KEPT[saving] = (session, self)
         EXIT.add(self)
 
     def finish(self, deadline: float | None = None) -> None:  # noqa: ARG002 - what is saved is waited for
         """Wait for all files; log those that failed."""
         for saving in list(self._open):
-            try:
-                saving.wait()
-            except TensordError:
-                saving._told = False
+            told = saving._told
+            with suppress(TensordError):
+                self._await(saving)
+            saving._told = told
             saving.tell_failure()
             self._open.pop(saving, None)
+
+    def _await(self, saving: Saving | Checkpointing) -> None:
+        try:
+            saving.wait(PATIENCE)
+        except TimeoutError:
+            LOG.warning("still waiting for %r; an interrupt (Ctrl-C) gives it up", saving)
+            saving.wait()
 
 
 def save(
@@ -195,6 +246,8 @@ def save(
     refuse_captured(outbox, "no file can be saved")
     if not isinstance(tensors, Mapping):
         raise located(MetadataTypeError("save: takes a path and a dict of tensors by name"))
+    if strange := [name for name in tensors if not isinstance(name, str)]:
+        raise located(MetadataTypeError(f"save: names are texts, and {strange[0]!r} is none"))
     owned = {name: own(session, tensor) for name, tensor in tensors.items()}
     if not outbox.transport.opens_files:
         raise located(MetadataError("save: the machine cannot open this process's files; save where it runs, over ipc"))
@@ -235,22 +288,17 @@ def issue(
 ) -> Saving:
     """Have the machine write the values to the file."""
     outbox = session._outbox
-    with outbox.lock:
-        number = min(set(range(1, len(outbox.files) + 2)) - outbox.files)
-        outbox.files.add(number)
-    try:
+    with outbox.numbered() as number:
         fd = writer.fd
         opened = outbox.ask(lambda request, _: File(number, (fd, path.name), request, writes=True), located=False)
         outbox.await_reply(opened)
         with outbox.lock:
             location = outbox.locations.here(4)
-            for start in range(0, len(writer.entries), VALUES):
-                some = writer.entries[start : start + VALUES]
+            for start in range(0, len(writer.entries), MOST):
+                some = writer.entries[start : start + MOST]
                 ids = [tensors[entry.name]._id for entry in some]
                 outbox.messages.append(encode_message(Write(number, ids, [e.offset for e in some], location)))
             reply = outbox.ask(partial(flushing, number), located=False)
-    finally:
-        outbox.files.discard(number)
     return Saving(path, writer, folder, outbox, reply)
 
 
@@ -272,6 +320,15 @@ def checkpoint(
     found = Checkpointing(where, outbox, reply)
     savings.add(found, session)
     return found
+
+
+def keep_durable(outbox: Outbox, names: tuple[str, ...] = ()) -> None:
+    """Wait until the durable names are on the disk. FileError for these names, or any, that are not."""
+    reply = outbox.ask(lambda request, location: CheckpointMessage("", (), 0, request, location))
+    failed = outbox.await_reply(reply)["failed"]
+    missing = [name for name in (names or failed) if name in failed]
+    if missing:
+        raise located(FileError(f"{missing[0]!r} is not on the disk as it is: {failed[missing[0]]}"))
 
 
 def restore(

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.schema.opdef import OpDef
+from ..interpreter.types.meta import Scalar
 from ..interpreter.wire.forms import shown
 from . import calls
 from .answers import Answers
@@ -35,15 +36,18 @@ from .contexts import Context, Contexts
 from .effects import Effects
 from .handlers import Handler, Invocation
 from .held import ROWS, whole
+from .host_arrays import HostPool, host_meta, new_host_array
+from .host_results import HostResults
 from .loading import load
 from .locations import located
 from .names import Names, looked_up, publishable
 from .outbox.outbox import Outbox
+from .padding import padded
 from .printing import Printing
 from .random import Random, RandomState
 from .routines.control_flow import ControlFlow, Flows
 from .routines.current import capture_of, refuse_captured
-from .saving import Checkpointing, Saving, Savings, checkpoint, restore, save
+from .saving import Checkpointing, Saving, Savings, checkpoint, keep_durable, restore, save
 from .spans import Span
 from .tensor import Tensor
 from .tracebacks import make_public
@@ -118,12 +122,25 @@ class Session(ControlFlow):
 
     # -- making tensors --------------------------------------------------------------------------------------------
 
-    def asarray(self, values: ArrayLike | Tensor, device: str | None = None, *, dtype: Any = None) -> Tensor:
+    def asarray(
+        self,
+        values: ArrayLike | Tensor,
+        device: str | None = None,
+        *,
+        dtype: Any = None,
+        padded_to: Sequence[int] | None = None,
+        fill: Scalar = 0,
+    ) -> Tensor:
         """A tensor with a copy of those values, on its home `device` (the first one unless given). Returns at once.
 
-        Takes what `numpy.asarray` takes; the caller's array may change afterwards. MetadataError for dtypes that
-        tensord does not have and devices that do not exist.
+        Takes what `numpy.asarray` takes; the caller's array may change afterwards. What lies in an `empty_host` array
+        is not copied, and cannot be written until it was read. With `padded_to`, a shape, the values are the beginning
+        of a tensor of that shape along each axis, and the rest, which is `fill`, is made on the device. MetadataError
+        for dtypes that tensord does not have, devices that do not exist, values that are no part of `padded_to`, and a
+        `fill` that the dtype does not hold.
         """
+        if padded_to is not None:
+            return padded(self, self.asarray(values, device, dtype=dtype), padded_to, fill)
         home = device_of(self, device)
         if isinstance(values, Tensor):
             moved = own(self, values).to_device(home)
@@ -133,6 +150,28 @@ class Session(ControlFlow):
             return capture.constant(values, home, dtype)
         id_, meta = upload(self._outbox, values, home, dtype)
         return Tensor(self, id_, meta, home)
+
+    def empty_host(self, shape: int | Sequence[int], dtype: Any = None) -> NDArray[Any]:
+        """A NumPy array to be filled, contents undefined: `asarray` of it, or of a packed view, copies nothing.
+
+        float64 by default. `asarray` hands it over: it cannot be written until the machine has read it; on a cpu
+        device, until the tensor is gone. Copied are arrays below 64 KiB, integers and bools (once, by the machine), and
+        everything over tcp. MetadataError for shapes and dtypes that tensord does not have. See docs/host_arrays.md.
+        """
+        return new_host_array(self, host_meta("empty_host", shape, dtype))
+
+    def pool(self, shape: int | Sequence[int], dtype: Any = None, count: int = 0, *, grow: bool = True) -> HostPool:
+        """A pool of `empty_host` arrays: `count` at first, and with `grow` as many more as `get` has to make."""
+        return HostPool(self, host_meta("pool", shape, dtype), count, grow=grow)
+
+    def host_results(self) -> HostResults:
+        """`with session.host_results():` results of the ops inside come near the host while later ones are computed.
+
+        A fetch finds them there. They stay on their devices, too. Temporaries do not move, as far as they are gone by
+        then, nor do `results.leave(x)` (with `as results`), in-place results, and those whose size data decide. The
+        block is about all ops of the session meanwhile. MetadataError without a cpu device.
+        """
+        return HostResults(self)
 
     def load(
         self,
@@ -230,13 +269,18 @@ class Session(ControlFlow):
         """The machine's answer to a question about itself, for the command line, `stats` and `trace`."""
         return self._answers.query(what, *arguments)
 
-    def sync(self, timeout: float | None = None) -> int:
+    def sync(self, timeout: float | None = None, *, durable: bool = False) -> int:
         """Wait until everything issued before has ended. Does not raise the errors of failed instructions.
 
         Returns how many instructions of the session have failed since the last `sync`; cancelled ones do not count.
-        `stats()["recent_errors"]` has the newest errors.
+        `stats()["recent_errors"]` has the newest errors. `durable`: wait, too, until all durable names of the machine
+        are on the disk, with the values that they have now; FileError for those that are not, since their values are
+        not there yet or have failed.
         """
-        return self._answers.sync(timeout)
+        failed = self._answers.sync(timeout)
+        if durable:
+            keep_durable(self._outbox)
+        return failed
 
     # -- routines --------------------------------------------------------------------------------------------------
 
@@ -329,16 +373,26 @@ class Session(ControlFlow):
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def publish(self, name: str | Mapping[str, Any], value: Any = None) -> None:
+    def publish(self, name: str | Mapping[str, Any], value: Any = None, *, durable: bool = False) -> None:
         """Name a tensor or a routine, or a dict of them at once, for every session of the machine.
 
         A name keeps its tensor alive, and the tensors that its routine captures. A routine is `routine.link(...)`, what
         `session.link` gives, or a routine that was captured once. MetadataError for one that calls back (`effect`).
+
+        `durable`: the name survives the machine (docs/checkpoints.md), until it is unpublished. Then this waits until
+        the value is there and on the disk, and raises its error; inside `atomic` the next `sync(durable=True)` does.
+        Later writes in place are on the disk by the next `sync(durable=True)`, or at the machine's interval.
+        ProtocolError if the machine keeps no durable names.
         """
         given: Any = {name: value} if isinstance(name, str) else name
         if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
             raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
-        self._names.publish({key: publishable(self, value) for key, value in given.items()})
+        self._names.publish({key: publishable(self, value) for key, value in given.items()}, durable=bool(durable))
+        if durable and not self._outbox.is_inside():
+            for one in given.values():
+                if isinstance(one, Tensor):
+                    one.wait()
+            keep_durable(self._outbox, tuple(given))
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = 0.0) -> Any:
         """The tensor or routine of that name, or a dict of what several names stand for, taken at once.

@@ -249,8 +249,9 @@ class Tensor(Methods):
     def prefetch(self, device: str | None = None) -> Self:
         """Bring its value to a device, its home by default, if there is room: the next op there need not wait for it.
 
-        Other values may leave for that. MetadataError, at this line, for a device that is none. Returns the tensor, at
-        once.
+        "host" is where a fetch reads it, the first cpu device unless it is on another one; `Session.host_results` does
+        that for all results. Other values may leave for that. MetadataError, at this line, for a device that is none.
+        Returns the tensor, at once.
         """
         self._session._calls.hint(self, "prefetch", device)
         return self

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..interpreter.compilation import mypyc_attr
 from ..interpreter.schema.opdef import Array
 from ..interpreter.types.meta import Meta
-from ..interpreter.wire.segments import Segment
+from ..interpreter.wire.host_memory import room_of
 from .crew import Crew
 from .device import Buffer
 from .faults import Fault, Faults
@@ -126,14 +126,14 @@ def _adopted(array: NDArray[np.generic]) -> PooledBuffer | None:
     """A buffer over the memory of a packed array, which no pool keeps, or None if that memory is unsuitable.
 
     Read-only memory is unsuitable, and so is a small part of a larger block, which would stay alive without being
-    counted. A segment that a client has filled is suitable: the engine never writes there (see
-    `vm.admission.accesses`).
+    counted. Memory that a client has filled is suitable: the engine never writes there (see `vm.admission.accesses`).
     """
     flags, base = array.flags, array.base
     if not (flags.c_contiguous and flags.aligned):
         return None
-    if isinstance(base, Segment):
-        if 2 * array.nbytes < base.size:
+    room = room_of(base)
+    if room:
+        if 2 * array.nbytes < room:
             return None
     elif not flags.writeable or (isinstance(base, np.ndarray) and base.nbytes != array.nbytes):
         return None

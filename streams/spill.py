@@ -24,7 +24,7 @@ from ..interpreter.files.tensor_file import flat, printable
 from .stored import Stretch
 
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
-HOLE: Final = 1 << 16  # bytes of a block from which on a hole is made of it
+HOLE: Final = 1 << 12  # bytes of a block from which on a hole is made of it: a page
 CHUNK: Final = 1 << 23  # bytes that one system call writes
 
 

@@ -24,7 +24,7 @@ from ..interpreter.types.meta import Meta
 from .device import Buffer, Device
 from .faults import Fault
 from .host import HostDevice
-from .options import FAULTS, Option, parse_size
+from .options import FAULTS, Option, parse_size, seconds
 from .spill import Block, SpillFile
 from .stored import StoredArray, read_into
 from .stream import Sink, StreamKind
@@ -32,6 +32,7 @@ from .worker import WorkerStream
 
 NAME: Final = "store:0"
 READERS: Final = 2
+SHARE: Final = 8  # of the quota: what freed blocks may keep
 KEEP: Final = 256 << 20  # bytes of freed blocks that keep their room on the disk
 
 
@@ -45,6 +46,10 @@ DIRECTORY: Final = Option(
     "path, or none", _directory, "where values lie that left the host; what is there ends with the daemon"
 )
 QUOTA: Final = Option("bytes", parse_size, "what may be used of the disk; 0: nothing is evicted to it")
+DURABLE: Final = Option("path, or none", _directory, "the directory of checkpoints in which durable names are kept")
+INTERVAL: Final = seconds(
+    "after which durable names that have changed are written, without anybody asking; 0: only when asked"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,8 @@ class StoreOptions:
 
     directory: Annotated[str, DIRECTORY] = ""
     quota: Annotated[int, QUOTA] = 0
+    durable: Annotated[str, DURABLE] = ""
+    interval: Annotated[float, INTERVAL] = 0.0
     faults: Annotated[tuple[Fault, ...], FAULTS] = ()
 
 
@@ -63,7 +70,7 @@ class StoreDevice(HostDevice):
         self.options = options = options or StoreOptions()
         if bool(options.directory) is not bool(options.quota):
             raise MetadataError(f"device {name!r} needs both a directory and a quota, or neither")
-        super().__init__(name, options.quota, (), KEEP, late_errors=False)
+        super().__init__(name, options.quota, (), min(KEEP, options.quota // SHARE), late_errors=False)
         self.segments = False
         self.computes = False
         self.file = SpillFile(options.directory) if self.limit else None

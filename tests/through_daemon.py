@@ -31,6 +31,9 @@ ALSO = frozenset(
         "test_tensor.py",
         "test_messages.py",
         "test_handlers.py",
+        "test_padding.py",
+        "test_host_arrays.py",
+        "test_host_results.py",
         "test_reading.py",
     }
 )

@@ -37,6 +37,7 @@ from ..interpreter.schema.infer import InferCache
 from ..interpreter.wire.limits import Limits
 from ..streams.device import Device, Eviction
 from .admission.admission import Admission
+from .durability.taking import Told
 from .model.device_state import DeviceState, Uses
 from .model.directory import Directory
 from .model.session import ReplySink, VmSession
@@ -99,6 +100,7 @@ class Engine:
         dispatcher = self.scheduler.dispatcher
         self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
         self._leaving = self.directory.leaving
+        self._due = self.admission.durable.checkpoints.due
         # Batches behind a run with control flow, or with much that is unfinished: the run takes turns with all others.
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._opened = 0
@@ -143,6 +145,7 @@ class Engine:
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
         busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
+        busy = busy or self._due
         if not busy and not (self.held and self.in_run()):
             return False
         try:
@@ -164,6 +167,8 @@ class Engine:
             scheduler.retire_doomed()
         if self.pending:
             self.handle_pending()
+        if self._due:
+            self.admission.durable.checkpoints.keep_those_who_wait()
         if self.held:
             self.go_on_with_a_run()
         if self.running:
@@ -250,6 +255,12 @@ class Engine:
         with self._step():
             self.admission.cancellation.close(session)
             self.held.pop(session, None)
+
+    def keep_durable(self, told: Told) -> None:
+        """Write durable names that have changed."""
+        with self._step():
+            self.admission.durable.checkpoints.keep_durable(self.scheduler.nobody, told)
+            self.scheduler.bound.clear()
 
     @contextmanager
     def _step(self) -> Iterator[None]:

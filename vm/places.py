@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from ..interpreter.files.on_wire import checked_place
-from ..interpreter.files.open_file import OpenFile, OutputFile, open_own, open_peer
+from ..interpreter.errors import ProtocolError
+from ..interpreter.files.on_wire import checked_path, checked_place
+from ..interpreter.files.open_file import OpenFile, OutputFile, open_below, open_own, open_peer
 
 
 def open_own_place(place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
@@ -17,3 +19,10 @@ def open_own_place(place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFi
 def open_peer_place(pid: int, place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
     """A file that the client with that pid has open: [descriptor, name]."""
     return open_peer(pid, *checked_place(place), writes=writes)
+
+
+def open_below_place(directories: Sequence[Path], place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
+    """A file of the machine's, below one of these directories: [path, raw]."""
+    if writes:
+        raise ProtocolError("files are saved by clients on the machine's host, over ipc")
+    return open_below(directories, checked_path(place))

@@ -55,6 +55,8 @@ class Runtime:
         self.hung: dict[int, dict[str, object]] = {}
         self.recent_errors: list[TensordError] = []
         self.failures = Failures(time.monotonic)
+        self._kept_at = time.monotonic()
+        self._durable_failure = ""
         self.tiers = open_tiers(devices, sink)
         self.devices = {name: device for name, device in self.tiers.items() if device.computes}
         self.engine = Engine(
@@ -108,6 +110,7 @@ class Runtime:
         """
         changed = self.watch_kernels()
         self.watch_files()
+        self.keep_durable()
         with self.driving():
             lines = self.failures.due()
         log_lines(lines)
@@ -124,6 +127,22 @@ class Runtime:
             lost = self.engine.residency.look_at_files(changed)
         for file in changed:
             log.warning("a file that tensors lie in has changed", error=str(file.changed), tensors=lost)
+
+    def keep_durable(self) -> None:
+        """Write durable names that have changed, if that is due; log what fails, once."""
+        checkpoints, now = self.engine.admission.durable.checkpoints, time.monotonic()
+        if checkpoints.durable is None or not checkpoints.interval or now - self._kept_at < checkpoints.interval:
+            return
+        self._kept_at = now
+        with self.driving():
+            self.engine.keep_durable(self._told_of_durable)
+
+    def _told_of_durable(self, report: Any, error: TensordError | None) -> None:
+        failed = str(error) if error is not None else "; ".join(f"{k}: {v}" for k, v in report["failed"].items())
+        if failed != self._durable_failure:
+            self._durable_failure = failed
+            if failed:
+                log.warning("durable names are not on the disk as they are", why=failed)
 
     def watch_kernels(self) -> bool:
         """Log kernels that have been running for suspiciously long; whether their set has changed."""

@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta
+from ...interpreter.wire.frames import MAPPED_ARRAY
+from ...interpreter.wire.host_memory import HostMemory
 from ..transport.interface import Reply
+from ..transport.loans import Loans, lent
 
 
 def plain_array(meta: Meta) -> NDArray[Any]:
@@ -33,11 +36,22 @@ class InProcessTransport:
         self.devices = dict(devices)
         self.inline_work = inline_work
         self.maps = self.eager = False
-        self.opens_files = True
+        self.opens_files, self.names_files = True, False
         self.shield = SHIELD
+        self._lender = object()  # what lends host arrays: they outlive the transport
         self._replies: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
         self._tell_loss: Callable[[TensordError], None] = lambda _error: None
+
+    def host_memory(self, nbytes: int) -> HostMemory | None:
+        """Memory for a host array: such as for an upload, which the machine adopts."""
+        if nbytes < MAPPED_ARRAY:
+            return None
+        return HostMemory.over(self.new_array(Meta.of((nbytes,), "uint8")), nbytes, Loans(self._lender))
+
+    def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
+        """Meta and payload of an upload from a host array of this session."""
+        return lent(values, dtype, self._lender)
 
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
         """Set the function to call when the machine has ended."""

@@ -2,5 +2,5 @@
 
 - `outbox`: the messages of one session until they leave; `batches`: those of a closed session, and of an atomic block
 - `callbacks`: keeps side effects' callbacks from issuing
-- `releases`: where in a batch dropped handles are released
+- `releases`: where in a batch dropped handles are released; `host_results`: which results are brought near the host
 """

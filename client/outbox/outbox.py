@@ -31,6 +31,7 @@ from ..routines.current import capture_of, refuse_captured
 from ..transport.interface import FORKED, ClosedTransport, Reply
 from .batches import Closed, Group
 from .callbacks import Lock
+from .host_results import HostResults
 from .releases import add_releases, releases
 
 BATCH = 256
@@ -62,6 +63,7 @@ class Outbox:
         "captured",
         "files",
         "heavy",
+        "host_results",
         "ids",
         "limit",
         "locations",
@@ -82,6 +84,7 @@ class Outbox:
         self.locations = Locations(lock, frames)
         self.ids = 0  # the newest id: they rise and are never reused
         self.heavy = False
+        self.host_results: HostResults | None = None  # once there was a block
         self._released: SimpleQueue[int] = SimpleQueue()  # ids of handles that were dropped
         self.release = self._released.put
         transport.release_exports_with(self.release)
@@ -102,6 +105,17 @@ class Outbox:
         """The next id; the caller holds the lock."""
         self.ids += 1
         return self.ids
+
+    @contextmanager
+    def numbered(self) -> Iterator[int]:
+        """A number for a file, which is free again afterwards."""
+        with self.lock:
+            number = min(set(range(1, len(self.files) + 2)) - self.files)
+            self.files.add(number)
+        try:
+            yield number
+        finally:
+            self.files.discard(number)
 
     def appended(self) -> None:
         """Handle an added message: send the batch if it is full, else have the background send it in a while."""
@@ -165,7 +179,9 @@ class Outbox:
             return self._deliver(batch)
 
     def _deliver(self, batch: list[list[Any]]) -> bool:
-        """Hand over a batch behind the lines that it names. Was there anything?"""
+        """Hand over a batch behind the lines that it names, and hints behind it. Was there anything?"""
+        if self.host_results is not None:
+            batch += self.host_results.hints(batch, not self.messages)
         if self.locations.unsent:
             unsent, self.locations.unsent = self.locations.unsent, []
             batch[:0] = [encode_message(message) for message in unsent]
@@ -228,6 +244,8 @@ class Outbox:
 
     def _release(self, batch: list[list[Any]], released: set[int]) -> None:
         """Release these ids in the batch."""
+        if self.host_results is not None:
+            self.host_results.released(released)
         behind = released & self.captured if self._riding else released
         self.captured -= behind
         if self._riding:
@@ -237,7 +255,8 @@ class Outbox:
 
     def idle_flush(self) -> bool:
         """Send messages left unsent since the last call; the transport calls this now and then. Was any unsent?"""
-        if not self.messages and self._released.empty():
+        hints = self.host_results is not None and bool(self.host_results.due)
+        if not self.messages and self._released.empty() and not hints:
             self.limit = self._first
             return False
         if self._flushes == self._seen_flushes and self.lock.acquire(blocking=False):

@@ -4,5 +4,5 @@
 - `remote`: the transport to a daemon; `link`: its socket; `socket_lock`: which thread has it; `outgoing`, `incoming`:
   frames out and in
 - `questions`: a connection that only asks, without NumPy
-- `segments`: memory files for uploads and results
+- `segments`: memory files for uploads and results; `loans`: host arrays that uploads are read from
 """

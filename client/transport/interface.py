@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...interpreter.errors import ConnectionLost, TensordError, without_frames
 from ...interpreter.types.meta import Meta
+from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
 from ..locations import user_line
 
@@ -74,6 +75,8 @@ class Transport(Protocol):
     maps: bool
     # The other side can open the files that this process has open.
     opens_files: bool
+    # The other side loads files of its own host, by their paths.
+    names_files: bool
     # Another process executes the messages in parallel, so a first message leaves at once and waits for no others.
     eager: bool
 
@@ -87,6 +90,12 @@ class Transport(Protocol):
 
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """An array for one upload of that meta, in the memory from which the other side takes it most cheaply."""
+
+    def host_memory(self, nbytes: int) -> HostMemory | None:
+        """Memory for a host array, from which uploads of this connection are read in place; None if none can be."""
+
+    def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
+        """Meta and payload of an upload that is read where the values lie; None if they have to be copied."""
 
     def release_exports_with(self, release: Callable[[int], None]) -> None:
         """Set the function to call with an export's id once the array over the exported value is unused."""
@@ -132,7 +141,7 @@ class ClosedTransport:
         self.devices = devices
         self.why = why
         self.inline_work = 0
-        self.maps = self.eager = self.opens_files = False
+        self.maps = self.eager = self.opens_files = self.names_files = False
         self.lost = True
         self.shield = nullcontext()
 

@@ -35,12 +35,14 @@ from ...interpreter.concurrency.leader_followers import LeaderFollowers
 from ...interpreter.errors import ConnectionLost, MetadataError, ProtocolError, TensordError
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.frames import ACK, CANCEL, MAPPED_ARRAY
+from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
 from ...interpreter.wire.monitor import Event
 from ..forks import FORKS
 from .incoming import ACK_EVERY, Incoming
 from .interface import FORKED, Reply
 from .link import ENDS, LINGER_MS, Link
+from .loans import lent
 from .outgoing import Outgoing
 from .segments import MappedResults, UploadSegments
 from .socket_lock import PolledBell, SocketLock
@@ -85,6 +87,7 @@ class RemoteTransport:
         self._incoming = Incoming(self._outgoing, self._mapped, self._release, freed)
         self._incoming.resumed = self._resumed
         self.maps = self.opens_files = shared
+        self.names_files = bool(settings.get("files"))
         self.eager = True
         self._cancel_due = False
         self._attended: deque[Reply] = deque()
@@ -126,6 +129,14 @@ class RemoteTransport:
                 op="asarray",
             )
         return np.empty(meta.shape, meta.dtype)
+
+    def host_memory(self, nbytes: int) -> HostMemory | None:
+        """Memory for a host array: an upload segment, which the daemon reads in place."""
+        return None if self._uploads is None else self._uploads.host(nbytes)
+
+    def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
+        """Meta and payload of an upload from a host array of this connection."""
+        return None if self._uploads is None else lent(values, dtype, self._uploads.lender)
 
     def send(self, messages: Sequence[Message]) -> None:
         """Hand over a batch in program order."""

@@ -4,6 +4,9 @@ An upload's array is made in a segment to begin with (`UploadSegments.empty`), s
 straight to where the daemon reads it. The daemon keeps that memory for as long as the tensor needs it, and then says
 that it is free (`freed`). The segment, whose pages have been touched by then, serves the next upload.
 
+A segment may be the user's, too (`UploadSegments.host`): a host array, from which any number of uploads are read at a
+time (`loans`). It is free again when the last of the user's arrays in it is gone, and the daemon needs it no more.
+
 A result is mapped read-only (`MappedResults.array`). The daemon keeps the value there for as long as its *export* is
 not released: an id that the client chose when it fetched the value. It does so after the session's end, too, however
 the session ended, for the arrays that are left then and for forked children. The export is released when the array
@@ -20,7 +23,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -30,8 +33,10 @@ from numpy.typing import NDArray
 
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
+from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.segments import Segment, array_at, available, descriptors_left, new_number, place_of
 from ..forks import FORKS
+from .loans import Loans
 
 KEEP_FREE = 1 << 29  # bytes of free upload segments kept
 KEEP_MAPPED = 1 << 30  # bytes of mappings of the daemon's memory kept
@@ -48,6 +53,9 @@ class UploadSegments:
         self._lock = threading.RLock()
         self._lent: dict[int, Segment] = {}  # by number: in use here, or by the daemon
         self._free: OrderedDict[int, Segment] = OrderedDict()  # by number, the least recently used first
+        self.lender = object()  # what lends host arrays over this connection
+        self._hosts: dict[int, Loans] = {}  # by number: those of the lent ones that are the user's
+        self._dropped: deque[int] = deque()  # numbers of those of which the user has no array any more
         self._announcements: list[list[int]] = []
 
     @property
@@ -61,12 +69,19 @@ class UploadSegments:
         The array has a segment of its own, which is free again once `freed` gets its number.
         """
         dtype = np.dtype(dtype)
-        nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        if nbytes < MAPPED_ARRAY or not available():
-            return None
-        with self._lock:
-            segment = self._take(segment_size(nbytes))
+        segment = self._take(int(np.prod(shape, dtype=object)) * dtype.itemsize)
         return None if segment is None else array_at(segment, 0, shape, dtype)
+
+    def host(self, nbytes: int) -> HostMemory | None:
+        """Memory for a host array, which is lent over this connection; None as from `empty`."""
+        with self._lock:
+            segment = self._take(nbytes)
+            if segment is None:
+                return None
+            loans = self._hosts[segment.number] = Loans(self.lender)
+        memory = HostMemory.over(segment, nbytes, loans)
+        weakref.finalize(memory, self._dropped.append, segment.number).atexit = False
+        return memory
 
     def place(self, array: NDArray[Any]) -> tuple[int, int] | None:
         """The (segment, offset) of the array, which is copied to a segment if it is in none; None as from `empty`."""
@@ -77,15 +92,26 @@ class UploadSegments:
                 return None
             np.copyto(copied, array)
             place = place_of(copied)
-        return None if place is None else (place[0].number, place[1])
+        if place is None:
+            return None
+        loans = self._hosts.get(place[0].number)
+        if loans is not None:
+            loans.sent()
+        return place[0].number, place[1]
 
     def freed(self, numbers: Iterable[int]) -> None:
-        """Take back segments that the daemon has freed, or that were never sent. Ignores numbers that are not lent."""
+        """Take back segments that the daemon has freed, or that were never sent. Ignores numbers that are not lent.
+
+        Of the user's segments, one upload is over.
+        """
         with self._lock:
             for number in numbers:
-                segment = self._lent.pop(number, None)
-                if segment is not None:
-                    self._free[number] = segment
+                loans = self._hosts.get(number)
+                if loans is None:
+                    self._take_back(number)
+                else:
+                    loans.returned()
+            self._take_back_dropped()
             while self.free_bytes > self._keep:
                 self._drop_oldest()
 
@@ -102,15 +128,38 @@ class UploadSegments:
         with self._lock:
             self._lent.clear()
             self._free.clear()
+            self._hosts.clear()
             self._announcements.clear()
 
-    def _take(self, size: int) -> Segment | None:
-        """A segment of exactly that size; the most recently used one, whose pages are warm."""
-        fitting = (n for n, segment in reversed(list(self._free.items())) if segment.size == size)
-        segment = self._free.pop(next(fitting, 0), None) or self._create(size)
-        if segment is not None:
-            self._lent[segment.number] = segment
+    def _take(self, nbytes: int) -> Segment | None:
+        """A segment of the size for that many bytes; the most recently used one, whose pages are warm."""
+        if nbytes < MAPPED_ARRAY or not available():
+            return None
+        size = segment_size(nbytes)
+        with self._lock:
+            self._take_back_dropped()
+            fitting = (n for n, segment in reversed(list(self._free.items())) if segment.size == size)
+            segment = self._free.pop(next(fitting, 0), None) or self._create(size)
+            if segment is not None:
+                self._lent[segment.number] = segment
         return segment
+
+    def _take_back(self, number: int) -> None:
+        segment = self._lent.pop(number, None)
+        if segment is not None:
+            self._free[number] = segment
+
+    def _take_back_dropped(self) -> None:
+        """Take back the user's segments in which the user has no array any more, nor the daemon an upload."""
+        with suppress(IndexError):  # a signal handler on this thread may do it first
+            for _ in range(len(self._dropped)):
+                number = self._dropped.popleft()
+                loans = self._hosts.get(number)
+                if loans is not None and loans.handed_over:
+                    self._dropped.append(number)
+                else:
+                    self._hosts.pop(number, None)
+                    self._take_back(number)
 
     def _create(self, size: int) -> Segment | None:
         while self._free and (descriptors_left() <= 0 or self._is_full(size)):

@@ -70,7 +70,7 @@ class CheckpointDirectory(CheckpointReader):
                 layout.write_format(directory, where)
             found = cls(where, directory, lock, limits or CheckpointLimits())
             found._remove_unfinished()
-            layout.flush(directory, where)  # whatever is seen from now on stays
+            layout.flush(directory, where)  # what is seen from now on stays: a dead writer may not have come to it
         except BaseException:
             os.close(directory)
             if lock >= 0:
@@ -98,11 +98,12 @@ class CheckpointDirectory(CheckpointReader):
         self._writer = GenerationWriter(self, self._directory, number, self._ended)
         return self._writer
 
-    def collect(self, keep: int) -> Collected:
+    def collect(self, keep: int, spared: Iterable[int] = ()) -> Collected:
         """Remove all generations before the last `keep` that can be read, and the values that none needs any more.
 
-        Those who have a values file open keep its bytes. Values stay while there is a manifest that cannot be read;
-        it becomes one of the old ones in time, and a later collection removes it.
+        Those who have a values file open keep its bytes; `spared` are files that somebody is going to open yet. Values
+        stay while there is a manifest that cannot be read; it becomes one of the old ones in time, and a later
+        collection removes it.
         """
         if keep < 1:
             raise MetadataError(f"at least one generation is kept, not {keep}")
@@ -111,13 +112,17 @@ class CheckpointDirectory(CheckpointReader):
             self._flushed = False
             self._unlink(layout.generation_file(number))
             self._files.pop(number, None)
-        swept = self.sweep()
+        swept = self.sweep(spared)
         return Collected(old, len(swept), sum(orphan.nbytes for orphan in swept))
 
-    def sweep(self) -> list[Orphan]:
-        """Remove the orphans, and return them; of values, none while there is a manifest that cannot be read."""
-        swept = self.orphans()
-        if self._needed(self._names())[1]:
+    def sweep(self, spared: Iterable[int] = ()) -> list[Orphan]:
+        """Remove the orphans but for those spared, and return them.
+
+        Of values files, none is removed while there is a manifest that cannot be read.
+        """
+        kept = set(map(layout.values_file, spared))
+        swept = [orphan for orphan in self.orphans() if orphan.name not in kept]
+        if swept and self._needed(self._names())[1]:
             swept = [orphan for orphan in swept if layout.is_unfinished(orphan.name)]
         if swept and not self._flushed:
             layout.flush(self._directory, self.path)

@@ -148,10 +148,11 @@ def check_format(directory: int, path: Path) -> bool:
 
 
 def write_format(directory: int, path: Path) -> None:
-    """Make it a directory of checkpoints. FileError."""
+    """Make it a directory of checkpoints, which the caller flushes. FileError."""
     try:
         with DurableFile(directory, FORMAT_FILE, unfinished=WRITTEN) as file:
             file.write(f"tensord checkpoints {FORMAT} {sys.byteorder}\n".encode())
+            file.place()
     except FileError as error:
         raise FileError(f"{printable(str(path))}/{error.message}") from error.__cause__
 

@@ -37,7 +37,7 @@ LARGEST_CRC: Final = 2**32 - 1
 
 
 def encode_manifest(generation: Generation, limits: CheckpointLimits) -> bytes:
-    """The bytes of its manifest. QuotaError beyond the limits."""
+    """The bytes of its manifest. MetadataError for values that overlap, QuotaError beyond the limits."""
     if len(generation.tensors) + len(generation.routines) > limits.names:
         raise QuotaError(f"a generation of more than {limits.names} names, the limit")
     payload = b"".join(_frames(generation))
@@ -60,7 +60,11 @@ def _frames(generation: Generation) -> Iterator[bytes]:
     rows: list[Any] = [VALUES]
     size = 0
     indices = {id_: index for index, id_ in enumerate(sorted(generation.files))}
+    last = (0, 0, 0)
     for name, record in sorted(generation.records(), key=_place):
+        if last[0] == record.file and last != record.place and last[1] + last[2] > record.offset:
+            raise MetadataError(f"{name[:SHOWN]!r}: its bytes are in part those of another value")
+        last = record.place
         rows.append(_row(name, record, indices[record.file]))
         size += ROW // 8 + 4 * len(name) + len(record.packed)
         if size >= FRAME:

@@ -16,6 +16,7 @@ from .header import Entry, Piece
 from .tensor_file import TensorFile
 
 FIELDS: Final = 10
+MOST: Final = 64  # entries, or values, in one message, which the machine handles in one go
 LONGEST_NAME: Final = 4096  # characters
 LONGEST_SKIP: Final = 1 << 16  # bytes in front of a tensor's own: an .npy header
 EXPANSION: Final = 1032  # deflate makes no more bytes than that of one; see zlib's manual
@@ -31,6 +32,21 @@ def checked_place(place: Any) -> tuple[int, str]:
     return fd, name
 
 
+def checked_path(place: Any) -> str:
+    """The path of a file of the machine's. ProtocolError for anything else."""
+    if not is_path(place):
+        raise ProtocolError("a file's place is [path, raw], for this connection")
+    return str(place[0])
+
+
+def is_path(place: Any) -> bool:
+    """Is a file named by its path, and is it said whether dtypes that tensord lacks are to be raw bits?"""
+    if type(place) not in (tuple, list) or len(place) != 2:
+        return False
+    path, raw = place
+    return type(path) is str and type(raw) is bool and len(path) <= LONGEST_NAME
+
+
 def encode_entry(entry: Entry) -> tuple[Any, ...]:
     """(name, meta, offset, length, size, deflated, CRC-32 or None, skip, fortran, swapped)."""
     meta, piece = entry.meta, entry.piece
@@ -38,6 +54,12 @@ def encode_entry(entry: Entry) -> tuple[Any, ...]:
         raise MetadataError(f"tensor {entry.name!r} {entry.error}")
     place = (piece.offset, piece.length, piece.size, piece.deflated, piece.crc)
     return (entry.name, meta.plain, *place, entry.skip, entry.fortran, entry.swapped)
+
+
+def meta_of(record: Any) -> Meta | None:
+    """The meta of an entry as it travels; None for one whose tensor cannot be had."""
+    found = None if len(record) < FIELDS else decode_meta(record[1])
+    return found if isinstance(found, Meta) else None
 
 
 def lacking(record: Any) -> tuple[str, str] | None:

@@ -2,14 +2,16 @@
 
 Over ipc a client names a descriptor of its own, and the file is opened anew as /proc/PID/fd/FD, as segments are
 (`interpreter.wire.segments`): first as a mere path (O_PATH), which touches nothing, since opening a FIFO or a device
-may block or have effects. What the client cannot read by that descriptor, it gets nobody else to read for it.
+may block or have effects. The client has to have it open for what it asks; that is looked at once it was opened, so a
+client that changes the descriptor meanwhile is not found out: it has the daemon's user id anyway (decision 0008).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -105,6 +107,19 @@ def open_path(path: str | os.PathLike[str]) -> OpenFile:
     return OpenFile(fd, name)
 
 
+def open_below(directories: Iterable[Path], path: str) -> OpenFile:
+    """A regular file below one of these directories, wherever links lead.
+
+    FileError if it lies elsewhere, or cannot be opened: who asks is not told which.
+    """
+    where = Path("/")
+    with suppress(OSError, ValueError, RuntimeError):
+        where = Path(path).resolve()
+    if Path(path).is_absolute() and any(where.is_relative_to(directory.resolve()) for directory in directories):
+        return open_path(where)
+    raise FileError(f"{printable(path)}: is no file below the directories that the daemon's configuration names")
+
+
 def open_own(fd: int, name: str, *, writes: bool = False) -> OpenFile | OutputFile:
     """A file that this process has open already, with a descriptor of its own."""
     try:
@@ -125,8 +140,11 @@ def open_peer(pid: int, fd: int, name: str, *, writes: bool = False) -> OpenFile
         path = os.open(f"/proc/{int(pid)}/fd/{int(fd)}", os.O_PATH | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(path).st_mode):
             raise MetadataError(f"{shown}: is no regular file; tensors lie in regular files alone")
-        mine = os.open(f"/proc/self/fd/{path}", (os.O_WRONLY if writes else os.O_RDONLY) | os.O_CLOEXEC)
+        how = (os.O_WRONLY if writes else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK  # whoever has a lease on it
+        mine = os.open(f"/proc/self/fd/{path}", how)
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise FileError(f"{shown}: cannot be opened: the daemon has no descriptors left") from None
         raise FileError(
             f"{shown}: descriptor {fd} of process {pid} cannot be opened: {error.strerror}; the daemon has to be "
             "allowed to read what its clients load, and to write what they save"

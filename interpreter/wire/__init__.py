@@ -6,7 +6,8 @@
 - `call_arrays`: calls as arrays, for the hot path
 - `frames`: the frames around messages; `arrays`: the arrays in them
 - `codec`: bytes to headers and back; `limits`: limits of sessions and frames
-- `segments`: memory files that two processes share; `descriptors`: how many a process may have open
+- `segments`: memory files that two processes share; `descriptors`: how many a process may have open; `host_memory`:
+  memory that a client fills and its machine reads, in either process
 - `addresses`, `keys`: addresses of daemons, and key files of peers; `names`: of sessions and tensors
 - `monitor`: what a socket tells of its connections
 """

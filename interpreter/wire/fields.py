@@ -25,6 +25,7 @@ OPERANDS = frozenset({bool, int, float, complex})
 INTEGER = frozenset({int})
 TEXT = frozenset({str})
 HINTS = ("pin", "unpin", "evict", "prefetch")
+HOST = "host"  # in place of a device that a value is prefetched to: where the host reads it
 
 
 class Role(Enum):

@@ -207,11 +207,12 @@ class Span(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """Give tensors and routines names."""
+    """Give tensors and routines names. `durable`: the names are to survive the machine."""
 
     names: Names
     ids: UsedIds
     request: Request
+    durable: Flag = False
 
 
 class Lookup(NamedTuple):
@@ -315,7 +316,7 @@ class Convention(NamedTuple):
 
 class Hint(NamedTuple):
     """Say where a tensor's value had better be. `what` is "pin", "unpin", "evict" or "prefetch"; `device` is that of
-    "prefetch", and empty for the tensor's home."""
+    "prefetch", "host" for the first cpu device unless the value is on another one, and empty for the tensor's home."""
 
     id: UsedId
     what: HintName
@@ -364,8 +365,9 @@ class Flush(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """Write what is published to a directory of checkpoints: what stands under these names, all without. The last
-    `keep` generations are kept. Answered, once that is on the disk, with what was written."""
+    """Write what is published to a directory of checkpoints: what stands under these names, all without. An empty
+    directory is that of the durable names, and means these. The last `keep` generations are kept. Answered, once
+    that is on the disk, with what was written."""
 
     directory: Text
     names: Names

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 if TYPE_CHECKING:
     from . import array_api as array_api
     from .client.contexts import Context
+    from .client.host_arrays import HostPool
     from .client.routines.routine import Routine
     from .client.session import Session
     from .client.tensor import Tensor
@@ -46,6 +47,7 @@ __all__ = [
     "Context",
     "DeviceMemoryError",
     "FileError",
+    "HostPool",
     "KernelError",
     "MetadataError",
     "Program",
@@ -63,6 +65,7 @@ __all__ = [
 _HOMES = {
     "Program": "interpreter.programs.program",
     "Context": "client.contexts",
+    "HostPool": "client.host_arrays",
     "Session": "client.session",
     "Tensor": "client.tensor",
     "Trace": "vm.tracing.analysis.trace",

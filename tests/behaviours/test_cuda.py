@@ -169,6 +169,29 @@ def test_large_values_from_outside_lie_in_pinned_memory_from_which_the_gpu_copie
     np.testing.assert_array_equal((x + 1).numpy(), LARGE + 1)
 
 
+@pytest.mark.parametrize("device", ["cpu:0", "cuda:0"])
+def test_a_host_array_is_pinned_and_handed_over_until_the_gpu_has_copied_from_it(
+    gpu: Gpu, session: Any, device: str
+) -> None:
+    array = session.empty_host(LARGE.shape, LARGE.dtype)
+    assert is_pinned(array)
+    for n in range(3):
+        array[...] = LARGE + n
+        before = gpu.calls["memcpyAsync"]
+        x = session.asarray(array, device=device)
+        assert not array.flags.writeable
+        x = x.to_device("cuda:0").wait()
+        assert gpu.calls["memcpyAsync"] == before + 1
+        session.sync()
+        assert array.flags.writeable is (device == "cuda:0")  # the host has the value there
+        y = x + 1
+        del x
+        session.sync()
+        array[...] = 0
+        np.testing.assert_array_equal(y.numpy(), LARGE + n + 1)
+    assert device_of(session, "cuda:0")._staged.total == 0
+
+
 def test_what_cupys_kernels_take_beyond_numpys_is_reserved(session: Any) -> None:
     """NumPy sorts line by line; CuPy makes pairs of line and value of all of them, and merges these."""
     x = session.asarray(np.ones((1300, 1000)), device="cuda:0")

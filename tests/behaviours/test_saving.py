@@ -193,3 +193,58 @@ def test_a_loaded_file_may_be_saved_over_itself(make_session, tmp_path):
     s.save(path, found).wait(WAIT)
     assert load_file(path)["x"][0] == 2
     np.testing.assert_array_equal((found["y"] + 1).numpy(), ones(3, value=2))
+
+
+def test_of_two_saves_to_one_path_the_later_one_stays(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    for n in range(30):
+        first = s.save(tmp_path / "x", {"x": s.asarray(ones(3, value=n))})
+        second = s.save(tmp_path / "x", {"x": s.asarray(ones(3, value=-n))})
+        second.wait(WAIT)
+        first.wait(WAIT)
+        assert load_file(tmp_path / "x")["x"][0] == -n
+
+
+def test_a_session_that_is_dropped_lives_until_its_files_are_there(make_session, tmp_path):
+    program = (
+        "import gc, sys, tensord as td, numpy as np\n"
+        "def work():\n"
+        "    s = td.connect('local')\n"
+        "    s.save(sys.argv[1], {'x': s.asarray(np.arange(5))})\n"
+        "work()\n"
+        "gc.collect()\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "x")], check=True, timeout=60)  # noqa: S603
+    assert load_file(tmp_path / "x")["x"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_what_was_told_is_not_logged_again(make_session, tmp_path, caplog):
+    s = make_session(devices=DEVICES)
+    for _ in range(5):
+        device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+        saving = s.save(tmp_path / "x", {"x": s.asarray(ones(3), device="sim:0") + 1.0})
+        with pytest.raises(td.KernelError):
+            saving.wait(WAIT)
+    assert len(s._savings._open) <= 1
+    with caplog.at_level(logging.WARNING, "tensord.client"):
+        s.close()
+    assert not any("was not saved" in record.getMessage() for record in caplog.records)
+
+
+def test_a_wait_that_is_impossible_raises(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    store_of(s).hold("save")
+    saving = s.save(tmp_path / "x", {"x": s.asarray(ones(3))})
+    found: list[BaseException] = []
+
+    def wait(_value: Any) -> None:
+        try:
+            saving.wait(1)
+        except td.TensordError as error:
+            found.append(error)
+
+    s.effect(wait, s.asarray(1.0))
+    s.check_chain()
+    assert isinstance(found[0], td.ProtocolError)
+    store_of(s).resume("save")
+    saving.wait(WAIT)

@@ -529,3 +529,12 @@ def test_a_transfer_is_counted_where_it_is_carried_out_whoever_asked(sim_session
     s.call("add", [y, 1.0], device="cpu:0")[0].wait(WAIT)
     assert moved(s) == {"sim:0 h2d": (2, 80), "sim:0 d2h": (2, 80)}
     assert_sound(s)
+
+
+@pytest.mark.parametrize("device", ["sim:0", "cpu:0"])
+def test_of_a_partial_tensor_only_the_bytes_that_are_there_move(sim_session, device):
+    x = sim_session.asarray(ones(100), device, padded_to=(1000,), fill=2)
+    sim_session.sync(WAIT)
+    assert moved(sim_session) == ({"sim:0 h2d": (1, 400)} if device == "sim:0" else {})
+    assert x.sum().item() == 100 + 2 * 900
+    assert {r.device for r in records(sim_session, "full") + records(sim_session, "setitem")} == {device}

@@ -45,6 +45,8 @@ ROWS = [
     "longest beside a close",
     "tracing",
     "xp.add",
+    "checkpoint, 2 GiB",
+    "known, 10,000 names",
 ]
 
 
@@ -56,6 +58,7 @@ DAEMON_ROWS = [
     "one op, p99",
     "64 MiB up",
     "64 MiB down",
+    "64 MiB up from an empty_host array",
     "1,000,000 ops",
     "8 clients, total",
     "8 clients, slowest",

@@ -376,7 +376,9 @@ class Writer:
     def hint(self, client: Client) -> Hint:
         """Where a value had better be, mostly sound."""
         what = self.rnd.choice((*HINTS, *HINTS, "evict it"))
-        return Hint(self.known(client), what, self.rnd.choice(("", "", "", "cpu:0", "cpu:7")), self.rnd.randint(0, 2))
+        return Hint(
+            self.known(client), what, self.rnd.choice(("", "", "", "cpu:0", "cpu:7", "host")), self.rnd.randint(0, 2)
+        )
 
     def restart(self, client: Client) -> Restart:  # noqa: ARG002 - as the others
         """Go on after a cancel."""

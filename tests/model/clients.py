@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from io import StringIO
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from .issued import Function, Issuing
 from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, runs, shares
 
 Answer = tuple[Any, TensordError | None]
+BROUGHT = 4  # the results of one program in so many come near the host
 
 
 def devices_of(program: Program) -> list[dict[str, object]]:
@@ -68,10 +69,13 @@ class Clients:
 
     def run(self, program: Program) -> list[str]:
         """Do every step; what was read and is wrong."""
-        with redirect_stdout(self.printed):
+        with redirect_stdout(self.printed), ExitStack() as blocks:
+            for session in self.sessions if program.seed % BROUGHT == 0 else ():
+                blocks.enter_context(session.host_results())
             for step in program.steps:
                 self.turn_to(step.session)
                 self.do(self.sessions[step.session], self.handles[step.session], step)
+            blocks.close()
             for session in self.open_sessions():
                 session.sync()  # or side effects that nobody has read the results of would be cancelled
         trace = next(self.open_sessions()).trace()

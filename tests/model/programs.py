@@ -19,7 +19,7 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.schema.targets import check_targets
 from tensord.interpreter.types.meta import Meta
-from tensord.interpreter.wire.fields import HINTS
+from tensord.interpreter.wire.fields import HINTS, HOST
 
 from .expected import Expected
 from .flows import Flows
@@ -299,7 +299,8 @@ class Generator:
             return
         exact = self.world.tight and self.world.eviction == "never"
         what = self.rng.choice(("evict", "prefetch") if exact else HINTS)
-        self.add(client, "HINT", id_, what, self.device() if what == "prefetch" and self.rng.random() < 0.7 else "")
+        chance = self.rng.random() if what == "prefetch" else 1.0
+        self.add(client, "HINT", id_, what, self.device() if chance < 0.7 else HOST if chance < 0.85 else "")
 
     def release(self, client: Client) -> None:
         ids = {self.rng.choice(list(client.handles)) for _ in range(self.rng.randint(1, 3)) if client.handles}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.types.meta import Meta
+from tensord.interpreter.wire.host_memory import HostMemory
 from tensord.streams.host import physical_memory
 
 BOTH = pytest.mark.parametrize("name", ["cpu:0", "sim:0"])
@@ -101,6 +102,21 @@ def test_cpu_adopts_without_a_copy(open_device):
     assert device.allocated == 80
     assert device.adopt(np.arange(10.0)) is None
     device.free(buffer)
+    assert device.allocated == 0
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_cpu_adopts_half_of_a_clients_memory_at_least(open_device, read_only):
+    device = open_device("cpu:0")
+    memory = HostMemory.over(np.zeros(160, np.uint8), 160, None)
+    for count, adopted in ((20, True), (10, True), (9, False)):
+        array = np.ndarray((count,), np.float64, memory, 160 - 8 * count)
+        array.flags.writeable = not read_only
+        buffer = device.adopt(array)
+        assert np.shares_memory(device.bind(buffer, Meta.of((count,), "float64")), memory) is adopted
+        if adopted:
+            assert buffer.raw.base is array  # whose end says that nobody has the memory
+        device.discard(buffer)
     assert device.allocated == 0
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.types.meta import Meta
+from tensord.interpreter.wire.host_memory import HostMemory
 from tensord.streams.pinned import SMALLEST, PinnedPool, is_pinned
 
 
@@ -47,6 +48,9 @@ def test_an_array_is_pinned_as_are_its_views_and_no_other(made):
     assert is_pinned(array)
     assert is_pinned(array[1:, ::2])
     assert not is_pinned(array.copy())
+    memory = HostMemory.over(array, array.nbytes, None)
+    assert is_pinned(np.ndarray((4,), np.float32, memory)[1:])  # as an upload from a host array
+    assert not is_pinned(HostMemory.over(array.copy(), array.nbytes, None))
     assert made == [SMALLEST]
 
 

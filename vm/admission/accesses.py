@@ -1,8 +1,8 @@
 """Admission of messages that cross the machine's border: uploads, fetches, waits, side effects.
 
-An upload on the host becomes its tensor's memory without a copy, even if the bytes lie in a segment that the client
-shares with the machine (see `interpreter.segments`). The client can still write there, and results computed from the
-tensor are then undefined. Other sessions must not be harmed by that:
+An upload on the host becomes its tensor's memory without a copy, even if the bytes lie in memory that the client
+shares with the machine (`interpreter.wire.host_memory`). The client can still write there, and results computed from
+the tensor are then undefined. Other sessions must not be harmed by that:
 
 - the machine never writes, forwards, reuses or pools the memory: the copy is exposed (`memory.overwriting`);
 - integers and truth values are copied after all: kernels check indices once and trust them afterwards.
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import DTYPE_NAMES, Meta
+from ...interpreter.wire.host_memory import is_clients
 from ...interpreter.wire.messages import Chain, Effect, Fetch, Sync, Upload, Wait, decode_meta
-from ...interpreter.wire.segments import segment_of
 from ...streams.stream import StreamKind
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
@@ -85,7 +85,7 @@ class Accesses:
         instruction.outputs = (Binding(copy, tensor, 0, None),)
         instruction.writes = (copy,)
         instruction.bytes_moved = meta.nbytes
-        shared = device.backend.host and segment_of(payload) is not None
+        shared = device.backend.host and is_clients(payload)
         if device.backend.host and not (shared and payload.dtype.kind in INDICES):
             instruction.payload = payload
             instruction.on_control = True

@@ -17,6 +17,7 @@ from ...interpreter.schema.infer import InferCache, check_count
 from ...interpreter.schema.opdef import find
 from ...interpreter.schema.targets import check_target_count
 from ...interpreter.types.meta import Meta
+from ...interpreter.wire.fields import HOST
 from ...interpreter.wire.forms import LIMITED, check_group, decode_message, name_message
 from ...interpreter.wire.messages import (
     CALL,
@@ -65,7 +66,7 @@ from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.tensor import Tensor
 from ..model.unfolding import rest_of_run
-from ..placement.hints import leave, prefetch
+from ..placement.hints import host_for, leave, prefetch
 from ..placement.residency import Residency
 from ..placement.views import moved, twin
 from ..routines.publishing import told
@@ -265,7 +266,8 @@ class Admission:
         id_, what, _, location = message
         try:
             tensor = tensor_of(session, id_)
-            device = device_of(self.scheduler.devices, hinted_device(message, tensor.home.name))
+            name = hinted_device(message, tensor.home.name)
+            device = host_for(self.residency, tensor) if name == HOST else device_of(self.scheduler.devices, name)
             if what == "pin":
                 pin(session, id_, tensor)
             elif what == "unpin":
@@ -316,11 +318,13 @@ class Admission:
 
     def publish(self, session: VmSession, message: Publish) -> None:
         """Give tensors and routines names, all at once."""
-        given, ids, request = message
+        given, ids, request, durable = message
         try:
+            if durable:
+                self.durable.check_durable()
             check_pairs(given, ids)
             found = {id_: self.routines.published(session, id_) for id_ in dict.fromkeys(ids)}
-            self.names.publish(session, given, [found[id_] for id_ in ids])
+            self.names.publish(session, given, [found[id_] for id_ in ids], durable=durable)
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "publish")
             return

@@ -99,6 +99,8 @@ class Cancellation:
         self.release_some()
         session.chains.clear()
         session.refused_chains.clear()
+        session.files.clear()
+        session.outputs.clear()
         if session.unfolding is not None:
             self.scheduler.note_run(session, session.unfolding.run)
             session.unfolding = None

@@ -12,7 +12,7 @@ from ...interpreter.wire.messages import Checkpoint, Restore
 from ...streams.stream import StreamKind
 from ..durability.job import check_path
 from ..durability.restoring import Found, Restoring, look
-from ..durability.taking import Checkpoints
+from ..durability.taking import NOT_KEPT, Checkpoints
 from ..model.instruction import Instruction
 from ..model.session import VmSession
 from ..placement.residency import Residency
@@ -28,8 +28,14 @@ class Durable:
         self.scheduler = scheduler
         self.residency = residency
         self.rejection = rejection
+        self.names = names
         self.checkpoints = Checkpoints(scheduler, residency, names.directory)
         self.checkpoints.publish = names.publish
+
+    def check_durable(self) -> None:
+        """ProtocolError if the machine keeps no durable names."""
+        if self.checkpoints.durable is None:
+            raise ProtocolError(NOT_KEPT)
 
     def checkpoint(self, session: VmSession, message: Checkpoint) -> None:
         """Take a checkpoint of what is published."""
@@ -39,7 +45,11 @@ class Durable:
             session.reply(request, report, error)
 
         try:
+            if not directory:
+                self.checkpoints.keep_durable(session, told, location)
+                return
             refuse_strangers(session)
+            names = names or tuple(self.names.directory.names)
             self.checkpoints.take(session, directory, names, keep, location, told)
         except TensordError as error:
             self.rejection.deny(session, error, request, location, "checkpoint")
@@ -83,6 +93,9 @@ class Durable:
         """Publish what was found; what there is to say of it."""
         restoring = Restoring(self.checkpoints, next(iter(self.scheduler.devices)))
         count = restoring.publish(session, found, frozenset(names))
+        durable = self.checkpoints.durable
+        if durable is not None and durable.resolve() == found.reader.path.resolve():
+            self.names.directory.durable |= dict.fromkeys(restoring.published)
         return {
             "directory": str(found.reader.path),
             "generation": found.generation.number,

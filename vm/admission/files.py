@@ -11,22 +11,27 @@ last link, tells it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.errors import ProtocolError, QuotaError, TensordError
-from ...interpreter.files.header import Entry
-from ...interpreter.files.on_wire import decode_entry, lacking
-from ...interpreter.files.open_file import OutputFile
+from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
+from ...interpreter.files.describe import describe
+from ...interpreter.files.header import Entry, FileHeader
+from ...interpreter.files.on_wire import MOST, decode_entry, encode_entry, is_path, lacking
+from ...interpreter.files.open_file import OpenFile, OutputFile
 from ...interpreter.opcodes import Opcode
+from ...interpreter.wire.descriptors import descriptor_limit
 from ...interpreter.wire.messages import File, Flush, Load, Write
 from ...streams.stored import LoadedStretch, buffer_of
 from ...streams.stream import StreamKind
 from ..model.device_state import DeviceState
-from ..model.session import VmSession
+from ..model.instruction import Instruction
+from ..model.session import FileOpener, VmSession
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, Tensor
 from ..placement.residency import Residency
@@ -38,6 +43,12 @@ from .lookup import check_new, device_of, enter, note_maker, refuse_cancelled, t
 from .quotas import check_tensors
 from .rejection import Rejection, located
 
+SHARE: Final = 8  # one of so many descriptors of the process may be a file's
+NO_HOST: Final = (
+    "deflated and transposed tensors, those of the other byte order, and all with digest=True, are read to a cpu "
+    "device first, and this machine has none"
+)
+TOLD: Final = 256  # entries in a slice of an answer
 PIECE: Final = 4 << 20  # bytes of a value that are put in order at a time
 LOADED: Final[Maker] = ("load", NOTHING)
 
@@ -49,6 +60,7 @@ class Files:
         self.scheduler = scheduler
         self.residency = residency
         self.rejection = rejection
+        self.opened: WeakSet[OpenFile | OutputFile] = WeakSet()  # of all sessions, also those that have ended
 
     def file(self, session: VmSession, message: File) -> None:
         """Open a file, or forget it."""
@@ -59,16 +71,26 @@ class Files:
             if not place:
                 session.reply(request, None, None)
                 return
+            if len(self.opened) >= descriptor_limit() // SHARE:
+                raise QuotaError(
+                    f"1 file more: {len(self.opened)} files are open on this machine, which has no descriptors for "
+                    "more; release tensors of files, load them with own=True, or raise its limit of open files "
+                    "(ulimit -n)"
+                )
             if len(session.opened) >= session.limits.files:
                 raise QuotaError(
                     f"1 file more: the session's tensors lie in {len(session.opened)} of {session.limits.files}; "
                     "release some, load them with own=True, or raise the quota (files)"
                 )
+            if is_path(place):
+                self.look(session, number, place, request)
+                return
             file = session.open_file(place, writes=writes)
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "save" if writes else "load")
             return
         session.opened.add(file)
+        self.opened.add(file)
         if isinstance(file, OutputFile):
             session.outputs[number] = (file, self.residency.new_copy(self.place(), 0, 1))
             session.reply(request, None, None)
@@ -76,6 +98,31 @@ class Files:
         session.files[number] = file
         self.residency.files.add(file)
         session.reply(request, list(file.identity), None)
+
+    def look(self, session: VmSession, number: int, place: Sequence[Any], request: int) -> None:
+        """Open a file of the machine's, and tell what is in it: the client cannot look for itself."""
+        store = self.residency.store
+        if store is None:
+            raise ProtocolError("this machine has no store, so it loads no files")
+        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "look", self.place(), 0)
+        instruction.stream = store.backend.copy_stream(StreamKind.READ)
+        instruction.kernel = partial(opened, session.open_file, place)
+
+        def keep(done: Instruction) -> None:
+            found, done.results = done.results, None
+            if done.error is not None:
+                session.reply(request, None, done.error)
+                return
+            file, header = found
+            session.files[number] = file
+            session.opened.add(file)
+            self.opened.add(file)
+            self.residency.files.add(file)
+            session.reply(request, told(header), None)
+
+        instruction.on_retire = keep
+        instruction.on_doom = lambda doomed: session.reply(request, None, doomed.error)
+        self.scheduler.admit(instruction)
 
     def place(self) -> DeviceState:
         """Where links of chains are."""
@@ -92,12 +139,14 @@ class Files:
                 raise ProtocolError(f"file {number} is not open")
             if store is None:
                 raise ProtocolError("this machine has no store, so it loads no files")
-            if len(ids) != len(entries):
-                raise ProtocolError(f"{len(ids)} ids for {len(entries)} tensors")
+            if len(ids) != len(entries) or len(ids) > MOST:
+                raise ProtocolError(f"{len(ids)} ids for {len(entries)} tensors, of which a message has {MOST} at most")
             device = device_of(self.scheduler.devices, name)
             refuse_lost(device)
             check_tensors(session, len(ids))
             found = [lacking(one) or decode_entry(file, one) for one in entries]
+            if self.residency.host is None and not all(is_readable_in_pieces(one, digest) for one in found):
+                raise MetadataError(NO_HOST)
         except TensordError as error:
             self.rejection.reject(session, error, ids, location, "load")
             return
@@ -117,8 +166,8 @@ class Files:
             refuse_cancelled(session)
             if output is None:
                 raise ProtocolError(f"file {number} is not open for writing")
-            if len(ids) != len(offsets):
-                raise ProtocolError(f"{len(offsets)} places for {len(ids)} tensors")
+            if len(ids) != len(offsets) or len(ids) > MOST:
+                raise ProtocolError(f"{len(offsets)} places for {len(ids)} tensors; a message has {MOST} at most")
             host, store = self.residency.host, self.residency.store
             if host is None or store is None:
                 raise ProtocolError("values are written to files from a cpu device, and this machine has none")
@@ -184,6 +233,30 @@ class Files:
         storage = Storage(meta.nbytes, store, copy)
         note_maker(storage, LOADED, location, self.scheduler.now)
         return Tensor(meta, storage, home)
+
+
+def is_readable_in_pieces(entry: Entry | tuple[str, str], digest: bool) -> bool:
+    """Can it go to another device without being read to the host as a whole?"""
+    return not isinstance(entry, Entry) or (entry.is_direct and not digest)
+
+
+def opened(opener: FileOpener, place: Sequence[Any]) -> tuple[OpenFile, FileHeader]:
+    """The kernel of a look: the file, and what is in it."""
+    file = opener(place, writes=False)
+    assert isinstance(file, OpenFile)  # noqa: S101 - for the type checker: it was opened to be read
+    return file, describe(file, raw=place[1])
+
+
+def told(header: FileHeader) -> Iterator[list[Any]]:
+    """The answer to who cannot look for himself, in slices: what the file is recognised by, and its entries."""
+    yield list(header.identity)
+    some: list[Any] = []
+    for entry in header.entries.values():
+        some.append((entry.name, entry.error) if entry.meta is None else encode_entry(entry))
+        if len(some) == TOLD:
+            yield some
+            some = []
+    yield some
 
 
 def write_values(file: OutputFile, offset: int, array: NDArray[Any]) -> None:

@@ -32,8 +32,11 @@ class Names:
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def publish(self, session: VmSession, given: Sequence[str], found: Sequence[Published[Tensor]]) -> None:
-        """Bind names, replacing earlier bindings. A name counts against its latest publisher's quotas."""
+    def publish(
+        self, session: VmSession, given: Sequence[str], found: Sequence[Published[Tensor]], *, durable: bool = False
+    ) -> None:
+        """Bind names, replacing earlier bindings. A name counts against its latest publisher's quotas; one that is
+        durable stays so."""
         directory = self.directory
         check_names(directory, session, given)
         check_published(directory, session, given, found)
@@ -41,8 +44,11 @@ class Names:
         for name, published in zip(given, found, strict=True):
             for tensor in published.tensors:
                 tensor.holders += 1
+            lasts = durable or name in directory.durable
             self._drop_name(name)
             directory.names[name] = published
+            if lasts:
+                directory.durable[name] = None
             directory.publishers[name] = session.account
             session.account.names += 1
             session.account.steps += published.weight
@@ -66,6 +72,7 @@ class Names:
         before = self.directory.names.pop(name, None)
         if before is None:
             return
+        self.directory.durable.pop(name, None)
         account = self.directory.publishers.pop(name)
         account.names -= 1
         account.steps -= before.weight

@@ -74,12 +74,19 @@ class CheckpointJob:
             raise
         finally:
             self._close()
+        return self._report(generation.number, generation.nbytes - self.written, collected)
+
+    def nothing_new(self) -> dict[str, Any]:
+        """What there is to say if all is there already."""
+        return self._report(0, 0, 0)
+
+    def _report(self, generation: int, kept: int, collected: int) -> dict[str, Any]:
         return {
             "directory": str(self.target.path),
-            "generation": generation.number,
+            "generation": generation,
             "names": self.names,
             "written": self.written,
-            "kept": generation.nbytes - self.written,
+            "kept": kept,
             "failed": dict(self.failed),
             "collected": collected,
         }

@@ -70,6 +70,7 @@ class Restoring:
         self.default = default
         self.moved: dict[str, str] = {}  # names whose device is missing here, with that
         self.failed: dict[str, str] = {}
+        self.published: tuple[str, ...] = ()
         self._tensors: dict[str, Tensor] = {}
         self._keys: dict[str, Key] = {}
 
@@ -89,6 +90,7 @@ class Restoring:
                 except (TensordError, TypeError, ValueError) as error:
                     self.failed[name] = str(error)
         self.checkpoints.publish(session, tuple(given), tuple(given.values()))
+        self.published = tuple(given)
         for tensor in self._tensors.values():
             tensor.holders -= 1  # this room's own
         target = self.checkpoints.targets.of(found.reader.path)

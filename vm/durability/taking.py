@@ -8,22 +8,24 @@ behind the transfer that brings it to the host. A last instruction commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.names import unpublished
 from ...streams.kept import STRETCHES
-from ...streams.stream import StreamKind
+from ...streams.stream import Stream, StreamKind
+from ..memory.replicas import is_there
 from ..model.directory import Directory
 from ..model.instruction import Instruction
 from ..model.published import Published, PublishedRoutine
 from ..model.session import VmSession
-from ..model.tensor import Tensor
+from ..model.tensor import Copy, Tensor
 from ..placement.residency import Residency
 from ..placement.views import twin
 from ..scheduler.pending_metas import await_metas
@@ -33,6 +35,11 @@ from .target import Key, Targets, key_of
 
 DEVICE, CAPTURED, OF, CONVENTION, DEVICES = "device", "captured", "captured of", "convention", "devices"
 
+KEPT: Final = 2  # generations of durable names
+NOT_KEPT: Final = (
+    'this machine keeps no durable names: give it a directory for them, {"name": "store:0", "durable": "/path"} among '
+    "its devices"
+)
 Publish = Callable[[VmSession, Sequence[str], Sequence[Published[Tensor]]], None]
 Told = Callable[[Any, TensordError | None], None]
 
@@ -45,10 +52,55 @@ class Checkpoints:
         self.residency = residency
         self.directory = directory
         self.targets = Targets()
+        backend = None if residency.store is None else residency.store.backend
+        self.durable = path_of(getattr(getattr(backend, "options", None), "durable", ""))
+        self.interval: float = getattr(getattr(backend, "options", None), "interval", 0.0)
+        self.waiting: list[Told] = []  # who asked for durable names while they were written
+        self.due: deque[None] = deque()  # durable names are to be written again
         self.publish: Publish = publish_nothing  # set by admission
 
-    def take(self, session: VmSession, path: str, names: Sequence[str], keep: int, location: int, told: Told) -> None:
-        """Write what stands under these names, all without; `told` gets what there is to say, or an error.
+    def keep_durable(self, session: VmSession, told: Told, location: int = 0) -> None:
+        """Write the durable names that have changed. What is written already does not count: then once more.
+
+        ProtocolError if the machine keeps none.
+        """
+        if self.durable is None:
+            raise ProtocolError(NOT_KEPT)
+        if self.targets.of(self.durable).busy:
+            self.waiting.append(told)
+        else:
+            names = tuple(self.directory.durable)
+            self.take(session, str(self.durable), names, KEPT, location, told, waits=False)
+
+    def keep_those_who_wait(self) -> None:
+        """Durable names have been written, and somebody asked meanwhile."""
+        self.due.clear()
+        waiting, self.waiting = self.waiting, []
+
+        def tell(report: Any, error: TensordError | None) -> None:
+            for told in waiting:
+                told(report, error)
+
+        if waiting:
+            try:
+                self.keep_durable(self.scheduler.nobody, tell)
+            except TensordError as error:
+                tell(None, error)
+            self.scheduler.bound.clear()
+
+    def take(
+        self,
+        session: VmSession,
+        path: str,
+        names: Sequence[str],
+        keep: int,
+        location: int,
+        told: Told,
+        *,
+        waits: bool = True,
+    ) -> None:
+        """Write what stands under these names; `told` gets what there is to say, or an error. `waits`: for values that
+        are not there yet; else these keep their last ones, too.
 
         MetadataError for names that nothing stands under, ProtocolError while one is written to that directory.
         """
@@ -61,11 +113,15 @@ class Checkpoints:
         known = self.directory.names
         if missing := [name for name in names if name not in known]:
             raise unpublished(missing, known)
-        published = {name: known[name] for name in names or known}
+        published = {name: known[name] for name in names}
         job = CheckpointJob(target, len(published), keep)
         job.deferred = list(STRETCHES)
         values = {name: value for name, one in published.items() for name, value in self.values_of(name, one, job)}
         keys: dict[str, Key] = {name: key_of(tensor) for name, tensor in values.items()}
+        routines = {name: one.routine for name, one in published.items() if one.routine is not None}
+        if not waits and target.is_up_to_date(keys, routines):
+            told(job.nothing_new(), None)
+            return
         first: dict[Key, str] = {}
         link = residency.new_copy(host, 0, 1)
         stream = store.backend.copy_stream(StreamKind.SAVE)
@@ -77,26 +133,52 @@ class Checkpoints:
                 job.same[name] = first[key]
             elif key in target.known:
                 job.kept[name] = target.known[key]
+            elif not waits and not is_there(tensor.storage.copies.values()):
+                job.failed[name] = "its value is not there yet, or has failed"
             else:
                 first[key] = name
                 self.read(session, job, name, tensor, location, link, stream)
+        self.commit(session, job, link, stream, location, partial(self.learn, job, keys, routines, told))
+
+    def commit(
+        self,
+        session: VmSession,
+        job: CheckpointJob,
+        link: Copy,
+        stream: Stream,
+        location: int,
+        end: Callable[[Instruction], None],
+    ) -> None:
+        """Admit the instruction that ends the checkpoint."""
+        host = link.device
         commit = self.scheduler.new_instruction(self.scheduler.nobody, Opcode.ACCESS, "checkpoint", host, location)
         commit.author = session
         commit.writes = (link,)
         commit.stream = stream
         commit.kernel = job.commit
-
-        def end(done: Instruction) -> None:
-            target.busy = False
-            if done.error is None and job.generation is not None:
-                target.learn({name: key for name, key in keys.items() if name not in job.failed}, job.generation)
-            elif done.error is not None:
-                done.error.heard = True
-            told(done.results, done.error)
-            done.results = None
-
         commit.on_retire = end
         self.scheduler.admit(commit)
+
+    def learn(
+        self,
+        job: CheckpointJob,
+        keys: Mapping[str, Key],
+        routines: Mapping[str, PublishedRoutine],
+        told: Told,
+        done: Instruction,
+    ) -> None:
+        """The checkpoint is on the disk, or has failed."""
+        target = job.target
+        target.busy = False
+        if self.waiting:
+            self.due.append(None)
+        if done.error is None and job.generation is not None:
+            written = {name: key for name, key in keys.items() if name not in job.failed}
+            target.learn(written, job.generation, routines)
+        elif done.error is not None:
+            done.error.heard = True
+        told(done.results, done.error)
+        done.results = None
 
     def values_of(self, name: str, published: Published[Tensor], job: CheckpointJob) -> list[tuple[str, Tensor]]:
         """The tensors under a name: of a routine those that it captures, under names of their own."""
@@ -111,7 +193,14 @@ class Checkpoints:
         return list(zip(inner, published.tensors, strict=True))
 
     def read(
-        self, session: VmSession, job: CheckpointJob, name: str, tensor: Tensor, location: int, link: Any, stream: Any
+        self,
+        session: VmSession,
+        job: CheckpointJob,
+        name: str,
+        tensor: Tensor,
+        location: int,
+        link: Copy,
+        stream: Stream,
     ) -> None:
         """Admit the instruction that reads one value."""
         residency, scheduler, host = self.residency, self.scheduler, self.residency.host
@@ -146,6 +235,11 @@ class Checkpoints:
         instruction.on_retire = end
         scheduler.admit(instruction)
         del scheduler.bound[kept:]  # it may leave for the next one, once it is written
+
+
+def path_of(text: str) -> Path | None:
+    """The whole path of a directory; None for an empty text."""
+    return Path(text).absolute() if text else None
 
 
 def publish_nothing(_session: VmSession, _names: Sequence[str], _found: Sequence[Published[Tensor]]) -> None:

@@ -7,12 +7,17 @@ alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from ...interpreter.checkpoints.record import Generation, Record
 from ...interpreter.types.meta import Meta
+from ..model.published import PublishedRoutine
 from ..model.tensor import Storage, Tensor
+
+NO_ROUTINES: Final[Mapping[str, PublishedRoutine]] = MappingProxyType({})
 
 
 class Key(NamedTuple):
@@ -27,18 +32,27 @@ class Key(NamedTuple):
 
 class Target:
     """A directory. `known`: records of the last generation, by the values that the machine had; `last`: by name;
-    `busy`: a checkpoint is being written."""
+    `routines`: those of the last generation; `busy`: a checkpoint is being written."""
 
-    __slots__ = ("busy", "known", "last", "path")
+    __slots__ = ("busy", "known", "last", "path", "routines")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.known: dict[Key, Record] = {}
         self.last: dict[str, Record] = {}
+        self.routines: dict[str, PublishedRoutine] = {}
         self.busy = False
 
-    def learn(self, keys: dict[str, Key], generation: Generation) -> None:
-        """A generation was written: `keys` are the values that stood under its names."""
+    def is_up_to_date(self, keys: Mapping[str, Key], routines: Mapping[str, PublishedRoutine]) -> bool:
+        """Has the last generation these very values and routines, and no more?"""
+        there = keys.keys() | routines.keys() == self.last.keys() and all(key in self.known for key in keys.values())
+        return there and all(self.routines.get(name) is routine for name, routine in routines.items())
+
+    def learn(
+        self, keys: dict[str, Key], generation: Generation, routines: Mapping[str, PublishedRoutine] = NO_ROUTINES
+    ) -> None:
+        """A generation was written: `keys` are the values that stood under its names, and `routines` the routines."""
+        self.routines = dict(routines)
         records = {**generation.tensors, **generation.routines}
         self.last = records
         self.known = {key: records[name] for name, key in keys.items() if name in records}

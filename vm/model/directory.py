@@ -13,15 +13,15 @@ from .tensor import Storage, Tensor
 
 class Directory:
     """Sessions and names. `publishers`: the account that each name counts against, that of its latest publisher.
-
-    `leaving`: ended sessions, in the order of their turns, each with the tensors that are still to be released, the
-    newest first.
+    `durable`: names that are to survive the machine, until they are unpublished. `leaving`: ended sessions, in the
+    order of their turns, each with the tensors that are still to be released, the newest first.
     """
 
     def __init__(self) -> None:
         self.sessions: dict[int, VmSession] = {}
         self.names: dict[str, Published[Tensor]] = {}
         self.publishers: dict[str, Account] = {}
+        self.durable: dict[str, None] = {}
         self.leaving: deque[tuple[VmSession, dict[int, Tensor]]] = deque()
 
     def tensors(self) -> list[Tensor]:

@@ -7,6 +7,7 @@ that, nothing happens: a hint never fails for want of memory, and takes none tha
 
 from __future__ import annotations
 
+from ...interpreter.errors import MetadataError
 from ..memory.making_room import drop_replica, may_evict
 from ..memory.recency import touch
 from ..memory.replicas import may_forget, note_dropped
@@ -32,6 +33,17 @@ def leave(residency: Residency, storage: Storage, device: DeviceState, session: 
         drop_replica(copy, storage, scheduler.retry)
         freed += copy.nbytes
     return freed
+
+
+def host_for(residency: Residency, tensor: Tensor) -> DeviceState:
+    """Where the host reads a tensor's value: on the cpu device where it is, or will be, else on the first one.
+
+    MetadataError if the machine has none.
+    """
+    near = next((device for device in tensor.storage.copies if device.backend.host), residency.host)
+    if near is None:
+        raise MetadataError("the machine has no cpu device to bring values to")
+    return near
 
 
 def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from ...interpreter.errors import MetadataError, ProtocolError
+from ...interpreter.errors import MetadataError, ProtocolError, QuotaError
 from ...interpreter.files.open_file import OpenFile
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
@@ -26,7 +26,7 @@ from ..memory.overwriting import may_overwrite
 from ..memory.pins import move_pins
 from ..memory.recency import touch
 from ..memory.replicas import drop_copies, forget, hold, may_drop
-from ..model.account import charge, credit
+from ..model.account import charge, check_bytes, credit
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding
@@ -101,7 +101,7 @@ class Residency:
         copy = storage.copies.get(device)
         if copy is not None:
             self.scheduler.bound.append(copy)
-        elif is_small(tensor):
+        elif is_small(tensor) and not self.is_read_once(storage):
             return Binding(self.view_copy(tensor, device, session, location), tensor, 0, None)
         else:
             copy = self.whole_copy(tensor, device, session, location)
@@ -111,6 +111,8 @@ class Residency:
         """Plan a transfer of the whole storage to a device."""
         storage = tensor.storage
         source = self.source(storage, device)
+        if storage.account is None and source.device is self.store:
+            account_for(storage, session)
         hop = self.stopover(source.device, device) or self.host_first(source, device)
         if hop is not None:
             source = storage.copies.get(hop) or self.whole_copy(tensor, hop, session, location)
@@ -125,8 +127,8 @@ class Residency:
         source.device.candidates.setdefault(source, storage)
         self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location, why)
         self.scheduler.bound.remove(source)  # it may leave: until the transfer has arrived it stands by
-        if source.device is self.store and storage.account is None:
-            self.loaded(storage, source, session)
+        if source.device is self.store and self.is_read_once(storage):
+            drop_replica(source, storage, self.scheduler.retry)
         return copy
 
     def host_first(self, source: Copy, device: DeviceState) -> DeviceState | None:
@@ -135,12 +137,10 @@ class Residency:
             return None
         return None if source.buffer.raw.is_direct else self.host
 
-    def loaded(self, storage: Storage, source: Copy, session: VmSession) -> None:
-        """A value comes from a file for the first time: it is its session's memory from now on. One that is to be owned
-        leaves the file."""
-        charge(session, storage)
-        if source.buffer is not None and source.buffer.raw.once:
-            drop_replica(source, storage, self.scheduler.retry)
+    def is_read_once(self, storage: Storage) -> bool:
+        """Does the value lie in a file, and leave it once it is read?"""
+        copy = None if self.store is None else storage.copies.get(self.store)
+        return copy is not None and copy.buffer is not None and bool(copy.buffer.raw.once)
 
     def view_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
         """Plan a transfer of one view's bytes to a device, or find the one planned before.
@@ -160,6 +160,8 @@ class Residency:
             return copy
         self.limit_views(storage)
         source = self.source(storage, device)
+        if storage.account is None and source.device is self.store:
+            account_for(storage, session)
         host = self.host_first(source, device)
         if host is not None:
             source = self.whole_copy(bytes_of(storage, host), host, session, location)
@@ -314,7 +316,7 @@ class Residency:
         for moved in end_moves(session):
             if moved.home.backend.lost is None:
                 kept = len(bound)
-                with suppress(MetadataError):  # it was written where no way leads from
+                with suppress(MetadataError, QuotaError):  # no way leads there, or it is over a quota
                     session.moving.append(self.bring(moved, moved.home, session, moved.location).copy)
                 del bound[kept:]  # they are no operands of the message being admitted, and may leave for these
         session.moving = [copy for copy in dict.fromkeys(session.moving) if copy.writer is not None]
@@ -441,6 +443,15 @@ class Residency:
             drop_copies(storage)
 
 
+def account_for(storage: Storage, session: VmSession) -> None:
+    """A value is read from a file for the first time: all of it counts as the session's from now on.
+
+    QuotaError if it may have no more.
+    """
+    check_bytes(session, storage.nbytes)
+    charge(session, storage)
+
+
 def bytes_of(storage: Storage, home: DeviceState) -> Tensor:
     """All bytes of a storage as a tensor that is none of its sharers."""
     return Tensor(Meta.of((storage.nbytes,), "uint8"), storage, home)
@@ -475,6 +486,8 @@ def is_small(tensor: Tensor) -> bool:
 def refuse_transfer(tensor: Tensor, device: DeviceState) -> None:
     """MetadataError unless a copy of the tensor, or of this view, is on the device."""
     storage = tensor.storage
+    if device is tensor.home and not any(at.backend.computes for at in storage.copies):
+        return  # it was loaded to be there
     if storage.evicted is device or (type(tensor) is Moved and tensor.home is device):
         return  # the copy left since, to make room
     small = is_small(tensor) and storage.views and (device, tensor.view_key()) in storage.views

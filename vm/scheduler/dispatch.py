@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from ...interpreter.errors import TensordError
-from ...streams.stream import Stream
+from ...streams.stream import Stream, StreamKind
 from ..memory.binding import bind_arguments
 from ..memory.ledger import next_waiting
 from ..memory.release import release, release_drained
@@ -28,6 +29,8 @@ from .fair_queue import Backlog, has_room, queue_of, waiting_in
 
 INLINE_BYTES = 1 << 18  # copies up to this size may run on the driving thread
 
+
+DISK: Final = frozenset((StreamKind.READ, StreamKind.WRITE, StreamKind.SAVE))
 
 # A clause about what has the memory of a device, for an error.
 Holders = Callable[[DeviceState], str]
@@ -246,10 +249,19 @@ def runs_inline(instruction: Instruction, stream: Stream) -> bool:
     plan = instruction.plan
     if plan is not None:
         instruction.quick = plan.op.bounded and plan.work <= instruction.device.inline_work
+    elif is_on_disk(instruction, stream):
+        instruction.quick = False
     else:
         size = sum(copy.nbytes for copy in instruction.reads + instruction.writes)
         instruction.quick = size <= 2 * INLINE_BYTES
     return instruction.quick and stream.inline and not instruction.soft
+
+
+def is_on_disk(instruction: Instruction, stream: Stream) -> bool:
+    """May it wait for a disk: does it read or write the store, or run on one of its threads?"""
+    if stream.kind in DISK:
+        return True
+    return any(not copy.device.backend.computes for copy in instruction.reads + instruction.writes)
 
 
 def overtake(instruction: Instruction, stream: Stream) -> Stream | None:

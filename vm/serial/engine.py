@@ -26,7 +26,7 @@ from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, 
 from ...interpreter.schema.opdef import OutputMetas
 from ...interpreter.schema.targets import check_distinct
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.fields import Role
+from ...interpreter.wire.fields import HOST, Role
 from ...interpreter.wire.forms import decode_message
 from ...interpreter.wire.messages import (
     Atomic,
@@ -70,6 +70,7 @@ from ..model.published import Published
 from ..model.session import ReplySink
 from ..model.signature import call_text
 from ..routines.programs import add_part, link
+from .durability import Durability
 from .effects import Effects
 from .files import Files
 from .names import Names
@@ -122,6 +123,7 @@ class SerialEngine:
         self.look_up: Callable[[], None] = lambda: None
         self.tables = tables = Tables(self.devices)
         effects, names, files = Effects(self), Names(self.names, self.deny), Files(self)
+        durability, self.bind = Durability(self), names.bind
         self.routines = Routines(self, effects)
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
             Call: self.call,
@@ -145,8 +147,8 @@ class SerialEngine:
             Load: files.load,
             Write: files.write,
             Flush: files.flush,
-            Checkpoint: self.refuse_checkpoint,
-            Restore: self.refuse_checkpoint,
+            Checkpoint: durability.checkpoint,
+            Restore: durability.restore,
             Restart: lambda session, message: self.restart(session, message.generation),
             Atomic: self.atomic,
             ListNames: names.list_names,
@@ -155,10 +157,6 @@ class SerialEngine:
             Link: lambda session, message: link(session, message, self.devices),
             Run: self.routines.run,
         }
-
-    def refuse_checkpoint(self, session: SerialSession, message: Checkpoint | Restore) -> None:
-        """There is nothing here that outlives the session's process."""
-        self.deny(session, ProtocolError("the serial engine takes no checkpoints"), message.request, 0, "checkpoint")
 
     # -- the engine's interface ------------------------------------------------------------------------------------
 
@@ -400,7 +398,11 @@ class SerialEngine:
     def hint(self, session: SerialSession, message: Hint) -> None:
         """Checked, and means nothing: there is one memory."""
         try:
-            self.tables.check_device(hinted_device(message, tensor_of(session, message.id).home))
+            name = hinted_device(message, tensor_of(session, message.id).home)
+            if name == HOST:
+                self.tables.check_host()
+            else:
+                self.tables.check_device(name)
         except TensordError as error:
             self.deny(session, error, 0, message.location, message.what)
 
@@ -431,8 +433,9 @@ class SerialEngine:
             meta = Meta.of(tuple(shape), dtype)
             self.tables.check_device(device)
         except (TensordError, TypeError) as error:
-            refused = error if isinstance(error, TensordError) else MetadataError(str(error))
-            self.reject(session, refused, (id_,), location, "asarray")
+            if not isinstance(error, TensordError):
+                error = MetadataError(str(error))
+            self.reject(session, error, (id_,), location, "asarray")
             return
         array = np.array(payload).reshape(meta.shape)
         define(session, id_, SerialTensor(Value(array), meta, device))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
 from ...interpreter.wire.names import check_names, unpublished
 from ..model.published import Published
@@ -32,19 +32,25 @@ class Names:
 
     def publish(self, session: SerialSession, message: Publish) -> None:
         """Publish tensors and routines under names."""
-        given, ids, request = message
+        given, ids, request, durable = message
         try:
+            if durable:
+                raise ProtocolError("the serial engine keeps no durable names")
             check_names(given)
             found = [published(session, id_) for id_ in ids]
         except TensordError as error:
             self.deny(session, error, request, 0, "publish")
             return
-        for name, one in zip(given, found, strict=True):
+        self.bind(dict(zip(given, found, strict=True)))
+        session.reply(request, None, None)
+
+    def bind(self, given: Mapping[str, Published[SerialTensor]]) -> None:
+        """Bind names, replacing earlier bindings."""
+        for name, one in given.items():
             for tensor in one.tensors:
                 tensor.holders += 1
             self.drop(name)
             self.names[name] = one
-        session.reply(request, None, None)
 
     def lookup(self, session: SerialSession, message: Lookup) -> None:
         """Define handles to named tensors, or tensors with their present values: all or none."""

@@ -41,6 +41,11 @@ class Tables:
         if op in self.check_device(device):
             raise MetadataError(f"{op} has no kernel on {device}", op=op)
 
+    def check_host(self) -> None:
+        """MetadataError if there is no cpu device."""
+        if not any(name.startswith("cpu:") for name in self.devices):
+            raise MetadataError("the machine has no cpu device to bring values to")
+
     def check_device(self, device: str) -> frozenset[str]:
         """The ops that the device lacks; MetadataError if there is no such device."""
         missing = self.devices.get(device)

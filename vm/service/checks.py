@@ -23,6 +23,13 @@ LEAST_MEMORY: Final = 128 * MIB
 _SHARE: Final = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 
 
+def folders(value: object) -> tuple[Path, ...]:
+    """Directories."""
+    if isinstance(value, str) or not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        raise ValueError('a list of directories, such as ["/srv/models"]')
+    return tuple([Path(one).expanduser() for one in value])
+
+
 def flag(value: object) -> bool:
     """True or false."""
     if not isinstance(value, bool):

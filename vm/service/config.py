@@ -61,9 +61,10 @@ class Config:
     """Everything that can be set.
 
     `addresses`: where to listen, () is the default address. `devices`: as in `connect(devices=...)`. `memory`: bytes
-    that the whole process may have. `grace`: seconds that what is pending has at the end. `heartbeat`: seconds between
-    two on tcp. `lease`: seconds that a session over tcp outlives its connection. `busy_poll`: seconds that the daemon
-    looks for messages before it sleeps, where that has paid lately.
+    that the whole process may have. `grace`: seconds that what is pending has at the end. `heartbeat`: seconds
+    between two on tcp. `lease`: seconds that a session over tcp outlives its connection. `files`: directories below
+    which clients over tcp may load files. `busy_poll`: seconds that the daemon looks for messages before it sleeps,
+    where that has paid lately.
     """
 
     addresses: tuple[str, ...] = field(default=(), metadata=_by(checks.address_list))
@@ -72,6 +73,7 @@ class Config:
     grace: float = field(default=5.0, metadata=_by(checks.seconds(0, 3600)))
     heartbeat: float = field(default=1.0, metadata=_by(checks.seconds(0.1, 3600)))
     lease: float = field(default=30.0, metadata=_by(checks.seconds(0, 86_400)))
+    files: tuple[Path, ...] = field(default=(), metadata=_by(checks.folders))
     busy_poll: float = field(default=0.0002, metadata=_by(checks.seconds(0, 0.01)))
     limits: Limits = field(default_factory=Limits)
     trace: TraceConfig = field(default_factory=TraceConfig)
@@ -160,6 +162,8 @@ def _checked(kind: type[Any], key: str, value: object, where: str, base: Path) -
         raise StartError(f"{where}: must be {error}, not {_short(value)}") from None
     except MetadataError as error:
         raise StartError(f"{where}: {error.message}") from None
+    if isinstance(found, tuple):
+        return tuple([base / one if isinstance(one, Path) else one for one in found])
     return base / found if isinstance(found, Path) else found
 
 

@@ -124,6 +124,7 @@ class Service:
             about={"version": version(), "pid": os.getpid()},
         )
         registry.departed = self.runtime.departed
+        registry.files = config.files
         self.cuts: deque[tuple[float, Listener, int, int]] = deque()
         self.front = Front(self.runtime.engine, registry, self.end_connection)
         self.loop = Loop(self.runtime.engine, self.front, self.listeners, busy_poll=config.busy_poll)

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ...interpreter.errors import ConnectionLost, ProtocolError, QuotaError
@@ -19,7 +20,7 @@ from ...interpreter.wire.names import LOOK, clean
 from ..engine import Engine
 from ..log import log
 from ..model.session import ReplySink, VmSession
-from ..places import open_peer_place
+from ..places import open_below_place, open_peer_place
 from .inbound import decode_header
 from .listener import Listener
 from .outbound import acknowledge, send
@@ -51,6 +52,7 @@ class ConnectionRegistry:
         self.about = about
         self.host = host_identity()
         self.closing = False
+        self.files: tuple[Path, ...] = ()  # directories below which clients over tcp may load files
         self.descriptors = HIGHEST  # that all sessions may take
         self.peers: dict[tuple[Listener, bytes], Peer] = {}
         self.sessions: dict[int, Peer] = {}
@@ -113,6 +115,8 @@ class ConnectionRegistry:
         session.may_store = listener.local and credentials.uid in (os.getuid(), 0)
         if peer.shared:
             session.open_file = partial(open_peer_place, credentials.pid)
+        elif self.files:
+            session.open_file = partial(open_below_place, self.files)
         peer.on(Event.GREETED)
         self.peers[listener, identity] = self.sessions[session.id] = peer
         tell(peer, "session opened", pid=peer.credentials.pid)
@@ -169,6 +173,7 @@ class ConnectionRegistry:
             "segments": self.limits.segments,
             "mapped": self.limits.mapped,
             "shared": peer.shared,
+            "files": bool(self.files) and not peer.shared,
             "lease": self.lease if peer.resumable else 0,
         }
         self.tell(peer, [WELCOME, VERSION, session_of(peer).id, peer.token, devices, settings, peer.batch])

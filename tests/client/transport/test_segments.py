@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensord.client.transport.loans import lent
 from tensord.client.transport.segments import MappedResults, UploadSegments, segment_size
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
@@ -215,3 +216,83 @@ def test_after_close_what_is_alive_still_lies_where_the_daemon_leaves_it() -> No
     assert theirs[:3].tolist() == [-1.0, -1.0, -1.0]
     del theirs
     assert daemon.let_go == [5]
+
+
+# -- host arrays -------------------------------------------------------------------------------------------------------
+
+
+def host_array(uploads: UploadSegments, count: int = COUNT) -> Any:
+    """The user's array."""
+    memory = uploads.host(count * 8)
+    assert memory is not None
+    return memory.loans.array(memory, (count,), "float64")
+
+
+def upload_of(uploads: UploadSegments, array: Any) -> tuple[int, int] | None:
+    """Send an upload from it; its place."""
+    found = lent(array, None, uploads.lender)
+    assert found is not None
+    return uploads.place(found[1])
+
+
+def test_a_host_array_is_placed_where_it_lies_and_free_when_all_of_its_uploads_are() -> None:
+    uploads = UploadSegments()
+    array = host_array(uploads, 3 * COUNT)
+    [[_, number, _, _]] = uploads.announcements()
+    assert upload_of(uploads, array) == (number, 0)
+    assert upload_of(uploads, array[COUNT:]) == (number, 8 * COUNT)
+    assert uploads.announcements() == []
+    uploads.freed([number])
+    assert not array.flags.writeable
+    uploads.freed([number])
+    assert array.flags.writeable
+    uploads.freed([number, number])  # a daemon may say anything
+    assert array.flags.writeable
+    assert uploads.empty((3 * COUNT,), "float64").base is not array.base.base  # type: ignore[union-attr]  # it is still the user's
+
+
+def test_the_segment_of_a_host_array_is_used_again_once_nobody_has_it() -> None:
+    uploads = UploadSegments()
+    array = host_array(uploads)
+    number = number_of(array)
+    upload_of(uploads, array)
+    view = array[1:]
+    del array
+    other = number_of(uploads.empty((COUNT,), "float64"))
+    del view
+    assert number_of(uploads.empty((COUNT,), "float64")) not in {number, other}  # the daemon has it
+    uploads.freed([number])
+    assert number_of(uploads.empty((COUNT,), "float64")) == number
+    uploads.freed([number])
+    again = host_array(uploads)
+    assert number_of(again) == number
+    assert again.flags.writeable
+
+
+def test_host_arrays_that_died_unsent_are_free_at_once() -> None:
+    uploads = UploadSegments()
+    numbers = {number_of(host_array(uploads)) for _ in range(5)}
+    assert len(numbers) == 1
+
+
+def test_there_is_no_host_memory_where_segments_are_not_worth_it_or_cannot_be_had() -> None:
+    assert UploadSegments().host(MAPPED_ARRAY - 1) is None
+    assert UploadSegments(most=(1, 1 << 62)).host(MAPPED_ARRAY) is None
+    with descriptor_budget(0):
+        assert UploadSegments().host(MAPPED_ARRAY) is None
+
+
+def test_the_end_of_the_connection_hands_nothing_back_that_was_sent() -> None:
+    before = open_descriptors()
+    uploads = UploadSegments()
+    sent, idle = host_array(uploads), host_array(uploads)
+    upload_of(uploads, sent)
+    uploads.close()
+    uploads.freed([number_of(sent)])
+    assert not sent.flags.writeable
+    assert idle.flags.writeable
+    idle[...] = 1
+    assert sent[0] == 0
+    del sent, idle
+    gc.collect()
+    assert open_descriptors() == before

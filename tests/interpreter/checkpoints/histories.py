@@ -166,12 +166,26 @@ class Play:
             self.close()
         if self.directory is None:
             self.directory = CheckpointDirectory.open(self.path, create=True)
+            self.resume(self.directory)
         if isinstance(step, Collect):
             self.directory.collect(step.keep)
         elif isinstance(step, Generate):
             self.generate(self.directory, step)
         elif isinstance(step, Crash):
             self.crash(self.directory, step)
+
+    def resume(self, directory: CheckpointDirectory) -> None:
+        """Go on from what is there: the generation that was committed last, or one that was about to be."""
+        found = directory.latest().generation
+        number = found.number if found else 0
+        assert number in self.allowed
+        self.last, self.content = number, self.expected.get(number, {})
+        self.records = dict(found.records()) if found else {}
+
+    @property
+    def allowed(self) -> tuple[int, ...]:
+        """The generations of which the last one has to be one."""
+        return (self.last, *(number for number in self.expected if number > self.last))
 
     def crash(self, directory: CheckpointDirectory, step: Crash) -> None:
         """Go on with a copy of the directory, as it is in the middle of a generation."""

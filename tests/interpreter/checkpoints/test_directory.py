@@ -10,6 +10,7 @@ import pytest
 
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory, Collected
 from tensord.interpreter.checkpoints.reader import CheckpointReader
+from tensord.interpreter.checkpoints.repacking import LARGE
 from tensord.interpreter.errors import FileError, MetadataError
 
 from .histories import array, content_of, last, names_of, needed_of, same, write
@@ -188,16 +189,16 @@ def test_opening_removes_what_was_not_finished_and_nothing_else(path):
 def test_collecting_keeps_the_last_generations_and_what_they_need(path):
     with CheckpointDirectory.open(path, create=True) as directory:
         for seed in range(4):
-            generate(directory, a=array(3 << 20, seed), b=array(2, seed), **({"c": array(1)} if not seed else {}))
+            generate(directory, a=array(LARGE // 4, seed), b=array(2, seed), **({"c": array(1)} if not seed else {}))
         assert directory.collect(9) == ([], 0, 0)
         assert directory.collect(4) == ([], 0, 0)
         assert directory.collect(3).generations == [1]
         collected = directory.collect(1)
-        assert collected == Collected([2, 3], 4, 2 * (4 * (3 << 20) + 8 + 4))  # each has moved c
+        assert collected == Collected([2, 3], 4, 2 * (LARGE + 8 + 4))  # each has moved c
         assert directory.generations() == [4]
         assert names_of(path) == needed_of(directory)
         assert directory.collect(1) == ([], 0, 0)
-        content = {"a": array(3 << 20, 3), "b": array(2, 3), "c": array(1)}
+        content = {"a": array(LARGE // 4, 3), "b": array(2, 3), "c": array(1)}
         assert same(content_of(directory, last(directory)), content)
         with pytest.raises(MetadataError, match="at least one generation is kept, not 0"):
             directory.collect(0)
@@ -228,6 +229,17 @@ def test_who_has_values_open_keeps_them(path):
             assert file.read(0, 12) == array(3).tobytes()
             with pytest.raises(FileError, match=r"values-.*: cannot be opened: No such file"):
                 reader.read("a", first.tensors["a"])
+
+
+def test_files_that_will_be_opened_are_spared(path):
+    with CheckpointDirectory.open(path, create=True) as directory:
+        first = generate(directory, a=array(3), b=array(3, 1))
+        generate(directory, a=array(4), b=array(4, 1))
+        assert directory.collect(1, spared=first.files) == ([1], 0, 0)
+        assert directory.sweep(first.files) == []
+        assert same({"a": directory.read("a", first.tensors["a"])}, {"a": array(3)})
+        assert len(directory.orphans()) == 1
+        assert directory.collect(1) == ([], 1, 24)
 
 
 def test_orphans_are_told_with_size_and_age_and_swept(path):

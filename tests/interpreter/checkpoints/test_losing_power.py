@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -14,8 +15,19 @@ import pytest
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.layout import FORMAT_FILE
 
-from .calls import CALLS, watched
-from .histories import STEPS, Content, Play, check_goes_on, check_whole, small_files
+from .calls import CALLS, Watch, watched
+from .histories import (
+    STEPS,
+    Collect,
+    Content,
+    Generate,
+    Play,
+    Reopen,
+    array,
+    check_goes_on,
+    check_whole,
+    small_files,
+)
 from .losing_power import Disk, State
 
 
@@ -42,8 +54,7 @@ class States:
 
     def look(self) -> None:
         """The power may be lost now."""
-        allowed = (self.play.last, *(number for number in self.play.expected if number > self.play.last))
-        self.found.update((state, allowed) for state in self.disk.after(self._rnd))
+        self.found.update((state, self.play.allowed) for state in self.disk.after(self._rnd))
 
 
 def put(path: Path, state: State) -> None:
@@ -81,6 +92,47 @@ def test_what_was_committed_is_there_after_a_loss_of_power(tmp_path, monkeypatch
     between = [allowed for allowed, _ in numbers if len(allowed) > 1]
     assert {(allowed, allowed[1]) for allowed in between} <= numbers, "no generation was there before it was committed"
     assert {(allowed, allowed[0]) for allowed in between} <= numbers
+
+
+def dies(n: int, disk: Disk) -> Watch:
+    """A watch of a process that is killed at its n-th call: nothing that it does from then on reaches the disk."""
+    count = 0
+
+    def watch(name: str, real: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        nonlocal count
+        count += 1
+        if count >= n:
+            raise OSError(errno.EIO, "killed")
+        return disk(name, real, arguments, options)
+
+    return watch
+
+
+def test_what_was_committed_is_there_after_a_kill_and_then_a_loss_of_power(tmp_path, monkeypatch):
+    """What the next process sees, and counts on, may not have been flushed by the one that died."""
+    found: set[tuple[State | None, tuple[int, ...], int]] = set()
+    contents: dict[int, dict[int, Content]] = {}
+    seen = set()
+    n, died = 0, True
+    while died:
+        n += 1
+        states = States(tmp_path / str(n), n)
+        with watched(dies(n, states.disk)):
+            states.play.play(STEPS[:2], faults=True)
+        before, died = states.play.last, bool(states.play.errors)
+        with watched(states):
+            states.play.take(Reopen())
+            seen.add(states.play.last - before)
+            states.play.take(Collect(1))
+            states.play.take(Generate({"n": array(2, 8)}, ("a", "w", "r")))
+            states.play.take(Collect(1))
+        states.play.close()
+        contents[n] = states.play.expected
+        found |= {(state, allowed, n) for state, allowed in states.found}
+    assert seen == {0, 1}, "no generation was seen that was not flushed"
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    for state, allowed, number in sorted(found, key=repr):
+        check_state(tmp_path / "after", state, allowed, contents[number])
 
 
 def test_the_disk_keeps_what_was_flushed_and_any_part_of_the_rest(tmp_path):

@@ -58,6 +58,15 @@ def test_a_generation_comes_back(names):
         assert read(encode_manifest(generation, limits), limits) == generation
 
 
+def test_values_that_overlap_are_not_written():
+    """Records of several generations may, if one of these was not ours."""
+    meta = Meta.of((4,), "int8")
+    for records in ({"a": (0, 4), "b": (3, 4)}, {"a": (0, 4), "b": (0, 2)}, {"a": (0, 4), "b": (2, 0)}):
+        tensors = {name: Record(meta, 7, offset, nbytes, 0) for name, (offset, nbytes) in records.items()}
+        with pytest.raises(MetadataError, match=r"'.': its bytes are in part those of another value"):
+            encode_manifest(Generation(1, 0, tensors, {}, {7: 10}), LIMITS)
+
+
 def test_frames_are_short():
     content = encode_manifest(random_generation(random.Random(1), 3000), CheckpointLimits())
     assert len(frames_of(content)) > 3

@@ -83,7 +83,7 @@ FORBIDDEN: dict[int, list[Any]] = {
 
 
 @pytest.mark.parametrize(
-    "damage", [*FORBIDDEN.values(), [], None, [99], [CALL, 1], [PUBLISH, "x", (), 0], [ATOMIC, [[ATOMIC, []]]]]
+    "damage", [*FORBIDDEN.values(), [], None, [99], [CALL, 1], [PUBLISH, "x", (), 0, False], [ATOMIC, [[ATOMIC, []]]]]
 )
 def test_nothing_of_a_group_with_one_bad_message_is_admitted_and_its_outputs_are_poisoned(
     bare: Bare, damage: Any
@@ -126,7 +126,7 @@ def test_what_is_refused_in_a_group_is_refused_alone(bare: Bare) -> None:
     assert (client.fetch(x), client.fetch(2)) == ([2.0], [1.0])
     with pytest.raises(QuotaError):
         client.fetch(3)
-    client.send(Atomic([[RELEASE, (2, 3)], [PUBLISH, ("x",), (x,), 0]]))
+    client.send(Atomic([[RELEASE, (2, 3)], [PUBLISH, ("x",), (x,), 0, False]]))
     assert client.ask(ListNames(0)) == ["x"]
 
 

@@ -79,7 +79,10 @@ def test_paths_are_relative_to_the_file_and_may_begin_with_a_tilde(write, monkey
     [
         ("adresses = []", "adresses: there is no such key; did you mean addresses?"),
         ("frame = 1", "frame belongs into the table [limits]"),
-        ("quite_unknown = 1", "known are addresses, devices, memory, grace, heartbeat, lease, busy_poll, limits"),
+        (
+            "quite_unknown = 1",
+            "known are addresses, devices, memory, grace, heartbeat, lease, files, busy_poll, limits",
+        ),
         ("[limits]\nframs = 1", "limits.frams: there is no such key; did you mean frame"),
         ("limits = 3", "limits: must be a table, [limits], not 3"),
         ("[limits]\nframe = 'big'", "limits.frame: must be a size from 4096"),

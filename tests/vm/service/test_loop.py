@@ -145,7 +145,13 @@ def one_session(harness: Harness, number: int) -> None:
     meta = [[2], "float64"]
     place = np.array([1.0, number]).tobytes()
     upload, add, call = [2, 1, [2], "float64", "cpu:0", None, 0], [8, 1, "add", [], [meta, meta], "cpu:0", None], 0
-    messages = [upload, add, [9, 1, f"line {number}"], [call, 1, [1, 1], [2], 0, 1], [10, [f"name {number}"], [2], 1]]
+    messages = [
+        upload,
+        add,
+        [9, 1, f"line {number}"],
+        [call, 1, [1, 1], [2], 0, 1],
+        [10, [f"name {number}"], [2], 1, False],
+    ]
     harness.say(identity, [1, 1, [*messages, [12, [f"name {number}"], 2], [call, 7, [1], [3], 0, 1]], [[0, -1, place]]])
     if number % 2:
         harness.say(identity, [5])

@@ -111,7 +111,7 @@ def test_welcome_says_what_there_is(client: RawClient, daemon: Daemon) -> None:
         "mapped",
         "inline_work",
     }
-    assert limits | {"shared", "lease", "version", "pid"} == set(client.settings)
+    assert limits | {"shared", "lease", "files", "version", "pid"} == set(client.settings)
     assert all(client.settings[name] > 0 for name in limits)
     assert (client.settings["shared"], client.settings["lease"]) == (False, 0)
 
@@ -182,6 +182,31 @@ def test_uploads_from_a_memory_file_are_used_in_place_until_they_are_freed(conne
         client.send([SEGMENT, 6, file.fd, file.nbytes])  # the file may not: nobody can map it for writing any more
         with pytest.raises(Refused, match="ProtocolError"):
             client.sync()
+
+
+def test_several_uploads_may_lie_in_one_place_and_each_is_freed_by_itself(connect: Callable[..., RawClient]) -> None:
+    client = connect(host=host_text())
+    with MemoryFile(LARGE) as file:
+        values = np.frombuffer(file.memory, np.float64)
+        values[:] = 3.0
+        client.send([SEGMENT, 5, file.fd, file.nbytes])
+        shape, place = [LARGE // 8], [5, 0]
+        client.batch(
+            [UPLOAD, 1, shape, "float64", "cpu:0", None, 0],
+            [UPLOAD, 2, shape, "float64", "cpu:0", None, 0],
+            [UPLOAD, 3, shape, "float64", "sim:0", None, 0],
+            uploads=[[0, -1, place], [1, -1, place], [2, -1, place]],
+        )
+        client.until(lambda: client.free == [5])  # the transfer is over
+        assert [client.fetch(id_)[7] for id_ in (1, 2, 3)] == [3.0] * 3
+        client.batch([RELEASE, [1]])
+        client.until(lambda: client.free == [5, 5])
+        assert client.fetch(2)[7] == 3.0
+        client.batch([RELEASE, [2]])
+        client.until(lambda: client.free == [5, 5, 5])
+        values[:] = 0.0
+        assert client.fetch(3)[7] == 3.0
+        del values
 
 
 def test_a_fetch_with_an_export_is_read_in_the_memory_of_the_daemon(connect: Callable[..., RawClient]) -> None:
@@ -285,6 +310,10 @@ def test_a_hint_moves_a_value_in_its_place_and_a_pin_keeps_it(client: RawClient)
     client.batch([HINT, id_, "prefetch", "sim:0", 0])
     client.ask(SYNC, ..., 0)
     assert client.query("residency", id_) == {"cpu:0": "valid", "sim:0": "valid"}
+    made = client.call(client.signature("negative", [[2], "float64"], device="sim:0"), id_)
+    client.batch([HINT, made, "prefetch", "host", 0])
+    client.ask(SYNC, ..., 0)
+    assert client.query("residency", made) == {"cpu:0": "valid", "sim:0": "valid"}
     moved = next(client.ids)
     client.batch([TO_DEVICE, id_, moved, "sim:0", 0], [RELEASE, [id_]], [HINT, moved, "pin", "", 0])
     for what, found in (("evict", ["cpu:0", "sim:0"]), ("unpin", ["cpu:0", "sim:0"]), ("evict", ["cpu:0"])):
@@ -373,7 +402,7 @@ def test_an_effect_behind_one_that_failed_is_not_carried_out(client: RawClient) 
 def test_tensors_are_shared_by_name(connect: Callable[..., RawClient]) -> None:
     writer, reader = connect(), connect()
     id_ = writer.upload([1.0, 1.0])
-    assert writer.ask(PUBLISH, ["w", "v"], [id_, id_], ...) is None
+    assert writer.ask(PUBLISH, ["w", "v"], [id_, id_], ..., False) is None
     assert reader.ask(NAMES, ...) == ["v", "w"]
     shared, then = next(reader.ids), next(reader.ids)
     assert reader.ask(LOOKUP, ["w"], [shared], ..., False) == [[PAIR, "cpu:0"]]
@@ -390,7 +419,7 @@ def test_tensors_are_shared_by_name(connect: Callable[..., RawClient]) -> None:
 def test_names_are_taken_all_or_none(client: RawClient) -> None:
     id_ = client.upload([1.0])
     with pytest.raises(Failed):
-        client.ask(PUBLISH, ["a", "b"], [id_, 404], ...)
+        client.ask(PUBLISH, ["a", "b"], [id_, 404], ..., False)
     assert client.ask(NAMES, ...) == []
 
 

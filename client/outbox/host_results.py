@@ -1,0 +1,88 @@
+"""Which results are to be brought near the host: those of the ops that are issued while a block is open.
+
+A hint for each of them follows its op one batch later. By then a temporary of an expression is gone, its release has
+been sent, and it does not move; and the next ops are on their way, which the transfer is to overlap with. Results are
+found in the batches as they leave, so ops cost what they cost outside of blocks, and a run that stands for calls has
+results of its own. Only new ids count: an op that writes in place makes none.
+
+Guarded by the outbox's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from ...interpreter.wire.fields import HOST
+from ...interpreter.wire.messages import ATOMIC, CALL, RUN, Hint, encode_message
+
+OUTPUTS = {CALL: 3, RUN: 4}  # where a message has the ids of its results; its location is the last field
+
+
+class HostResults:
+    """The hints of one session. `due`: results whose hints leave next."""
+
+    __slots__ = ("_blocks", "_gone", "_left", "_newest", "_open", "due")
+
+    def __init__(self) -> None:
+        self.due: dict[int, int] = {}  # id -> location of the op
+        self._open = 0  # blocks, in any thread
+        self._blocks: list[list[int]] = []  # the newest id before a block, and the last one in it; -1 while it is open
+        self._newest = 0  # among the results that have left
+        self._left: set[int] = set()  # to be left where they are
+        self._gone: set[int] = set()  # released in the batch that leaves
+
+    def begin(self, newest: int) -> None:
+        """A block begins: what gets an id from now on is brought."""
+        self._open += 1
+        if self._open == 1:
+            self._blocks.append([newest, -1])
+
+    def end(self, newest: int) -> None:
+        """A block has ended."""
+        self._open -= 1
+        if not self._open:
+            self._blocks[-1][1] = newest
+
+    def leave(self, id_: int) -> None:
+        """Leave a result where it is, unless its hint has been sent."""
+        if self.due.pop(id_, None) is None and self._is_inside(id_):
+            self._left.add(id_)
+
+    def released(self, ids: Collection[int]) -> None:
+        """These are released in the batch that leaves next."""
+        self._gone.update(ids)
+
+    def hints(self, batch: Sequence[Any], whole: bool) -> list[list[Any]]:
+        """The hints to send behind a batch; `whole`: everything that was issued before leaves with it."""
+        due, gone = self.due, self._gone
+        self.due, self._gone = {}, set()
+        for id_, location in self._made(batch):
+            if id_ in self._left:
+                self._left.remove(id_)
+            elif id_ not in gone:
+                self.due[id_] = location
+        if whole and not self._open:
+            self._blocks.clear()
+            self._left.clear()
+        return [
+            encode_message(Hint(id_, "prefetch", HOST, location)) for id_, location in due.items() if id_ not in gone
+        ]
+
+    def _made(self, batch: Sequence[Any]) -> Iterator[tuple[int, int]]:
+        """The results that are made in a batch inside of blocks, with the locations of their ops."""
+        if not self._blocks:
+            return
+        for message in batch:
+            kind = message[0]
+            if kind == ATOMIC:
+                yield from self._made(message[1])
+            elif kind in OUTPUTS:
+                for id_ in message[OUTPUTS[kind]]:
+                    if id_ > self._newest:
+                        self._newest = id_
+                        if self._is_inside(id_):
+                            yield id_, message[-1]
+
+    def _is_inside(self, id_: int) -> bool:
+        return any(before < id_ and (last < 0 or id_ <= last) for before, last in self._blocks)

@@ -1,0 +1,145 @@
+"""Host arrays that are handed over: they refuse writing for as long as an upload from them is read.
+
+Theory of operation. A host array lies in `HostMemory`, which the machine reads. An upload from it is another array over
+the same memory (`Loans.lend`), which goes on its way in place of a copy. As long as that array lives, or a daemon has
+what was sent of it (`sent`, until `returned`), the memory is in use: the user's array cannot be written, nor can views
+that are taken of it then. When the last use has ended, both that array and the very views that were uploaded can be
+written again.
+
+Guarantees. What was never sent, since the session ended or the message was refused, is handed back as well: the array
+of the upload dies with the message. Uses end anywhere, on any thread and also inside of locks. So there are no locks
+here, and each change of the uses is one atomic operation, followed by `_settle`, which looks at the uses again after it
+has set the flags. Whoever sets flags last has looked after that, so they are right in the end, whoever else was there.
+
+A session's end over a daemon hands nothing back: the daemon may go on reading for others who hold a tensor in the
+memory, and nobody would say when they do not. Nor is anything handed back in a forked child, which may share the memory
+with its parent: host arrays cannot be written there at all.
+
+Rejected: a lock, which a finalizer must not wait for. Counting uses: `+=` is two operations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.types.meta import DTYPE_NAMES, Meta
+from ...interpreter.wire.frames import MAPPED_ARRAY
+from ...interpreter.wire.host_memory import HostMemory, host_memory_of
+from ..forks import FORKS
+
+INHERITED: Final = 0  # the use that never ends, of a forked child
+
+_uses = itertools.count(1)
+
+
+class Loans:
+    """Who reads one piece of host memory. `owner`: the connection over which it can be lent."""
+
+    __slots__ = ("__weakref__", "_array", "_sent", "_uploaded", "_uses", "owner")
+
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+        self._array: Any = nothing  # the user's, held weakly
+        self._uploaded: dict[int, weakref.ref[NDArray[Any]]] = {}  # views of it that were uploaded, by identity
+        self._uses: dict[int, None] = {}
+        self._sent: deque[int] = deque()  # those of the uses that a daemon will end
+        FORKS.loans.add(self)
+
+    @property
+    def handed_over(self) -> bool:
+        """Does anybody read the memory, or is to read it?"""
+        return bool(self._uses)
+
+    def array(self, memory: HostMemory, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
+        """The user's array over the memory. One per memory."""
+        array = np.ndarray(shape, dtype, memory)
+        self._array = weakref.ref(array)
+        return array
+
+    def lend(self, array: NDArray[Any], memory: HostMemory) -> NDArray[Any]:
+        """An array for an upload of that packed array in the memory. The user's cannot be written while it lives."""
+        offset = address_of(array) - address_of(memory)
+        upload: NDArray[Any] = np.ndarray(array.shape, array.dtype, memory, offset)
+        upload.flags.writeable = False
+        use = next(_uses)
+        self._uses[use] = None
+        weakref.finalize(upload, self._end, use).atexit = False
+        if array is not self._array() and array.flags.writeable:
+            key = id(array)
+            self._uploaded[key] = weakref.ref(array, lambda _: self._uploaded.pop(key, None))
+        self._settle()
+        return upload
+
+    def sent(self) -> None:
+        """The memory's place was sent, for one upload: one `returned` will follow."""
+        use = next(_uses)
+        self._uses[use] = None
+        self._sent.append(use)
+        self._settle()
+
+    def returned(self) -> None:
+        """The daemon does not need what was sent for one upload any more. Nothing if it has said so of all."""
+        with suppress(IndexError):
+            self._end(self._sent.popleft())
+
+    def inherit(self) -> None:
+        """Hand back nothing any more: this is a forked child, and its parent may have the memory, too."""
+        self._uses[INHERITED] = None
+        self._settle()
+
+    def _end(self, use: int) -> None:
+        self._uses.pop(use, None)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Let the arrays be written if, and only if, the memory is in nobody's use."""
+        while True:
+            free = not self._uses
+            for each in (self._array, *list(self._uploaded.values())):
+                array = each()
+                if array is not None:
+                    array.flags.writeable = free
+            if free == (not self._uses):
+                return
+
+
+def nothing() -> None:
+    """The weak reference to an array that is not there."""
+
+
+def lent(values: Any, dtype: Any, owner: object) -> tuple[Meta, NDArray[Any]] | None:
+    """Meta and payload of an upload without a copy; None if the values have to be copied.
+
+    Lent is a packed array in host memory of that owner, from 64 KiB on, whose numbers need no conversion.
+    """
+    if type(values) is not np.ndarray or values.base is None or values.nbytes < MAPPED_ARRAY:
+        return None
+    memory = host_memory_of(values)
+    if memory is None or memory.loans.owner is not owner:
+        return None
+    flags, kind = values.flags, values.dtype
+    if not (flags.c_contiguous and flags.aligned and kind in DTYPE_NAMES and kind.isnative):
+        return None
+    if not (dtype is None or is_dtype(kind, dtype)):
+        return None
+    return Meta.of(values.shape, kind), memory.loans.lend(values, memory)
+
+
+def is_dtype(kind: np.dtype[Any], wanted: Any) -> bool:
+    """Is that what is wanted? No, if that is no dtype at all."""
+    with suppress(TypeError):
+        return bool(kind == np.dtype(wanted))
+    return False
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """The address of its first element."""
+    return int(array.__array_interface__["data"][0])

@@ -1,0 +1,53 @@
+"""Host memory: what a client fills and its machine reads where it lies, so that an upload from it copies nothing.
+
+It is the bottom of the arrays that a user fills and of those that the machine is given. Both are plain arrays over it,
+and NumPy shortens a chain of views only as far as they are of one type. So each of the two stays alive for as long as
+there is a view of it, on whatever thread, and its end says that nobody has its part of the memory any more.
+
+The machine treats such memory as it treats a client's segment (decision 0008): it never writes there, and copies what
+its kernels use as indices. Within one process the root is a `HostMemory`; what a daemon gets is in a `Segment`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .segments import Segment, segment_of
+
+
+class HostMemory(np.ndarray[tuple[int], np.dtype[np.uint8]]):
+    """Bytes, over memory of any kind. `loans`: what the client knows of who reads them."""
+
+    loans: Any = None
+
+    @classmethod
+    def over(cls, memory: Any, nbytes: int, loans: Any) -> HostMemory:
+        """The first `nbytes` bytes of a buffer, which stays alive as long."""
+        if isinstance(memory, np.ndarray):  # NumPy would take that for the base of plain arrays over this
+            memory = cls(nbytes, np.uint8, memory)
+        made = cls(nbytes, np.uint8, memory)
+        made.loans = loans
+        return made
+
+
+def host_memory_of(array: Any) -> HostMemory | None:
+    """The host memory that an array lies in; None if it lies elsewhere."""
+    base = array.base
+    if type(base) is np.ndarray:
+        base = base.base
+    return base if type(base) is HostMemory else None
+
+
+def is_clients(array: NDArray[Any]) -> bool:
+    """Does the array lie in memory that a client may still write?"""
+    return host_memory_of(array) is not None or segment_of(array) is not None
+
+
+def room_of(base: Any) -> int:
+    """The bytes of the client's memory that is an array's base; 0 if the base is none."""
+    if isinstance(base, Segment):
+        return base.size
+    return base.nbytes if type(base) is HostMemory else 0

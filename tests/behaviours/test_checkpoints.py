@@ -1,0 +1,355 @@
+"""Checkpoints: what is published, as of one place in program order, while work goes on; and restored, deferred."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.interpreter.checkpoints.directory import CheckpointDirectory
+from tensord.interpreter.checkpoints.reader import CheckpointReader
+from tensord.streams.faults import Fault, FaultKind
+
+from .looking_inside import WAIT, assert_sound, device_of, machine_of, ones, records, store_of
+
+DEVICES = ["cpu:0", "sim:0"]
+
+
+def in_checkpoint(path: Path) -> dict[str, Any]:
+    """The values of the last generation, by name."""
+    with CheckpointReader.open(path) as reader:
+        generation, damaged = reader.latest()
+        assert generation is not None
+        assert not damaged
+        assert reader.verify(generation, deep=True) == {}
+        return {name: reader.read(name, record) for name, record in generation.tensors.items()}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_published_comes_back_in_another_machine(make_session, tmp_path, device):
+    values = {"w": np.arange(12.0).reshape(3, 4), "i": np.arange(5), "c": np.array(1j), "none": np.zeros((0, 3))}
+    s = make_session("local:first", devices=DEVICES)
+    tensors = {name: s.asarray(value, device=device) for name, value in values.items()}
+    s.publish({**tensors, "turned": tensors["w"].T, "same": tensors["w"]})
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert (report["generation"], report["names"], report["failed"]) == (1, 6, {})
+    assert report["written"] == sum(value.nbytes for value in values.values()) + values["w"].nbytes
+    other = make_session("local:second", devices=DEVICES)
+    found = other.restore(tmp_path / "there")
+    assert (found["generation"], found["names"], found["failed"], found["moved"]) == (1, 6, {}, {})
+    for name, value in {**values, "turned": values["w"].T, "same": values["w"]}.items():
+        tensor = other.lookup(name)
+        assert tensor.device == device
+        np.testing.assert_array_equal(tensor.numpy(), value)
+    assert_sound(s)
+    assert_sound(other)
+
+
+def test_all_values_are_those_of_one_place_while_they_are_written_to(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    xs = [s.asarray(ones(100), device="sim:0") for _ in range(5)]
+    s.publish({f"x{n}": x for n, x in enumerate(xs)})
+    store_of(s).hold("save")
+    taken = s.checkpoint(tmp_path / "there")
+    for n in range(5):
+        xs[n] += 1
+    s.sync()  # nobody waits for the disk
+    assert [x.numpy()[0] for x in xs] == [2] * 5
+    assert not taken.done
+    store_of(s).resume("save")
+    taken.wait(WAIT)
+    assert all(value[0] == 1 for value in in_checkpoint(tmp_path / "there").values())
+    assert s.trace().verify() == []
+    assert_sound(s)
+
+
+def test_a_group_is_in_a_checkpoint_as_a_whole(make_session, tmp_path):
+    writer, taker = make_session("local:group", devices=DEVICES), make_session("local:group", devices=DEVICES)
+    a, b = writer.asarray(0.0), writer.asarray(0.0)
+    writer.publish({"a": a, "b": b})
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            with writer.atomic():
+                a.__iadd__(1.0)
+                b.__iadd__(1.0)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(20):
+            taker.checkpoint(tmp_path / "there").wait(WAIT)
+            found = in_checkpoint(tmp_path / "there")
+            assert found["a"] == found["b"]
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_no_writer_is_charged_for_what_only_a_checkpoint_reads(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    session = machine_of(s).engine.directory.sessions[s._transport._session.id]
+    x = s.asarray(ones(1000))
+    s.publish("x", x)
+    s.sync()
+    session.account.limit = 4000
+    store_of(s).hold("save")
+    taken = s.checkpoint(tmp_path / "there")
+    x += 1
+    s.sync()
+    assert session.account.bytes == 4000
+    store_of(s).resume("save")
+    taken.wait(WAIT)
+    assert x.numpy()[0] == 2
+    assert_sound(s)
+
+
+def test_what_has_not_changed_is_neither_moved_nor_read_nor_written(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    x, y = s.asarray(ones(1000), device="sim:0"), s.asarray(ones(10))
+    s.publish({"x": x, "y": y})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    before = len(records(s))
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert (report["written"], report["kept"]) == (0, 4040)
+    assert [record.op for record in records(s)[before:]] == ["checkpoint"]
+    y += 1
+    s.publish("z", x)
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert (report["written"], report["names"]) == (40, 3)
+    assert in_checkpoint(tmp_path / "there")["y"][0] == 2
+    s.unpublish("x")
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert sorted(in_checkpoint(tmp_path / "there")) == ["y", "z"]
+
+
+def test_memory_that_is_used_again_is_another_value(make_session, tmp_path):
+    """What serves a new tensor is not taken for what it was."""
+    s = make_session(devices=DEVICES)
+    for n in range(5):
+        x = s.asarray(ones(4, value=n))
+        s.publish("x", x)
+        del x
+        s.checkpoint(tmp_path / "there").wait(WAIT)
+        assert in_checkpoint(tmp_path / "there")["x"][0] == n
+        s.unpublish("x")
+
+
+def test_an_error_keeps_the_value_before_and_is_reported(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    x, y = s.asarray(ones(3), device="sim:0"), s.asarray(ones(3))
+    s.publish({"x": x, "y": y})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    s.publish("x", x + 1.0)
+    y += 1
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert list(report["failed"]) == ["x"]
+    found = in_checkpoint(tmp_path / "there")
+    assert (found["x"][0], found["y"][0]) == (1, 2)
+    assert_sound(s)
+
+
+def test_restored_values_lie_in_the_files_until_they_are_read(make_session, tmp_path):
+    s = make_session("local:a", devices=DEVICES)
+    s.publish({f"x{n}": s.asarray(ones(256, value=n)) for n in range(64)})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    other = make_session("local:b", devices=["cpu:0", {"name": "sim:0", "memory": 16 * 1024}])
+    other.restore(tmp_path / "there")
+    names = [f"x{n}" for n in range(64)]
+    found = other.lookup(names)
+    assert records(other, "read") == []
+    for _ in range(2):
+        for n, tensor in enumerate(found.values()):
+            assert (tensor.to_device("sim:0") * 2.0).numpy()[0] == 2 * n
+    report = other.checkpoint(tmp_path / "there").wait(WAIT)
+    assert report["written"] == 0
+    assert_sound(other)
+
+
+def test_what_is_collected_stays_for_those_who_lie_in_it(make_session, tmp_path):
+    s = make_session("local:c", devices=DEVICES)
+    s.publish("x", s.asarray(np.arange(2 << 20)))
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    other = make_session("local:d", devices=DEVICES)
+    other.restore(tmp_path / "there")
+    x = other.lookup("x")
+    other.publish("x", other.asarray(ones(3)))
+    for _ in range(3):
+        other.checkpoint(tmp_path / "there", keep=1).wait(WAIT)
+    assert len(list((tmp_path / "there").glob("values-*"))) == 1
+    np.testing.assert_array_equal(x.numpy(), np.arange(2 << 20))
+
+
+def test_routines_come_back_with_what_they_capture(make_session, tmp_path):
+    s = make_session("local:e", devices=DEVICES)
+    w = s.asarray(ones(3, value=2))
+    f = s.routine(lambda x: x * w + 1)
+    x = s.asarray(ones(3))
+    expected = f(x).numpy()
+    s.publish("f", f)
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    other = make_session("local:f", devices=["cpu:0"])
+    assert other.restore(tmp_path / "there")["names"] == 1
+    assert other.names() == ["f"]
+    np.testing.assert_array_equal(other.lookup("f")(other.asarray(ones(3))).numpy(), expected)
+
+
+def test_a_device_that_is_missing_is_said(make_session, tmp_path):
+    s = make_session("local:g", devices=["cpu:0", "sim:0"])
+    s.publish("x", s.asarray(ones(3), device="sim:0"))
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    other = make_session("local:h", devices=["cpu:0"])
+    assert other.restore(tmp_path / "there")["moved"] == {"x": "sim:0"}
+    assert other.lookup("x").device == "cpu:0"
+
+
+def test_damage_is_named_and_the_rest_is_restored(make_session, tmp_path):
+    s = make_session("local:i", devices=DEVICES)
+    s.publish({"large": s.asarray(np.arange(1 << 20)), "small": s.asarray(ones(3))})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    largest = max((tmp_path / "there").glob("values-*"), key=lambda path: path.stat().st_size)
+    os.truncate(largest, 100)
+    other = make_session("local:j", devices=DEVICES)
+    found = other.restore(tmp_path / "there")
+    assert list(found["failed"]) == ["large"]
+    assert other.names() == ["small"]
+    largest.unlink()
+    assert list(other.restore(tmp_path / "there")["failed"]) == ["large"]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bits_that_have_changed_are_noticed_when_they_are_read(make_session, tmp_path, device):
+    s = make_session("local:k", devices=DEVICES)
+    s.publish("x", s.asarray(np.arange(1 << 20), device=device))
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    (file,) = (tmp_path / "there").glob("values-*")
+    data = bytearray(file.read_bytes())
+    data[-5] ^= 1
+    file.write_bytes(data)
+    other = make_session("local:l", devices=DEVICES)
+    assert other.restore(tmp_path / "there")["failed"] == {}
+    with pytest.raises(td.FileError, match="checksum"):
+        (other.lookup("x") + 1).wait(WAIT)
+    assert list(other.restore(tmp_path / "there", deep=True)["failed"]) == ["x"]
+
+
+def test_what_is_wrong_is_raised(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    x = s.asarray(1.0)
+    s.publish("x", x)
+    with pytest.raises(td.MetadataError, match="nothing is published as 'y'"):
+        s.checkpoint(tmp_path / "there", "y").wait(WAIT)
+    with pytest.raises(td.FileError, match="cannot be made"):
+        s.checkpoint(tmp_path / "no" / "there").wait(WAIT)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("mine")
+    with pytest.raises(td.MetadataError):
+        s.checkpoint(tmp_path / "full").wait(WAIT)
+    with pytest.raises(td.FileError, match="cannot be opened"):
+        s.restore(tmp_path / "nowhere")
+    with (
+        CheckpointDirectory.open(tmp_path / "locked", create=True),
+        pytest.raises(td.FileError, match=str(os.getpid())),
+    ):
+        s.checkpoint(tmp_path / "locked").wait(WAIT)
+    s.checkpoint(tmp_path / "locked").wait(WAIT)
+    with pytest.raises(td.MetadataError, match="has no 'z'"):
+        s.restore(tmp_path / "locked", "z")
+
+
+def test_two_at_once_in_one_directory_are_refused(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    s.publish("x", s.asarray(1.0))
+    store_of(s).hold("save")
+    first = s.checkpoint(tmp_path / "there")
+    with pytest.raises(td.ProtocolError, match="is being written"):
+        s.checkpoint(tmp_path / "there").wait(WAIT)
+    store_of(s).resume("save")
+    first.wait(WAIT)
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_a_disk_that_fails_leaves_the_last_generation(make_session, tmp_path, monkeypatch, call):
+    s = make_session(devices=DEVICES)
+    x = s.asarray(ones(1000))
+    s.publish("x", x)
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    x += 1
+
+    def fail(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        taken = s.checkpoint(tmp_path / "there")
+        with pytest.raises(td.FileError, match="No space left"):
+            taken.wait(WAIT)
+    assert in_checkpoint(tmp_path / "there")["x"][0] == 1
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert in_checkpoint(tmp_path / "there")["x"][0] == 2
+    assert_sound(s)
+
+
+def test_the_session_that_asked_may_end(make_session, tmp_path):
+    keeper = make_session("local:m", devices=DEVICES)
+    s = make_session("local:m", devices=DEVICES)
+    s.publish("x", s.asarray(ones(3)))
+    store_of(s).hold("save")
+    s.checkpoint(tmp_path / "there")
+    s._savings = type(s._savings)(s._outbox)  # its client does not wait
+    s.close()
+    store_of(keeper).resume("save")
+    keeper.sync()
+    machine = machine_of(keeper)
+    assert machine.wait_until(lambda: not machine.engine.live, WAIT)
+    assert in_checkpoint(tmp_path / "there")["x"][0] == 1
+
+
+KILLED = """
+import os, sys, threading, numpy as np, tensord as td
+s = td.connect("local", devices=["cpu:0", "sim:0"])
+xs = [s.asarray(np.zeros(300_000), device="sim:0") for _ in range(4)]
+s.publish({f"x{n}": x for n, x in enumerate(xs)})
+while True:
+    report = s.checkpoint(sys.argv[1]).wait()
+    print(report["generation"], flush=True)
+    with s.atomic():
+        for x in xs:
+            x += 1
+"""
+
+
+@pytest.mark.parametrize("after", [1, 3, 4])
+def test_a_process_that_is_killed_leaves_the_last_whole_generation(tmp_path, after):
+    process = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", KILLED, str(tmp_path / "there")], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    seen = 0
+    for line in process.stdout:
+        seen = int(line)
+        if seen >= after:
+            process.send_signal(signal.SIGKILL)
+            break
+    process.wait()
+    process.stdout.close()
+    found = in_checkpoint(tmp_path / "there")
+    (value,) = {float(x[0]) for x in found.values()}
+    assert value >= seen - 1
+    assert all((x == value).all() for x in found.values())
+    with CheckpointDirectory.open(tmp_path / "there") as directory:  # no lock is left
+        directory.sweep()
+        assert directory.orphans() == []
+    shutil.rmtree(tmp_path / "there")

@@ -1,0 +1,186 @@
+"""Durable names: on the disk when publishing returns, by the next durable sync, or at an interval."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.streams.faults import Fault, FaultKind
+
+from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, store_of
+from .test_checkpoints import in_checkpoint
+
+
+def lasting(path: Path, **options: object) -> list[Any]:
+    """Devices with a directory for durable names."""
+    return ["cpu:0", "sim:0", {"name": "store:0", "durable": str(path / "there"), **options}]
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    return tmp_path / "there"
+
+
+def test_a_durable_name_is_on_the_disk_when_publishing_returns(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    x, y = s.asarray(ones(3), device="sim:0"), s.asarray(ones(4))
+    s.publish("x", x, durable=True)
+    assert in_checkpoint(there)["x"].tolist() == [1, 1, 1]
+    s.publish("passing", y)
+    s.publish("y", y, durable=True)
+    assert sorted(in_checkpoint(there)) == ["x", "y"]
+    s.unpublish("x")
+    s.sync(durable=True)
+    assert list(in_checkpoint(there)) == ["y"]
+    assert_sound(s)
+
+
+def test_writes_in_place_are_there_after_the_next_durable_sync(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    x = s.asarray(ones(3))
+    s.publish("x", x, durable=True)
+    x += 1
+    s.sync()
+    assert in_checkpoint(there)["x"][0] == 1
+    s.sync(durable=True)
+    assert in_checkpoint(there)["x"][0] == 2
+    files = sorted(path.name for path in there.iterdir())
+    s.sync(durable=True)
+    assert sorted(path.name for path in there.iterdir()) == files  # nothing has changed, nothing is written
+
+
+def test_a_group_is_durable_with_the_next_durable_sync(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    x = s.asarray(ones(3))
+    with s.atomic():
+        x += 1
+        s.publish("x", x, durable=True)
+    s.sync(durable=True)
+    assert in_checkpoint(there)["x"][0] == 2
+
+
+def test_an_error_is_raised_where_it_is_published_and_the_last_value_stays(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    x = s.asarray(ones(3), device="sim:0")
+    s.publish("x", x, durable=True)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    failed = x + 1.0
+    with pytest.raises(td.KernelError):
+        s.publish("x", failed, durable=True)
+    with pytest.raises(td.FileError, match="'x' is not on the disk as it is"):
+        s.sync(durable=True)
+    assert in_checkpoint(there)["x"][0] == 1
+
+
+def test_a_value_that_is_not_there_yet_keeps_its_last_one(make_session, tmp_path, there):
+    s = make_session("local:durable", devices=lasting(tmp_path))
+    other = make_session("local:durable", devices=lasting(tmp_path))
+    x = s.asarray(ones(3), device="sim:0")
+    s.publish("x", x, durable=True)
+    other.publish("y", other.asarray(2.0), durable=True)
+    with held(s, "sim:0", "compute"):
+        x += 1
+        s.flush()
+        with pytest.raises(td.FileError, match="'x' is not on the disk as it is: its value is not there yet"):
+            other.sync(durable=True)
+        assert in_checkpoint(there)["x"][0] == 1
+    s.sync(durable=True)
+    assert in_checkpoint(there)["x"][0] == 2
+
+
+def test_who_asks_while_names_are_written_waits_for_the_next_time(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    x = s.asarray(ones(3))
+    s.publish("x", x, durable=True)
+    store_of(s).hold("save")
+    engine = machine_of(s).engine
+    told: list[Any] = []
+    x += 1
+    s.sync()
+    with machine_of(s).inside():
+        engine.keep_durable(lambda report, error: told.append((report, error)))
+    x += 1
+    s.sync()
+    with machine_of(s).inside():
+        engine.keep_durable(lambda report, error: told.append((report, error)))
+        engine.keep_durable(lambda report, error: told.append((report, error)))
+    store_of(s).resume("save")
+    assert machine_of(s).wait_until(lambda: len(told) == 3, WAIT)
+    assert [error for _, error in told] == [None] * 3
+    assert in_checkpoint(there)["x"][0] == 3
+
+
+def test_a_failed_flush_is_told_and_the_next_one_writes_anew(make_session, tmp_path, there, monkeypatch):
+    s = make_session(devices=lasting(tmp_path))
+    x = s.asarray(ones(3))
+    s.publish("x", x, durable=True)
+    x += 1
+
+    def fail(_fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(td.FileError, match="Input/output error"):
+            s.sync(durable=True)
+    assert in_checkpoint(there)["x"][0] == 1
+    s.sync(durable=True)
+    assert in_checkpoint(there)["x"][0] == 2
+
+
+def test_names_are_written_at_the_interval(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path, interval=0.001))
+    x = s.asarray(ones(3))
+    s.publish("x", x, durable=True)
+    x += 1
+    s.sync()
+    machine = machine_of(s)
+    machine.keep_durable()
+    assert machine.wait_until(lambda: not machine.engine.live, WAIT)
+    assert in_checkpoint(there)["x"][0] == 2
+
+
+def test_restored_names_stay_durable(make_session, tmp_path, there):
+    s = make_session("local:one", devices=lasting(tmp_path))
+    s.publish("x", s.asarray(ones(3)), durable=True)
+    s.close()
+    other = make_session("local:two", devices=lasting(tmp_path))
+    other.restore(there)
+    x = other.lookup("x")
+    x += 1
+    other.sync(durable=True)
+    assert in_checkpoint(there)["x"][0] == 2
+
+
+def test_a_machine_without_a_directory_says_so(make_session):
+    s = make_session(devices=["cpu:0"])
+    with pytest.raises(td.ProtocolError, match='"durable": "/path"'):
+        s.publish("x", s.asarray(1.0), durable=True)
+    with pytest.raises(td.ProtocolError, match="keeps no durable names"):
+        s.sync(durable=True)
+    assert s.names() == []
+
+
+KILLED = """
+import os, signal, sys, numpy as np, tensord as td
+s = td.connect("local", devices=["cpu:0", {"name": "store:0", "durable": sys.argv[1]}])
+x = s.asarray(np.zeros(5))
+s.publish("x", x, durable=True)
+for n in range(3):
+    x += 1
+    s.sync(durable=True)
+x += 1
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_synced_survives_a_kill(there):
+    subprocess.run([sys.executable, "-c", KILLED, str(there)], check=False, timeout=60)  # noqa: S603
+    np.testing.assert_array_equal(in_checkpoint(there)["x"], [3] * 5)

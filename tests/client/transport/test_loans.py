@@ -1,0 +1,236 @@
+"""Host arrays that are handed over: when they refuse writing, and when that is over, whoever ends the last use."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.client.transport.loans import Loans, lent
+from tensord.interpreter.wire.frames import MAPPED_ARRAY
+from tensord.interpreter.wire.host_memory import HostMemory
+
+OWNER = object()
+COUNT = MAPPED_ARRAY // 8
+
+
+def host_array(count: int = 2 * COUNT) -> Any:
+    """An array, float64, with what lends it."""
+    loans = Loans(OWNER)
+    return loans.array(HostMemory.over(np.zeros(8 * count, np.uint8), 8 * count, loans), (count,), "float64")
+
+
+def lend(array: Any) -> Any:
+    found = lent(array, None, OWNER)
+    assert found is not None
+    meta, upload = found
+    assert (meta.shape, meta.dtype) == (array.shape, array.dtype)
+    return upload
+
+
+def loans_of(array: Any) -> Loans:
+    loans: Loans = array.base.loans
+    return loans
+
+
+def test_an_upload_is_the_memory_itself_and_cannot_be_written() -> None:
+    array = host_array()
+    array[...] = np.arange(array.size)
+    upload = lend(array)
+    assert np.shares_memory(upload, array)
+    np.testing.assert_array_equal(upload, array)
+    assert not upload.flags.writeable
+
+
+def test_the_array_refuses_writing_until_the_last_use_has_ended() -> None:
+    array = host_array()
+    uploads = [lend(array), lend(array)]
+    while uploads:
+        assert not array.flags.writeable
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+        later = array[1:]
+        assert not later.flags.writeable
+        uploads.pop()
+    assert array.flags.writeable
+    array[0] = 1
+    assert not later.flags.writeable  # it was taken meanwhile
+
+
+def test_a_view_of_the_upload_keeps_it() -> None:
+    array = host_array()
+    upload = lend(array)
+    part = upload.reshape(-1).view(np.uint8)[5:]
+    del upload
+    assert not array.flags.writeable
+    del part
+    assert array.flags.writeable
+
+
+def test_a_view_that_was_uploaded_refuses_writing_as_the_array_does() -> None:
+    array = host_array(4 * COUNT)
+    view, other = array[COUNT : 3 * COUNT].reshape(2, -1), array[:5]
+    upload = lend(view)
+    assert (upload.shape, upload.__array_interface__["data"]) == (
+        view.shape,
+        (view.__array_interface__["data"][0], True),
+    )
+    assert not array.flags.writeable
+    assert not view.flags.writeable
+    assert other.flags.writeable  # taken earlier: the user's promise
+    del array
+    gc.collect()
+    del upload
+    assert view.flags.writeable
+    view[...] = 1
+    assert view.base.flags.writeable
+
+
+def test_a_view_that_died_meanwhile_is_no_concern() -> None:
+    array = host_array(4 * COUNT)
+    view = array[:COUNT]
+    upload = lend(view)
+    del view
+    del upload
+    assert array.flags.writeable
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda array: array[::2],
+        lambda array: array.reshape(2, -1).T,
+        lambda array: array[: COUNT // 2],
+        lambda array: array.astype(array.dtype.newbyteorder()),
+        lambda array: array.view(array.dtype.newbyteorder()),
+        lambda array: array.view("V8"),
+        lambda array: array.view(np.uint8)[1:-7].view("float64"),
+        lambda array: array.copy(),
+        lambda array: array.base,
+        lambda array: array.tolist(),
+        lambda array: np.asarray(memoryview(array)),
+        lambda array: array[0],
+    ],
+)
+def test_other_values_are_not_lent(values: Any) -> None:
+    array = host_array()
+    assert lent(values(array), None, OWNER) is None
+    assert array.flags.writeable
+
+
+def test_nor_is_anything_over_another_connection_or_as_another_dtype() -> None:
+    array = host_array()
+    assert lent(array, None, object()) is None
+    assert lent(array, "float32", OWNER) is None
+    assert lent(array, "no dtype", OWNER) is None
+    assert lent(array, np.float64, OWNER) is not None
+    assert array.flags.writeable  # that upload is gone
+
+
+def test_what_was_sent_is_in_use_until_it_is_returned() -> None:
+    array = host_array()
+    loans = loans_of(array)
+    loans.returned()  # of nothing
+    upload = lend(array)
+    loans.sent()
+    del upload
+    assert not array.flags.writeable
+    loans.sent()
+    loans.returned()
+    assert loans.handed_over
+    assert not array.flags.writeable
+    loans.returned()
+    assert not loans.handed_over
+    assert array.flags.writeable
+
+
+def test_a_use_may_outlive_the_array() -> None:
+    array = host_array()
+    upload = lend(array)
+    loans = loans_of(array)
+    del array
+    assert loans.handed_over
+    assert upload[0] == 0
+    del upload
+    assert not loans.handed_over
+
+
+def test_uses_that_begin_and_end_on_many_threads_leave_the_flag_right() -> None:
+    array = host_array()
+    loans = loans_of(array)
+    start, wrong = threading.Barrier(4), []
+
+    def use(rounds: int) -> None:
+        start.wait()
+        for n in range(rounds):
+            upload = lend(array)
+            if n % 2:
+                loans.sent()
+                loans.returned()
+            if not loans.handed_over:
+                wrong.append(n)
+            del upload
+
+    threads = [threading.Thread(target=use, args=(2000,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert not loans.handed_over
+    assert array.flags.writeable
+    kept = lend(array)
+    assert not array.flags.writeable
+    del kept
+
+
+def test_a_use_that_ends_inside_of_a_settling_is_not_lost() -> None:
+    """As when the collector runs in the middle of it."""
+    array = host_array()
+    loans = loans_of(array)
+    held = [lend(array)]
+    real = loans._array
+
+    def array_of() -> Any:
+        held.clear()  # the use ends between the look at the uses and the setting of the flags
+        return real()
+
+    loans._array = array_of
+    loans._settle()
+    loans._array = real
+    assert array.flags.writeable
+
+
+def test_a_use_that_begins_inside_of_a_settling_is_not_lost() -> None:
+    array = host_array()
+    loans = loans_of(array)
+    real, begun = loans._array, []
+
+    def array_of() -> Any:
+        loans._array = real
+        begun.append(lend(array))
+        return real()
+
+    loans._array = array_of
+    loans._settle()
+    assert len(begun) == 1
+    assert not array.flags.writeable
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_forked_child_cannot_write_and_gets_nothing_back() -> None:
+    array, other = host_array(), host_array()
+    upload = lend(array)
+    child = os.fork()
+    if not child:
+        before = array.flags.writeable or other.flags.writeable
+        del upload
+        os._exit(1 if before or array.flags.writeable else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert other.flags.writeable
+    del upload
+    assert array.flags.writeable
