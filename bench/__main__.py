@@ -14,12 +14,14 @@ from examples.own_daemon import own_daemon
 
 from . import (
     array_api,
+    checkpointing,
     checkpoints,
     clients,
     closing,
     elementwise,
     eviction,
     fairness,
+    files,
     latency,
     overlap,
     roundtrip,
@@ -46,6 +48,8 @@ EMBEDDED: Workloads = {
     "elementwise": elementwise.measure,
     "overlap": overlap.measure,
     "eviction": eviction.measure,
+    "files": files.measure,
+    "checkpointing": checkpointing.measure,
     "closing": closing.measure,
     "tracing": tracing.measure,
     "functions": array_api.measure_calls,
@@ -77,6 +81,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run to FILE as well")
     parser.add_argument("--runs", type=int, default=5, help="runs per workload (default: 5)")
     parser.add_argument("--quick", action="store_true", help="small sizes and two runs: does it work, not how fast")
+    parser.add_argument("--full", action="store_true", help="files and checkpoints of several GiB, which takes minutes")
     parser.add_argument("--baseline-only", action="store_true", help="NumPy alone, without the virtual machine")
     options = parser.parse_args()
     unknown = set(options.only or ()) - set(workloads(options))
@@ -105,14 +110,20 @@ def main() -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH)
-    settings = Settings(2 if options.quick else options.runs, options.quick, options.baseline_only, options.daemon)
+    settings = Settings(
+        runs=2 if options.quick else options.runs,
+        quick=options.quick,
+        full=options.full,
+        baseline_only=options.baseline_only,
+        through_daemon=options.daemon,
+    )
     rows: list[Row] = []
     for name in options.only or workloads(options):
         # A plain line: the thread of a spinner would take part in the measurement.
         console.print(f"measuring {name}", style="dim")
         rows += run(name, settings)
     for row in rows:
-        row.quick = settings.quick
+        row.quick |= settings.quick
     print_table(rows, console)
     if options.json:
         write_json(rows, settings, options.json)

@@ -29,13 +29,15 @@ Run: TypeAlias = Callable[[], float]
 
 @dataclass(frozen=True)
 class Settings:
-    """`runs` per workload. `quick`: small sizes, to see that everything works. `baseline_only`: without the VM.
+    """`runs` per workload. `quick`: small sizes, to see that everything works. `full`: the largest ones, which take
+    minutes and GiB. `baseline_only`: without the VM.
 
     `through_daemon`: the machine is another process, `daemon`; it is not there where only the baseline is measured.
     """
 
     runs: int = 5
     quick: bool = False
+    full: bool = False
     baseline_only: bool = False
     through_daemon: bool = False
     daemon: OwnDaemon | None = None
@@ -43,6 +45,10 @@ class Settings:
     def size(self, full: int, quick: int) -> int:
         """`full`, or `quick` where only working is the question."""
         return quick if self.quick else full
+
+    def large(self, full: int, usual: int, quick: int) -> int:
+        """A size that is `full` only where that was asked for."""
+        return full if self.full else self.size(usual, quick)
 
     def connect(self, routines: Literal["auto"] | None = None, **options: int) -> td.Session:
         """A session on the machine that is measured, with cpu:0: the daemon, or one in this process, whose device has

@@ -6,7 +6,6 @@ read, and from then on only if it is about to be removed (`hold`).
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.checkpoints.reader import CheckpointReader
-from ..interpreter.checkpoints.record import CheckpointLimits, Record
+from ..interpreter.checkpoints.record import Record
 from ..interpreter.files.header import Entry
 from ..interpreter.files.open_file import OpenFile
 from ..interpreter.files.values import read_array, read_range
@@ -24,24 +23,21 @@ STRETCHES: WeakSet[KeptStretch] = WeakSet()  # of this process; the driving thre
 
 
 class KeptReader(CheckpointReader):
-    """A reader whose directory is closed with its last reference. `real`: its path without links."""
-
-    def __init__(self, path: Path, directory: int, limits: CheckpointLimits) -> None:
-        super().__init__(path, directory, limits)
-        self.real = path.resolve()
+    """A reader whose directory is closed with its last reference. It is opened by the real path, by which the directory
+    is told from others; to find that for each of its values would take longer than all else of restoring them."""
 
     def __del__(self) -> None:
         self.close()
 
 
 class KeptStretch(Stretch):
-    """A value of a generation. `path`: the directory's; `file`: the id of its values file."""
+    """A value of a generation. `path`: the directory's, the real one; `file`: the id of its values file."""
 
     __slots__ = ("__weakref__", "_entry", "_held", "_reader", "file", "path")
 
     def __init__(self, reader: KeptReader, name: str, record: Record) -> None:
         super().__init__(record.nbytes, crc=record.crc)
-        self.path: Path = reader.real
+        self.path = reader.path
         self.file = record.file
         self._reader = reader
         self._entry: Entry = record.entry(name)

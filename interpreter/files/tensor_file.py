@@ -135,4 +135,6 @@ def flat(buffer: Any) -> memoryview:
 
 def printable(name: str) -> str:
     """A file's name as errors show it, whatever bytes it has."""
+    if name.isprintable():  # nearly always, and ten thousand files may be opened in a row
+        return name
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)

@@ -353,3 +353,19 @@ def test_a_process_that_is_killed_leaves_the_last_whole_generation(tmp_path, aft
         directory.sweep()
         assert directory.orphans() == []
     shutil.rmtree(tmp_path / "there")
+
+
+def test_a_write_on_a_device_waits_for_the_transfer_and_takes_no_more_memory(make_session, tmp_path):
+    s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 2 * 4096, "eviction": "never"}])
+    w, g = s.asarray(ones(1024), device="sim:0"), s.asarray(ones(1024), device="sim:0")
+    s.publish("w", w)
+    for n in range(3):
+        store_of(s).hold("save")
+        taken = s.checkpoint(tmp_path / "there")
+        w += g
+        w.wait(WAIT)  # though the disk stands still
+        store_of(s).resume("save")
+        taken.wait(WAIT)
+        assert in_checkpoint(tmp_path / "there")["w"][0] == 1 + n
+    assert w.numpy()[0] == 4
+    assert_sound(s)

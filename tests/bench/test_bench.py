@@ -36,6 +36,12 @@ ROWS = [
     "sim overlap",
     "forward, 4 x the memory",
     "small ops, eviction on",
+    "load, all on cpu:0",
+    "load, first tensor",
+    "checkpoint, unchanged",
+    "checkpoint, all new",
+    "ops beside a checkpoint",
+    "restore, 10,000 names",
     "longest beside a close",
     "tracing",
     "xp.add",
@@ -139,6 +145,17 @@ def test_a_row_is_judged_by_its_limits_unless_its_sizes_were_small(monkeypatch, 
     from bench.measure import Row
 
     assert Row("a row", "us", ours, 1.0, must=2.0, aim=1.0, quick=quick).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("quick", "full", "size"), [(False, False, "usual"), (False, True, "full"), (True, False, "quick")]
+)
+def test_gigabytes_are_moved_only_where_that_was_asked_for(monkeypatch, quick, full, size):
+    monkeypatch.syspath_prepend(ROOT)
+    from bench.measure import Settings
+
+    sizes = {"full": 1 << 32, "usual": 1 << 28, "quick": 1 << 20}
+    assert Settings(quick=quick, full=full).large(**sizes) == sizes[size]
 
 
 @pytest.mark.parametrize(("ours", "verdict"), [(1.1, "aim"), (0.9, "must"), (0.7, "missed")])

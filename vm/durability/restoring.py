@@ -46,7 +46,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
 
     FileError if there is none, or it cannot be read.
     """
-    reader = KeptReader.open(path)
+    reader = KeptReader.open(path.resolve())
     notes: dict[int, str] = {}
     if number:
         generation = reader.generation(number)

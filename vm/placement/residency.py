@@ -339,7 +339,7 @@ class Residency:
         only current one.
         """
         storage = tensor.storage
-        if not may_overwrite(tensor, storage.copies.get(device)):
+        if not may_overwrite(tensor, storage.copies.get(device)) and not self.is_only_copied(tensor, device):
             return self.detach(tensor, device, partial, session, location)
         charge(session, storage)
         if partial:
@@ -356,6 +356,15 @@ class Residency:
         storage.version += 1
         copy.version = storage.version
         return Binding(copy, tensor, 0, None)
+
+    def is_only_copied(self, tensor: Tensor, device: DeviceState) -> bool:
+        """Has only a checkpoint the value besides the tensor, and reads it on the host? Then a write in place waits for
+        the transfer there, and not for the disk; and it takes no more memory than any other."""
+        snapshots, storage = self.scheduler.snapshots, tensor.storage
+        if not snapshots or storage.sharers - snapshots.get(storage, 0) != 1 or tensor.strides is not None:
+            return False
+        copy = storage.copies.get(device)
+        return device is not self.host and copy is not None and not copy.exposed
 
     def written_copy(self, storage: Storage, device: DeviceState) -> Copy:
         """The device's copy, to be overwritten; a new one where there is none, or one that never got memory."""
