@@ -16,10 +16,13 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import tensord as td
 from tensord.client.cli.application import application
 from tensord.client.cli.main import main
+from tensord.interpreter.checkpoints.directory import CheckpointDirectory
+from tensord.interpreter.types.meta import Meta
 
 from .daemon import Daemon
 from .pages import ROOT
@@ -108,6 +111,8 @@ def folder(tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (tmp_path / "examples").mkdir()
     shutil.copy(ROOT / "examples/power.txt", tmp_path / "examples")
     np.save(tmp_path / "x.npy", np.array([1.0, 2.0, 3.0]))
+    save_file({"l.0.w": np.ones((4, 4), np.float32), "l.0.b": np.ones(4, np.float32)}, tmp_path / "model.safetensors")
+    damaged_checkpoints(tmp_path / "checkpoints")
     tools = tmp_path / "tools"
     for directory in (tools, tmp_path / "runtime", tmp_path / ".config/fish/completions", tmp_path / ".config/tensord"):
         directory.mkdir(mode=0o700, parents=True)
@@ -121,6 +126,20 @@ def folder(tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
+
+
+def damaged_checkpoints(path: Path) -> None:
+    """Two generations, the last of which has lost the values that are new in it."""
+    meta = Meta.of((3,), "float64")
+    with CheckpointDirectory.open(path, create=True) as directory:
+        writer = directory.begin()
+        kept = writer.write("a", meta, np.ones(3))
+        writer.commit()
+        writer = directory.begin()
+        writer.keep("a", kept)
+        lost = writer.write("b", meta, np.ones(3))
+        writer.commit()
+    os.truncate(path / f"values-{lost.file:016x}", 0)
 
 
 def as_run(command: str) -> str:

@@ -159,6 +159,7 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
             name: {"used": nbytes, "limit": 0, "cached": 0, "eviction": NOTHING, "lost": ""}
             for name, nbytes in memory_by_device(engine).items()
         },
+        "files": {"loaded": 0, "changed": []},
         "sessions": len(engine.sessions),
         "tensors": sum(len(session.tensors) for session in engine.sessions.values()),
         "names": len(engine.names),
