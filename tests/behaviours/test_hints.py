@@ -11,7 +11,7 @@ import pytest
 import tensord as td
 from tensord.streams.faults import Fault, FaultKind
 
-from .looking_inside import WAIT, allocated, assert_sound, device_of, held, ones, records, until
+from .looking_inside import WAIT, allocated, assert_sound, device_of, held, machine_of, ones, records, until
 
 KIB = 256  # float32 elements
 
@@ -310,3 +310,13 @@ def test_a_program_that_fits_has_nothing_that_goes_round(make_session):
             weight.sum().wait(WAIT)
     assert s._query("returns") == []
     assert eviction(s)["returned"]["count"] == eviction(s)["dropped"]["count"] == 0
+
+
+def test_a_sync_waits_for_what_was_prefetched(make_session):
+    s = make_session(devices=["cpu:0", "sim:0"])
+    tensors = [s.asarray(ones(KIB, value=n)) for n in range(300)]
+    for tensor in tensors:
+        tensor.prefetch("sim:0")
+    s.sync()
+    assert all(tensor.residency()["sim:0"] == "valid" for tensor in tensors)
+    assert len(machine_of(s).engine.directory.sessions[s._transport._session.id].moving) <= 300

@@ -7,6 +7,8 @@ that, nothing happens: a hint never fails for want of memory, and takes none tha
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...interpreter.errors import MetadataError
 from ..memory.making_room import drop_replica, may_evict
 from ..memory.recency import touch
@@ -14,8 +16,10 @@ from ..memory.replicas import may_forget, note_dropped
 from ..model.device_state import DeviceState
 from ..model.reason import EVICT
 from ..model.session import VmSession
-from ..model.tensor import Storage, Tensor
+from ..model.tensor import Copy, Storage, Tensor
 from .residency import Residency, is_small
+
+FEW: Final = 256  # transfers that a session may have begun and not synced, before those that have ended are forgotten
 
 
 def leave(residency: Residency, storage: Storage, device: DeviceState, session: VmSession, location: int) -> int:
@@ -69,4 +73,13 @@ def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, session:
             continue
         if not scheduler.make_room(place, spare, session, location, nbytes):
             return
-    residency.bring(tensor, device, session, location)
+    await_in_sync(session, residency.bring(tensor, device, session, location).copy)
+
+
+def await_in_sync(session: VmSession, copy: Copy) -> None:
+    """Have the session's next sync wait for a copy, though transfers belong to no session."""
+    moving = session.moving
+    if copy.writer is not None:
+        moving.append(copy)
+        if len(moving) >= FEW and not len(moving) & (len(moving) - 1):  # now and then: nobody may ever sync
+            session.moving = [one for one in moving if one.writer is not None]
