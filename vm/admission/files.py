@@ -182,7 +182,7 @@ class Files:
         for tensor, offset in zip(tensors, offsets, strict=True):
             kept = len(bound)
             try:
-                source = self.residency.bring(tensor, host, session, location)
+                source = self.residency.bring_to_host(tensor, session, location)
             except TensordError as error:  # no way leads there, or over a quota
                 self.refuse(session, error, output, location)
                 return

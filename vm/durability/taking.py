@@ -220,7 +220,7 @@ class Checkpoints:
                 job.failed[name] = str(done.error)
 
         try:
-            source = residency.bring(snapshot, host, scheduler.nobody, location)
+            source = residency.bring_to_host(snapshot, scheduler.nobody, location)
         except TensordError as error:
             drop_snapshot(scheduler, snapshot)
             residency.unshare(snapshot)

@@ -14,10 +14,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from ...interpreter.errors import MetadataError, ProtocolError, QuotaError
+from ...interpreter.errors import DeviceMemoryError, MetadataError, ProtocolError, QuotaError
 from ...interpreter.files.open_file import OpenFile
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
+from ...interpreter.types.sizes import exact_size
 from ...streams.stored import copy_to
 from ...streams.stream import Stream, StreamKind
 from ..memory.making_room import drop_replica
@@ -356,6 +357,22 @@ class Residency:
         storage.version += 1
         copy.version = storage.version
         return Binding(copy, tensor, 0, None)
+
+    def bring_to_host(self, tensor: Tensor, session: VmSession, location: int) -> Binding:
+        """`bring` to the host, for those who can do without: no transfer is planned that cannot have its memory, since
+        whoever reads the value next would fail with it.
+
+        DeviceMemoryError if it does not fit.
+        """
+        host, storage = self.host, tensor.storage
+        if host is None:
+            raise MetadataError("this machine has no cpu device")
+        meta = tensor.meta
+        nbytes = meta.nbytes if is_small(tensor) and meta is not None else storage.nbytes
+        spare = {*storage.current(), *self.scheduler.bound}
+        if host not in storage.copies and not self.scheduler.make_room(host, spare, session, location, max(nbytes, 0)):
+            raise DeviceMemoryError(f"{exact_size(nbytes)} do not fit on {host.name} now, beside what cannot leave it")
+        return self.bring(tensor, host, session, location)
 
     def is_only_copied(self, tensor: Tensor, device: DeviceState) -> bool:
         """Has only a checkpoint the value besides the tensor, and reads it on the host? Then a write in place waits for
