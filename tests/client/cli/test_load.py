@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import tensord as td
+
 from ...puppet import eventually
 
 VALUES: dict[str, Any] = {"layer.w": np.arange(6, dtype=np.float32).reshape(2, 3), "layer.b": np.ones(3, np.int16)}
@@ -82,7 +84,8 @@ def test_an_owned_value_stays_when_its_file_changes_and_the_doctor_names_the_fil
         np.testing.assert_array_equal(kept.numpy(), VALUES["layer.w"])  # read now
         model.write_bytes(model.read_bytes() + b" ")
         np.testing.assert_array_equal(kept.numpy(), VALUES["layer.w"])
-        assert "has changed" in str(session.lookup("layer.w").to_device("sim:0").error)
+        with pytest.raises(td.FileError, match="has changed"):
+            session.lookup("layer.w").to_device("sim:0").wait()
         eventually(lambda: session._query("status")["files"]["changed"])
         found = json.loads(run("doctor", "--json", "--address", daemon.address)[1])
         assert [str(model) in one["message"] for one in found if one["check"] == "files"] == [True]
