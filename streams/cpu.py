@@ -15,7 +15,7 @@ from .crew import Crew
 from .device import Device, Eviction
 from .faults import Fault
 from .host import GIB, HostDevice, Memory, physical_memory
-from .options import CACHE, EVICTION, FAULTS, FLOOR, LATE_ERRORS, MEMORY, MISSING_OPS, count, flag
+from .options import CACHE, CEILING, EVICTION, FAULTS, FLOOR, LATE_ERRORS, MEMORY, MISSING_OPS, count, flag
 from .shared import shared_block
 from .stream import Sink, StreamKind
 from .worker import WorkerStream
@@ -39,6 +39,7 @@ class CpuOptions:
     cache: Annotated[int, CACHE] = 2 * GIB
     eviction: Annotated[Eviction, EVICTION] = Eviction.COST
     floor: Annotated[int, FLOOR] = 0
+    ceiling: Annotated[int, CEILING] = 0
     workers: Annotated[int, WORKERS, "one per usable core"] = field(default_factory=usable_cores)
     blas_threads: Annotated[int, BLAS_THREADS] = 0
     shared: Annotated[bool, SHARED] = False
@@ -55,7 +56,7 @@ class CpuDevice(HostDevice):
         super().__init__(name, options.memory, options.missing, options.cache, late_errors=options.late_errors)
         self.host = True
         self.shared = options.shared
-        self.eviction, self.floor = options.eviction, options.floor
+        self.eviction, self.floor, self.ceiling = options.eviction, options.floor, options.ceiling
         compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.workers)]
         copies = self._stream(StreamKind.P2P, 0, sink)
         self._set_streams(compute, dict.fromkeys((StreamKind.H2D, StreamKind.D2H, StreamKind.P2P), copies))

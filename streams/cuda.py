@@ -42,6 +42,7 @@ from .device import Buffer, Device, Eviction
 from .host import GIB, physical_memory
 from .options import (
     CACHE,
+    CEILING,
     COMPUTE_STREAMS,
     EVICTION,
     FLOOR,
@@ -73,6 +74,7 @@ class CudaOptions:
     cache: Annotated[int, CACHE] = 2 << 30
     eviction: Annotated[Eviction, EVICTION] = Eviction.COST
     floor: Annotated[int, FLOOR] = 0
+    ceiling: Annotated[int, CEILING] = 0
     compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
     missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
     peer: Annotated[bool, PEER] = True
@@ -119,7 +121,7 @@ class CudaDevice(PooledDevice):
             self._reserve(min(options.reserve, limit))
         super().__init__(name, cupy, limit, options.missing, options.cache)
         self.pins = True
-        self.eviction, self.floor = options.eviction, options.floor
+        self.eviction, self.floor, self.ceiling = options.eviction, options.floor, options.ceiling
         self.per_element = PER_ELEMENT
         staged = min(options.pinned // 2, _STAGED)
         self.pinned = PinnedPool(options.pinned - staged, self._new_pinned)

@@ -68,6 +68,7 @@ class Device(ABC):
         self.allocated = 0
         self.eviction = Eviction.NEVER  # of values that are valid nowhere else
         self.floor = 0  # bytes that a session may keep from others that need room
+        self.ceiling = 0  # bytes that the values of a session may take; 0: all
         self.lost: BaseException | None = None  # set once, from any thread: nothing works on this device any more
         self.computes = True  # False: values may lie here, and nothing else: no tensor is at home here
         self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer

@@ -210,6 +210,12 @@ FLOOR: Final = Option(
     "what a session's values keep when another session needs room, but for copies that are valid elsewhere; at most "
     "its share of half of the memory",
 )
+CEILING: Final = Option(
+    "bytes",
+    parse_size,
+    "what a session's values may take here; beyond it values of its own leave first, whoever else has room, and what "
+    "does not fit even so is refused with QuotaError; 0: all",
+)
 COMPUTE_STREAMS: Final = count(1, "compute streams")
 MISSING_OPS: Final = Option(
     "list of ops", _ops, "ops without a kernel here: they are composed of others or fall back to a cpu device"

@@ -24,7 +24,7 @@ from ..interpreter.types.meta import Meta
 from .device import Buffer, Device
 from .faults import Fault
 from .host import HostDevice
-from .options import FAULTS, Option, parse_size, seconds
+from .options import CEILING, FAULTS, Option, parse_size, seconds
 from .spill import Block, SpillFile
 from .stored import StoredArray, read_into
 from .stream import Sink, StreamKind
@@ -58,6 +58,7 @@ class StoreOptions:
 
     directory: Annotated[str, DIRECTORY] = ""
     quota: Annotated[int, QUOTA] = 0
+    ceiling: Annotated[int, CEILING] = 0
     durable: Annotated[str, DURABLE] = ""
     interval: Annotated[float, INTERVAL] = 0.0
     faults: Annotated[tuple[Fault, ...], FAULTS] = ()
@@ -73,6 +74,7 @@ class StoreDevice(HostDevice):
         super().__init__(name, options.quota, (), min(KEEP, options.quota // SHARE), late_errors=False)
         self.segments = False
         self.computes = False
+        self.ceiling = options.ceiling
         self.file = SpillFile(options.directory) if self.limit else None
         self.readers = [self._stream(StreamKind.READ, n, sink) for n in range(READERS)]
         writers = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.WRITE, StreamKind.SAVE)}

@@ -185,6 +185,7 @@ def _session_row(one: Mapping[str, Any]) -> tuple[str, ...]:
         "cancelled" if one["cancelled"] else "",
         one["state"] if one["state"] != "open" else "",
         "strict" if one["strict"] else "",
+        *(f"{size(share['bytes'])} of {size(share['ceiling'])} on {name}" for name, share in one["shares"].items()),
         "this command" if one["asks"] else "",
     ]
     head = (str(one["id"]), one["name"], str(one["pid"] or ""), one["kind"], duration(one["age"]))

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from tensord.interpreter.errors import CancelledError, KernelError, TensordError
+from tensord.interpreter.errors import CancelledError, DeviceMemoryError, KernelError, QuotaError, TensordError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.memory import reservation
@@ -26,8 +26,9 @@ from .programs import random_program
 from .scheduler import Machine, Stuck, Unsound
 from .steps import FLOW_EFFECTS, Program, Step
 
+SHORT = (DeviceMemoryError, QuotaError)  # of a device, or of what a session may have of it
 GROWTH = 1.5  # of the memory of a device that does not suffice even where values are evicted
-LACKED = re.compile(r"not fit on (\w+:\d+)")  # in errors for want of memory
+LACKED = re.compile(r"(?:not fit|more) on (\w+:\d+)")  # in errors for want of memory
 
 Root = tuple[str, str | None, str | None]
 
@@ -131,7 +132,7 @@ def lacking(program: Program, limits: dict[str, int]) -> set[str]:
 
 def lacked_memory(machine: Machine) -> bool:
     """Has an instruction failed since its memory was not there?"""
-    return any(type(error).__name__ == "DeviceMemoryError" for error in machine.errors)
+    return any(isinstance(error, SHORT) for error in machine.errors)
 
 
 def is_next(device: DeviceState, instruction: Instruction, _nbytes: int) -> bool:
@@ -225,6 +226,8 @@ def differs(wanted: Value, value: Any, error: TensordError | None, *, faulty: bo
     if error is not None:
         if root_of(error) in possible or (faulty and is_injected(error)):
             return None
+        if wanted.array is None and isinstance(error, QuotaError):
+            return None  # refused before it was known that there is no value
         healthy = "a value" if wanted.array is not None else "no value"
         return f"{root_of(error)} ({error}), expected {healthy} or one of {sorted(map(str, possible))}"
     if wanted.array is None:
@@ -275,7 +278,7 @@ def kind_of(error: TensordError) -> str:
 
 
 def is_injected(error: TensordError) -> bool:
-    return "injected" in str(error) or "lost" in str(error) or type(error).__name__ == "DeviceMemoryError"
+    return "injected" in str(error) or "lost" in str(error) or isinstance(error, SHORT)
 
 
 # -- effects -----------------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ VIEWS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("squeeze", {}),
 )
 CROWDED = 0.2  # of the memory that a program needs where nothing is evicted
+CEILINGS = 0.25  # of these programs: it is the sessions that may have no more
 NAMES = ("n0", "n1", "n2")
 Devices = tuple[str, ...]
 SIMS: Devices = ("cpu:0", "sim:0", "sim:1")
@@ -71,7 +72,8 @@ class Generator:
             self.world = replace(self.world, tight=0.0, faults=())
         if crowded:
             eviction, store = self.rng.choice(("cost", "lru")), self.rng.random() < 0.5
-            self.world = replace(self.world, tight=CROWDED, eviction=eviction, store=store)
+            ceilings = devices is SIMS and random.Random(-seed - 1).random() < CEILINGS
+            self.world = replace(self.world, tight=CROWDED, eviction=eviction, store=store, ceilings=ceilings)
         self.steps: list[Step] = []
         self.sinks = [self.steps]  # the last one takes the next step: of a group, or of a run, that is being made
         self.count = 0  # of steps, those in groups and runs, too

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tensord.interpreter.errors import ProtocolError, TensordError
+from tensord.interpreter.errors import ProtocolError, QuotaError, TensordError
 from tensord.interpreter.files.header import Entry, Piece
 from tensord.interpreter.files.on_wire import encode_entry
 from tensord.interpreter.files.open_file import OpenFile
@@ -152,25 +152,29 @@ class Machine:
         self.devices: dict[str, Any] = {}
         for name in world.devices:
             late, lacks = name in world.late, frozenset(filter(None, [missing.get(name)]))
+            limit = (limits or {}).get(name, 0)
+            memory, ceiling = (PLENTY, limit) if world.ceilings else (limit or PLENTY, 0)
             if name.startswith("cpu"):
                 cpu = CpuOptions(
                     workers=world.workers,
-                    memory=(limits or {}).get(name, PLENTY),
+                    memory=memory,
                     late_errors=late,
                     missing=lacks,
                     eviction=Eviction(world.eviction),
+                    ceiling=ceiling,
                 )
                 self.devices[name] = ModelCpu(name, self.sink, cpu, steering)
             elif name.startswith("cuda"):
-                self.devices[name] = self.make_cuda(name, world, (limits or {}).get(name, PLENTY), lacks, steering)
+                self.devices[name] = self.make_cuda(name, world, limit or PLENTY, lacks, steering)
             else:
                 sim = SimOptions(
-                    memory=(limits or {}).get(name, PLENTY),
+                    memory=memory,
                     compute_streams=world.compute_streams,
                     peer=world.peer,
                     late_errors=late,
                     missing=lacks,
                     eviction=Eviction(world.eviction),
+                    ceiling=ceiling,
                 )
                 self.devices[name] = ModelSim(name, self.sink, sim, steering)
         self.files: Files | None = None
@@ -217,6 +221,8 @@ class Machine:
             if request:
                 assert request not in mine, f"request {request} was answered twice"
                 mine[request] = (whole(value), error)
+                if isinstance(error, QuotaError):  # a request may be refused without any instruction
+                    self.errors.append(error)
 
         session: VmSession = self.engine.open_session(reply, trusted=number % 2 == 1)
         if self.files is not None:

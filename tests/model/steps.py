@@ -107,7 +107,8 @@ class World:
     """The machine a program runs on, and how badly its streams behave.
 
     `patience`: runs of a routine that are unfolded before one may run as a whole. `store`: the host's memory is tight,
-    too, and there is a store below it; half of the uploads lie in files that are loaded.
+    too, and there is a store below it; half of the uploads lie in files that are loaded. `ceilings`: it is the sessions
+    that may have no more of a device, and not the device that has no more.
     """
 
     sessions: int = 1
@@ -124,6 +125,7 @@ class World:
     devices: tuple[str, ...] = ("cpu:0", "sim:0", "sim:1")
     patience: int = 1
     store: bool = False
+    ceilings: bool = False
 
 
 @dataclass(frozen=True)

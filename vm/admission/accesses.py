@@ -15,12 +15,13 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
-from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
+from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, QuotaError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import DTYPE_NAMES, Meta
 from ...interpreter.wire.host_memory import is_clients
 from ...interpreter.wire.messages import Chain, Effect, Fetch, Sync, Upload, Wait, decode_meta
 from ...streams.stream import StreamKind
+from ..model.account import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding
@@ -75,6 +76,12 @@ class Accesses:
             self.rejection.reject(session, error, (message.output,), location, "asarray", (meta,), device)
             return
         if self.inline.upload(session, device, meta, message):
+            return
+        try:
+            if device.ceiling:
+                self.residency.make_share(None, device, meta.nbytes, session, location)
+        except QuotaError as error:
+            self.rejection.reject(session, error, (message.output,), location, "asarray", (meta,), device)
             return
         session.payload += payload.nbytes
         tensor, copy = self.residency.new_tensor(meta, device)
@@ -387,7 +394,8 @@ def has_room(device: DeviceState, tensor: Tensor) -> bool:
         nbytes = min(tensor.meta.nbytes, tensor.storage.nbytes)
     else:
         nbytes = max((most_made(copy) for copy in tensor.storage.copies.values()), default=0) or backend.limit + 1
-    return backend.lost is None and device.planned + nbytes <= backend.limit
+    account = tensor.storage.account
+    return backend.lost is None and device.planned + nbytes <= backend.limit and has_share(account, device, nbytes)
 
 
 def most_made(copy: Copy) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...interpreter.errors import ProtocolError, TensordError
@@ -16,7 +16,7 @@ from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.plan import Plan
 from ..model.session import VmSession
-from ..model.tensor import Copy, Tensor
+from ..model.tensor import Copy, Storage, Tensor
 from ..placement.residency import Residency
 from ..placement.views import view_of
 from ..scheduler.lost_devices import refuse_lost
@@ -24,7 +24,7 @@ from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .lookup import check_new, define, enter, label_of, note_maker, plan_of, refuse_cancelled, tensor_of
 from .names import Names
-from .quotas import check_results, check_targets, check_tensors
+from .quotas import bytes_written, check_results, check_targets, check_tensors
 from .rejection import Rejection
 
 
@@ -91,6 +91,10 @@ class Calls:
         residency, device = self.residency, plan.device
         refuse_lost(device)
         bound = [residency.operand(v, device, session, location) if isinstance(v, Tensor) else v for v in operands]
+        reused = aliases(session, plan, inputs, released)
+        if device.ceiling:
+            need = bytes_made(session, plan, targets, self.scheduler.snapshots) - sum(copy.nbytes for copy in reused)
+            residency.make_share(None, device, need, session, location)
         instruction = self.scheduler.new_instruction(session, Opcode.CALL, plan.label, device, location)
         instruction.plan = plan
         instruction.kernel = plan.kernel
@@ -98,7 +102,7 @@ class Calls:
         await_metas(instruction, targets)
         instruction.outputs = tuple(self.targets(session, plan, outputs, instruction))
         set_accesses(instruction)
-        instruction.aliases = aliases(session, plan, inputs, released)
+        instruction.aliases = reused
         self.scheduler.admit(instruction)
 
     def resolve(self, plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> Plan:
@@ -162,6 +166,13 @@ def handles_released(plan: Plan, inputs: Sequence[Any], released: int) -> int:
     """How many of the session's handles die with a call that makes new tensors."""
     bits = enumerate(zip(inputs, plan.scalars, strict=True))
     return len({id_ for position, (id_, scalar) in bits if released >> position & 1 and not scalar})
+
+
+def bytes_made(session: VmSession, plan: Plan, targets: Sequence[Tensor], snapshots: Mapping[Storage, int]) -> int:
+    """What the results add to the session's share of their device, at the most."""
+    if not plan.in_place:
+        return plan.most + sum(meta.nbytes for meta in plan.outputs if meta is not None)
+    return sum(bytes_written(session, target, plan.device, snapshots) for target in targets)
 
 
 def check_counts(plan: Plan, inputs: Sequence[Any], outputs: Sequence[int]) -> None:

@@ -20,6 +20,7 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.segments import SHARED_FROM
 from ..memory.binding import bind
 from ..memory.mapped import map_copy
+from ..model.account import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding
@@ -66,7 +67,8 @@ class Exports:
             return None
         if device in storage.copies:
             return device if 2 * meta.nbytes >= storage.nbytes else None
-        return device if device.planned + meta.nbytes <= device.backend.limit else None
+        account, fits = storage.account, device.planned + meta.nbytes <= device.backend.limit
+        return device if fits and has_share(account, device, meta.nbytes) else None
 
     def fetch(self, session: VmSession, export: Tensor, device: DeviceState, request: int, location: int) -> None:
         """Answer with the buffer's own array, read-only, once the value is there; the value may move to `device`."""

@@ -39,7 +39,7 @@ from ..memory.pins import end_pins
 from ..memory.recency import touch
 from ..memory.recycling import make_tensor, recycle
 from ..memory.release import release
-from ..model.account import charge, credit
+from ..model.account import charge, credit, has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
 from ..model.operand import Binding
@@ -234,7 +234,7 @@ class Inline:
             return None
         device = plan.device
         if storage.account is not account:
-            if account.bytes + storage.nbytes > account.limit:
+            if account.bytes + storage.nbytes > account.limit or not has_share(account, device, storage.nbytes):
                 return None
             credit(storage)
             charge(session, storage)
@@ -270,6 +270,8 @@ class Inline:
         if account.bytes + nbytes > account.limit or len(session.tensors) >= account.tensors:
             return None
         if device.unreserved and not has_spare(device, nbytes):
+            return None
+        if device.ceiling and not has_share(account, device, nbytes):
             return None
         buffer = backend.allocate(nbytes)
         if buffer is None:

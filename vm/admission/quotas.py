@@ -53,6 +53,14 @@ def added_bytes(session: VmSession, tensor: Tensor, device: DeviceState, snapsho
     return max(meta.nbytes - left, 0)
 
 
+def bytes_written(session: VmSession, tensor: Tensor, device: DeviceState, snapshots: Mapping[Storage, int]) -> int:
+    """The bytes that a write adds to the session's share of a device: there may be no copy yet."""
+    storage = tensor.storage
+    if device not in storage.copies and storage.account in {None, session.account}:
+        return max(storage.nbytes, 0)
+    return added_bytes(session, tensor, device, snapshots)
+
+
 # -- fields of messages ------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from ...interpreter.types.meta import Scalar
 from ..memory.recency import touch
 from ..memory.recycling import make_tensor
 from ..memory.release import release
+from ..model.account import has_share
 from ..model.instruction import Status
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
@@ -235,4 +236,4 @@ def has_room(session: VmSession, segment: Segment) -> bool:
         return False
     if account.bytes + need > account.limit or len(session.tensors) + segment.more > account.tensors:
         return False
-    return max(device.planned, backend.allocated) + need <= backend.limit
+    return max(device.planned, backend.allocated) + need <= backend.limit and has_share(account, device, need)

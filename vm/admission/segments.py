@@ -254,9 +254,11 @@ class Segments:
             check_targets(session, written, device, self.scheduler.snapshots)
         except QuotaError:
             return False
+        here = {tensor.storage.copies[device] for tensor in tensors if device in tensor.storage.copies}
+        if not self.scheduler.make_share(device, here, session.account, session, location, to_come):
+            return False
         if device.planned + to_come <= device.backend.limit:
             return True
-        here = {tensor.storage.copies[device] for tensor in tensors if device in tensor.storage.copies}
         if sum(copy.nbytes for copy in here) + to_come > device.backend.limit:
             return False
         return self.scheduler.make_room(device, here, session, location, to_come)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from ..model.account import Account
+from ..model.account import Account, has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.tensor import Copy, Storage
@@ -28,20 +28,28 @@ def make_room(
     need: int = 0,
     account: Account | None = None,
     evict: Callable[[Copy, Storage], bool] | None = None,
+    *,
+    own: bool = False,
 ) -> bool:
     """Let copies leave, but none of `spare`, until the planned memory fits or nothing is left that may leave; does it
     fit?
 
     `freed` is called, later, with each device on which the memory of a copy that stood by may have become free. `need`:
     bytes that have to fit besides, as a kernel's temporaries. `account`: of the session that needs the memory. `evict`:
-    plans the transfer of a copy that is valid nowhere else; False if there is no place for it.
+    plans the transfer of a copy that is valid nowhere else; False if there is no place for it. `own`: what has to fit
+    is the account's share, and none but copies of its own leave.
     """
-    limit = device.backend.limit - need
-    if device.planned <= limit:
+
+    def fits() -> bool:
+        if own:
+            return has_share(account, device, need)
+        return device.planned <= device.backend.limit - need
+
+    if fits():
         return True
     if device.candidates:
         device.short = True
-    for copy, storage in victims(device, account, spare):
+    for copy, storage in victims(device, account, spare, own=own):
         if may_forget(copy, storage):
             note_dropped(copy, storage)
             drop_replica(copy, storage, freed)
@@ -49,7 +57,7 @@ def make_room(
             del device.candidates[copy]
         elif evict is not None and may_evict(copy, storage) and evict(copy, storage):
             drop_replica(copy, storage, freed)
-        if device.planned <= limit:
+        if fits():
             return True
     return False
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ...interpreter.types.meta import Meta
 from ...streams.device import Buffer
-from ..model.account import Account
+from ..model.account import Account, count, uncount
 from ..model.device_state import DeviceState
 from ..model.signature import Maker
 from ..model.tensor import Copy, Storage, Tensor
@@ -46,6 +46,8 @@ def recycle(tensor: Tensor, known: bool = False) -> bool:
         device.candidates.pop(copy, None)
         if not device.candidates:
             device.rankings.clear()
+    if copy.counted is not None:
+        uncount(copy)
     account = storage.account
     if account is not None:
         if account.bytes > account.highest:  # noqa: PLR1730 - half the time of `max`
@@ -80,7 +82,7 @@ def make_tensor(
         copy = Copy(number, device, nbytes, 1)
         copy.buffer = buffer
         storage = Storage(nbytes, device, copy, account, maker, location, now)
-        if device.short:
+        if device.short or device.ceiling:
             hold(copy, storage)
         return Tensor(meta, storage, device), copy
     tensor = device.spares.pop()
@@ -98,6 +100,8 @@ def make_tensor(
     if device.short:
         storage.used, storage.rest, storage.evicted, storage.returns = device.uses.newest, 0, None, 0
         hold(copy, storage)
+    elif device.ceiling:
+        count(copy, account)
     tensor.meta = meta
     tensor.home = device
     return tensor, copy

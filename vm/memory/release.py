@@ -17,6 +17,7 @@ When a buffer may be released:
 from __future__ import annotations
 
 from ...streams.stream import Stream
+from ..model.account import uncount
 from ..model.device_state import DeviceState
 from ..model.tensor import Copy
 from .ledger import expect_late
@@ -78,6 +79,7 @@ def _expect_next_write(copy: Copy) -> None:
     if writer is None:
         if copy.current and copy.nbytes > 0:  # a later write makes a new copy
             copy.device.planned -= copy.nbytes
+            uncount(copy)
             copy.nbytes = 0
         return
     if writer.error is None and not writer.queue and copy.nbytes > 0 and any(b.copy is copy for b in writer.outputs):

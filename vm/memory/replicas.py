@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..model.account import credit
+from ..model.account import count, credit, uncount
 from ..model.device_state import DeviceState
 from ..model.tensor import Copy, Storage
 from .release import release
 
 
 def hold(copy: Copy, storage: Storage) -> None:
-    """Note a new copy of a storage, where copies may have to be evicted."""
+    """Note a new copy of a storage, where copies may have to be evicted, or are counted by sessions."""
     device = copy.device
+    if device.ceiling:
+        count(copy, storage.account)
     if device.short and device.below is not None:
         device.candidates[copy] = storage
 
@@ -43,6 +45,8 @@ def drop(copy: Copy) -> None:
         copy.current = False
         if copy.nbytes > 0:
             device.planned -= copy.nbytes
+        if copy.counted is not None:
+            uncount(copy)
         release(copy)
 
 

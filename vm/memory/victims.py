@@ -8,7 +8,8 @@
 - `lru`: first what was used least recently.
 - `never`: as `cost`, but only what is valid elsewhere leaves.
 
-A session's own storages leave before those of others, and each other session keeps the device's `floor`. Which copies
+A session's own storages leave before those of others, and each other session keeps the device's `floor`. Where a
+session has more than the device's `ceiling` lets it have, none but its own leave. Which copies
 go is to depend on program order alone, not on how far the machine has come: a run that evicted others than a serial run
 does could leave a later instruction without any that may go. Two things still do depend on it: a call that turns out
 not to fit at admission has stamped its operands by then (`admission.inline`), and a size that data decide makes its
@@ -54,14 +55,17 @@ class Ranking:
 
     `order`: the next ones, for the storages of `account`; `left`: bytes that have left since there was none. `rest`:
     copies that are still to be ranked in this round, the first one last. `held`: bytes of each account on the device
-    as of the beginning of the round; `young`: what was used since then stays if it can.
+    as of the beginning of the round; `young`: what was used since then stays if it can. `own`: no others than the
+    account's are to leave, and `limit` is what they may have there, in place of the device's memory.
     """
 
-    __slots__ = ("account", "device", "held", "left", "order", "rest", "young")
+    __slots__ = ("account", "device", "held", "left", "limit", "order", "own", "rest", "young")
 
-    def __init__(self, device: DeviceState, account: Account | None) -> None:
+    def __init__(self, device: DeviceState, account: Account | None, *, own: bool = False) -> None:
         self.device = device
         self.account = account
+        self.own = own
+        self.limit = device.ceiling if own else device.backend.limit
         self.left = 0
         self.order: list[Ranked] = []
         self.rest: list[Copy] = []
@@ -70,8 +74,10 @@ class Ranking:
 
     def begin_round(self) -> None:
         """Every copy is to be looked at again."""
-        candidates, limit = self.device.candidates, self.device.backend.limit
-        self.rest = [copy for copy in candidates if copy.nbytes > 0]
+        candidates, account, own = self.device.candidates, self.account, self.own
+        self.rest = [
+            copy for copy, storage in candidates.items() if copy.nbytes > 0 and (storage.account is account or not own)
+        ]
         held: dict[Account | None, int] = {}
         self.held = held
         for copy in self.rest:
@@ -82,7 +88,7 @@ class Ranking:
         newest, self.young = 0, self.device.uses.newest + 1
         for used, nbytes in sample:
             newest += nbytes * step
-            if newest > limit // 2:
+            if newest > self.limit // 2:
                 break
             self.young = used
         self.rest.reverse()
@@ -128,20 +134,23 @@ class Ranking:
         return None
 
 
-def victims(device: DeviceState, account: Account | None, spare: Collection[Copy]) -> Iterator[Victim]:
+def victims(
+    device: DeviceState, account: Account | None, spare: Collection[Copy], *, own: bool = False
+) -> Iterator[Victim]:
     """The copies that may leave, the first one first, but none of `spare`. The caller takes as many as it needs.
 
-    `account`: of the session that needs the memory.
+    `account`: of the session that needs the memory. `own`: copies of others stay.
     """
     rankings = device.rankings
-    ranking: Ranking | None = rankings.pop(account, None)
-    if ranking is None or ranking.left * SHARE >= device.backend.limit:
-        ranking = Ranking(device, account)
+    key = (account, own)
+    ranking: Ranking | None = rankings.pop(key, None)
+    if ranking is None or ranking.left * SHARE >= ranking.limit:
+        ranking = Ranking(device, account, own=own)
     count = len(device.candidates)
     if count > FEW:
         while len(rankings) >= SESSIONS:
             del rankings[next(iter(rankings))]
-        rankings[account] = ranking
+        rankings[key] = ranking
     rounds = 1 if count <= WINDOW else 2
     for turn in range(rounds + 1):  # first, what is left of a round
         if turn:
@@ -152,7 +161,7 @@ def victims(device: DeviceState, account: Account | None, spare: Collection[Copy
             if not ranking.rest:
                 break
             ranking.rank(last=turn == rounds)
-    rankings.pop(account, None)
+    rankings.pop(key, None)
 
 
 def floor_of(device: DeviceState, holders: int) -> int:

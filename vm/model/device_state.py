@@ -15,8 +15,8 @@ Only `memory` writes the fields of the ledger. Their invariants:
   a tier `below`, all that are current, once memory was short. For some entries that is no longer true, so every reader
   checks;
 - `below` is the device to which values are evicted, `policy` how they are chosen (`memory.victims`), `floor` what each
-  session may keep from others; `rankings` are the orders in which candidates leave, as far as they are
-  known, by the account that needs the memory;
+  session may keep from others, `ceiling` what each may take, 0 for all (`Account.shares`); `rankings` are the orders in
+  which candidates leave, as far as they are known, by the account that needs the memory;
 - how many values were `evicted` to the tier below, `dropped` to make room since they were valid elsewhere, and
   `returned` to where they had left, and their bytes;
 - `pins` counts the pins of tensors whose home it is, `pinned` the pinned tensors of each storage (`memory.pins`);
@@ -65,6 +65,7 @@ class DeviceState:
         "backend",
         "below",
         "candidates",
+        "ceiling",
         "compute",
         "dropped",
         "evicted",
@@ -114,6 +115,7 @@ class DeviceState:
         self.below: DeviceState | None = None
         self.policy = backend.eviction
         self.floor = backend.floor
+        self.ceiling = backend.ceiling
         self.uses = uses or Uses()
         self.evicted = [0, 0]
         self.dropped = [0, 0]

@@ -44,6 +44,7 @@ class Copy:
 
     __slots__ = (
         "buffer",
+        "counted",
         "current",
         "device",
         "exposed",
@@ -74,6 +75,7 @@ class Copy:
         self.stream: Stream | None = None
         self.current = True
         self.view: ViewKey | None = None
+        self.counted: Account | None = None
 
     @property
     def is_or_will_be_valid(self) -> bool:

@@ -73,6 +73,8 @@ def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, session:
             continue
         if not scheduler.make_room(place, spare, session, location, nbytes):
             return
+        if not scheduler.make_share(place, spare, storage.account or session.account, session, location, nbytes):
+            return
     await_in_sync(session, residency.bring(tensor, device, session, location).copy)
 
 

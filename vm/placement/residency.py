@@ -27,7 +27,7 @@ from ..memory.overwriting import may_overwrite
 from ..memory.pins import move_pins
 from ..memory.recency import touch
 from ..memory.replicas import drop_copies, forget, hold, may_drop
-from ..model.account import charge, check_bytes, credit
+from ..model.account import charge, check_bytes, check_share, count, credit
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding
@@ -112,6 +112,8 @@ class Residency:
     def whole_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
         """Plan a transfer of the whole storage to a device."""
         storage = tensor.storage
+        if device.ceiling:
+            self.make_share(storage, device, storage.nbytes, session, location)
         source = self.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, session)
@@ -124,6 +126,7 @@ class Residency:
         why = note_return(storage, device, storage.nbytes)
         copy = self.new_copy(device, storage.nbytes, storage.version)
         storage.copies[device] = copy
+        count(copy, storage.account)
         device.candidates[copy] = storage
         self.scheduler.bound += (copy, source)
         source.device.candidates.setdefault(source, storage)
@@ -161,6 +164,8 @@ class Residency:
             self.scheduler.bound.append(copy)
             return copy
         self.limit_views(storage)
+        if device.ceiling:
+            self.make_share(storage, device, meta.nbytes, session, location)
         source = self.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, session)
@@ -174,6 +179,7 @@ class Residency:
         copy = self.new_copy(device, meta.nbytes, storage.version)
         copy.view = key
         views[device, key] = copy
+        count(copy, storage.account)
         device.candidates[copy] = storage
         self.scheduler.bound += (origin.copy, copy)
         why = note_return(storage, device, meta.nbytes, whole=False)
@@ -281,6 +287,22 @@ class Residency:
             self.changed.add(file)
         return give_up_values(self.scheduler.storages(), self.store, changed)
 
+    def make_share(
+        self, storage: Storage | None, device: DeviceState, nbytes: int, session: VmSession, location: int
+    ) -> None:
+        """Let values leave a device that has a ceiling until the share of a storage's session has so many bytes more.
+        None: of the session that asks, which is about to make one.
+
+        QuotaError if it cannot have them and is the session that asks; others are not to suffer from what it keeps.
+        """
+        account = session.account if storage is None or storage.account is None else storage.account
+        spare = set(self.scheduler.bound)
+        if storage is not None:
+            spare.update(storage.current())
+        there = self.scheduler.make_share(device, spare, account, session, location, max(nbytes, 0))
+        if not there and account is session.account:
+            check_share(account, device, nbytes)
+
     # -- evicting --------------------------------------------------------------------------------------------------
 
     def evict(self, session: VmSession, location: int, copy: Copy, storage: Storage, why: str) -> Instruction | None:
@@ -290,10 +312,14 @@ class Residency:
         below = device.below
         if below is None or below.backend.lost is not None:
             return None
-        if not self.scheduler.make_room(below, {copy, *self.scheduler.bound}, session, location, storage.nbytes):
+        spare = {copy, *self.scheduler.bound}
+        if not self.scheduler.make_room(below, spare, session, location, storage.nbytes):
+            return None
+        if not self.scheduler.make_share(below, spare, storage.account, session, location, storage.nbytes):
             return None
         target = self.new_copy(below, storage.nbytes, storage.version)
         storage.copies[below] = target
+        count(target, storage.account)
         below.candidates[target] = storage
         raw = bytes_of(storage, below)
         kept = len(self.scheduler.bound)

@@ -222,6 +222,25 @@ def accounts_add_up(census: Census) -> Iterator[str]:
             yield f"session {session.id} is charged for {account.names} names and published {names[id(account)]}"
 
 
+def shares_add_up(census: Census) -> Iterator[str]:
+    """Where a device has a ceiling, a session's share is what its storages have there, and what results may have whose
+    size data decide."""
+    engine = census.engine
+    held: Counter[tuple[int, str]] = Counter()
+    for storage in census.storages:
+        for copy in storage.current():
+            if copy.device.ceiling and storage.account is not None and copy.nbytes > 0:
+                held[id(storage.account), copy.device.name] += copy.nbytes
+    for instruction in engine.live.values():
+        if instruction.device.ceiling and instruction.most:
+            held[id(instruction.session.account), instruction.device.name] += instruction.most
+    for session in engine.directory.sessions.values():
+        for device, nbytes in session.account.shares.items():
+            found = held[id(session.account), device.name]
+            if nbytes != found:
+                yield f"session {session.id} has a share of {nbytes} bytes of {device.name} and {found} there"
+
+
 def pins_are_counted(census: Census) -> Iterator[str]:
     """A device counts the pins of the tensors at home there, and the pinned tensors of each storage."""
     sessions = {*census.engine.directory.sessions.values(), *(one for one, _ in census.engine.directory.leaving)}
@@ -362,6 +381,7 @@ CHECKS: tuple[Callable[[Census], Iterator[str]], ...] = (
     memory_adds_up,
     the_ledger_adds_up,
     accounts_add_up,
+    shares_add_up,
     mappings_are_counted,
     pins_are_counted,
     edges_are_counted,

@@ -36,7 +36,7 @@ from .invariants import CHECKS, violations
 from .live_trace import trace_parts
 from .name_rows import name_kind
 from .routine_rows import routine_row
-from .statistics import residency, statistics, tensor_asked
+from .statistics import residency, share_rows, statistics, tensor_asked
 from .tensor_rows import name_slices, state_row, tensor_slices
 
 if TYPE_CHECKING:
@@ -163,7 +163,10 @@ def _sessions(engine: Engine, session: VmSession, about: About, freed: object = 
 def _session_rows(engine: Engine, session: VmSession, about: About) -> list[dict[str, Any]]:
     waiting = engine.waiting()
     sessions = list(engine.directory.sessions.values())
-    return [_session(one, about, waiting[one.id], asks=one is session) for one in sessions]
+    return [
+        _session(one, about, waiting[one.id], asks=one is session) | {"shares": share_rows(engine, one)}
+        for one in sessions
+    ]
 
 
 def _freed_slices(engine: Engine, session: VmSession, about: About) -> Iterator[list[dict[str, Any]]]:

@@ -41,8 +41,19 @@ def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
             "live": len(session.live),
             "errors": session.errors,
             "cancelled": session.cancelled is not None,
+            "shares": share_rows(engine, session),
         }
     return found
+
+
+def share_rows(engine: Engine, session: VmSession) -> dict[str, dict[str, int]]:
+    """What a session has on each device that has a ceiling."""
+    shares = session.account.shares
+    return {
+        name: {"bytes": shares.get(device, 0), "ceiling": device.ceiling}
+        for name, device in engine.pools.items()
+        if device.ceiling
+    }
 
 
 def device_statistics(device: DeviceState) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ...interpreter.schema.infer import InferCache
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..memory.ledger import learn_need
 from ..memory.reservation import most_of, scratch_of
-from ..model.account import check_bytes
+from ..model.account import check_bytes, check_share, count
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.tensor import Copy, Tensor
@@ -127,6 +127,7 @@ def learn_size(tensor: Tensor, nbytes: int) -> None:
             storage.account.bytes += nbytes
         for copy in storage.copies.values():
             learn_copy_size(copy, nbytes)
+            count(copy, storage.account)
 
 
 def learn_copy_size(copy: Copy, nbytes: int) -> None:
@@ -141,4 +142,6 @@ def check_sizes(instruction: Instruction, metas: Iterable[Meta | None]) -> None:
     """QuotaError if a size that depends on data exceeds the session's quota."""
     if instruction.plan is not None:
         made = zip(instruction.outputs, metas, strict=True)
-        check_bytes(instruction.session, sum(m.nbytes for b, m in made if b.tensor.meta is None and m is not None))
+        nbytes = sum(m.nbytes for b, m in made if b.tensor.meta is None and m is not None)
+        check_bytes(instruction.session, nbytes)
+        check_share(instruction.session.account, instruction.device, nbytes, instruction.most)

@@ -9,7 +9,7 @@ from ..memory.allocation import adopt
 from ..memory.kept import kept_back
 from ..memory.release import release
 from ..memory.reservation import is_stuck
-from ..model.account import check_bytes
+from ..model.account import check_bytes, check_share
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from .dispatch import Holders, Replan
@@ -73,7 +73,9 @@ def is_over_quota(instruction: Instruction, binding: Binding, meta: Meta) -> boo
     if binding.copy in failed:
         return True
     try:
-        check_bytes(instruction.session, meta.nbytes if binding.tensor.meta is None else 0)
+        if binding.tensor.meta is None:
+            check_bytes(instruction.session, meta.nbytes)
+            check_share(instruction.session.account, binding.copy.device, meta.nbytes, instruction.most)
     except QuotaError as error:
         fail_result(instruction, binding, error)
         return True

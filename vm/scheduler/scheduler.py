@@ -25,6 +25,7 @@ from ..memory.allocation import give_back
 from ..memory.ledger import expect, has_spare, settle, wait_for_memory
 from ..memory.making_room import evict_idle, make_room
 from ..memory.reservation import most_of, scratch_of
+from ..model.account import Account, has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
 from ..model.operand import Binding
@@ -175,8 +176,15 @@ class Scheduler:
             device = instruction.device
             instruction.most = most_of(instruction)
             device.planned += instruction.most
+            self._count_most(instruction, instruction.most)
             need = sum(max(copy.nbytes, 0) for copy in new) + instruction.most + scratch
             expect(device, instruction, None if instruction.pending else need)
+
+    def _count_most(self, instruction: Instruction, nbytes: int) -> None:
+        """What results may have whose size data decide counts in the share of their session, too."""
+        device, account = instruction.device, instruction.session.account
+        if device.ceiling:
+            account.shares[device] = account.shares.get(device, 0) + nbytes
 
     def _plan_room(self, instruction: Instruction) -> None:
         """Let copies leave its device, if the plan exceeds that, as in a serial run: so first whatever ended sessions
@@ -202,6 +210,27 @@ class Scheduler:
         if not device.short and device.below is not None and device.planned + need > device.backend.limit:
             self.gather(device)
         return make_room(device, spare, self.retry, need, session.account, evict)
+
+    def make_share(
+        self,
+        device: DeviceState,
+        spare: Collection[Copy],
+        account: Account | None,
+        session: VmSession,
+        location: int,
+        need: int,
+    ) -> bool:
+        """Let an account's copies leave a device that has a ceiling, but none of `spare`, until `need` bytes more are
+        within its share; are they?"""
+        if has_share(account, device, need):
+            return True
+
+        def evict(copy: Copy, storage: Storage) -> bool:
+            return self.evict(session, location, copy, storage, EVICT) is not None
+
+        if not device.short and device.below is not None:
+            self.gather(device)
+        return make_room(device, spare, self.retry, need, account, evict, own=True)
 
     def gather(self, device: DeviceState) -> None:
         """Memory is short for the first time: what is on the device may leave from now on."""
@@ -331,7 +360,9 @@ class Scheduler:
         del self.live[instruction.id]
         instruction.session.live.pop(instruction.id, None)
         settle(instruction.device, instruction)
-        instruction.device.planned -= instruction.most
+        if instruction.most:
+            instruction.device.planned -= instruction.most
+            self._count_most(instruction, -instruction.most)
         for copy in instruction.reads + instruction.writes:
             if copy.device.live.pop(instruction, self) is None:
                 self.retry(copy.device)

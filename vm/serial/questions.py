@@ -120,6 +120,7 @@ def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[s
             "live": 0,
             "errors": session.errors,
             "cancelled": session.cancelled is not None,
+            "shares": {},
         },
     }
 
@@ -197,6 +198,7 @@ def _sessions(
             "payload": 0,
             "strict": False,
             "asks": one is session,
+            "shares": {},
             **({"freed": dict(sums.freed.get(one.id, {}))} if freed else {}),
         }
         for one in engine.sessions.values()

@@ -138,13 +138,13 @@ def test_where_there_is_much_a_ranking_serves_again(
     made = tensors(parts, 10)
     account = parts.session.account
     (first, _) = next(victims(sim, account, ()))
-    ranking = sim.rankings[account]
+    ranking = sim.rankings[account, False]
     use(sim, made[1])  # and so it is no candidate of this ranking any more
     (second, _) = next(victims(sim, account, ()))
-    assert sim.rankings[account] is ranking
+    assert sim.rankings[account, False] is ranking
     assert [first, second] == [copy_of(made[0], sim), copy_of(made[2], sim)]
     assert next(victims(sim, Account(parts.session.limits, 99), ()))[0] is copy_of(made[0], sim)
-    assert sim.rankings[account] is ranking
+    assert sim.rankings[account, False] is ranking
 
 
 def test_a_ranking_ends_with_an_eighth_of_the_memory(
@@ -156,7 +156,7 @@ def test_a_ranking_ends_with_an_eighth_of_the_memory(
     rankings = []
     for _ in range(3):
         next(victims(sim, parts.session.account, ()))
-        rankings.append(sim.rankings[parts.session.account])
+        rankings.append(sim.rankings[parts.session.account, False])
     assert rankings[0] is rankings[1] is not rankings[2]
 
 

@@ -182,6 +182,10 @@ def names_off(busy: Busy) -> None:
     busy.session.account.names += 1
 
 
+def share_off(busy: Busy) -> None:
+    busy.session.account.shares[busy.cpu] = 8
+
+
 def mapping_without_export(busy: Busy) -> None:
     copy = copy_of(busy.x)
     copy.uses += 1
@@ -314,6 +318,7 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     unreserved_bytes_off: "the_ledger_adds_up",
     bytes_off: "accounts_add_up",
     names_off: "accounts_add_up",
+    share_off: "shares_add_up",
     mapping_without_export: "mappings_are_counted",
     pin_not_counted: "pins_are_counted",
     pin_of_no_handle: "pins_are_counted",

@@ -1,0 +1,188 @@
+"""What one session may have on a device: beyond its ceiling its own values leave, and nobody else's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.client.cli.shown import _session_row
+
+from .looking_inside import WAIT, allocated, assert_sound, ones, records, until
+
+KIB = 256  # float32 elements
+PLENTY = 1 << 20
+
+
+def capped(ceiling: int, **options: object) -> list[dict[str, object]]:
+    """A host and a device, both of plenty of memory, of which a session may have so many KiB on the device."""
+    return [
+        {"name": "cpu:0", "memory": PLENTY},
+        {"name": "sim:0", "memory": PLENTY, "ceiling": ceiling * 1024, **options},
+    ]
+
+
+def share(session: td.Session, name: str = "sim:0") -> int:
+    """Bytes that count in the session's share of a device."""
+    nbytes: int = session.stats()["session"]["shares"][name]["bytes"]
+    return nbytes
+
+
+def test_a_session_keeps_within_its_ceiling_though_there_is_room(make_session):
+    s = make_session(devices=capped(8))
+    xs = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(24)]
+    doubled = [x * 2.0 for x in xs]
+    for n, (x, y) in enumerate(zip(xs, doubled, strict=True)):
+        assert (x + y).numpy()[0] == 3.0 * n
+        assert share(s) <= 8 * 1024
+    assert s.stats()["failed"] == 0
+    assert len(records(s, "evict sim:0->cpu:0")) > 20
+    assert s.trace().verify() == []
+    assert_sound(s)
+    del x, y
+    xs.clear()
+    doubled.clear()
+    s.sync()
+    assert share(s) == 0
+
+
+def test_values_of_others_stay(make_session):
+    mine, yours = (make_session("local:others stay", devices=capped(8)) for _ in range(2))
+    kept = [yours.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(8)]
+    many = [mine.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(20)]
+    assert [tensor.residency() for tensor in kept] == [{"sim:0": "valid"}] * 8
+    assert sum("sim:0" in tensor.residency() for tensor in many) == 8
+    assert [tensor.numpy()[0] for tensor in many] == list(range(20))
+
+
+def test_what_cannot_leave_is_refused_and_nothing_else_happens(make_session):
+    s = make_session(devices=capped(4))
+    pinned = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(3)]
+    for tensor in pinned:
+        tensor.pin()
+    with pytest.raises(td.QuotaError, match=r"2 KiB .* more on sim:0 are over the session's share: of 4 KiB"):
+        s.asarray(ones(2 * KIB), device="sim:0").wait(WAIT)
+    with pytest.raises(td.QuotaError, match="ceiling"):
+        s.call("concat", [pinned[0], pinned[1]], {"axis": 0})[0].wait(WAIT)
+    assert (pinned[0] + pinned[1]).numpy()[0] == 1.0
+    for tensor in pinned:
+        tensor.unpin()
+    assert s.asarray(ones(2 * KIB), device="sim:0").wait(WAIT).numpy()[0] == 1
+    assert_sound(s)
+
+
+def test_without_eviction_a_full_share_is_refused(make_session):
+    s = make_session(devices=capped(4, eviction="never"))
+    kept = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(4)]
+    with pytest.raises(td.QuotaError, match="over the session's share"):
+        s.asarray(ones(1), device="sim:0").wait(WAIT)
+    del kept[0]
+    s.sync()
+    assert s.asarray(ones(KIB), device="sim:0").wait(WAIT).numpy()[0] == 1
+
+
+def test_a_host_has_one_too_and_what_leaves_a_device_counts_there(make_session, tmp_path):
+    devices: list[object] = [
+        {"name": "cpu:0", "memory": PLENTY, "ceiling": 4 * 1024},
+        {"name": "sim:0", "memory": PLENTY, "ceiling": 4 * 1024},
+        {"name": "store:0", "directory": str(tmp_path), "quota": PLENTY, "ceiling": 24 * 1024},
+    ]
+    mine, yours = (make_session("local:on each tier", devices=devices) for _ in range(2))
+    xs = [mine.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(32)]
+    assert [share(mine, name) // 1024 for name in ("sim:0", "cpu:0", "store:0")] == [4, 4, 24]
+    with pytest.raises(td.QuotaError, match="on sim:0"):
+        mine.asarray(ones(KIB), device="sim:0").wait(WAIT)
+    with pytest.raises(td.QuotaError, match="on cpu:0"):
+        mine.asarray(ones(KIB)).wait(WAIT)
+    assert yours.asarray(ones(KIB), device="sim:0").wait(WAIT).numpy()[0] == 1
+    assert [x.numpy()[0] for x in xs] == list(range(32))
+    assert_sound(mine)
+    xs.clear()
+    mine.sync()
+    assert [share(mine, name) for name in ("sim:0", "cpu:0", "store:0")] == [0, 0, 0]
+
+
+def test_another_reader_is_not_refused_for_what_the_maker_keeps(make_session):
+    """It reads what the maker has, on a device where the maker may have no more."""
+    mine, yours = (make_session("local:innocent", devices=capped(2)) for _ in range(2))
+    pinned = [mine.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(2)]
+    for tensor in pinned:
+        tensor.pin()
+    x = mine.asarray(ones(KIB, value=7.0))
+    mine.publish("x", x)
+    mine.sync()
+    assert (yours.lookup("x").to_device("sim:0") + 1.0).numpy()[0] == 8.0
+    assert_sound(mine)
+
+
+def test_what_is_written_in_place_and_views_count(make_session):
+    s = make_session(devices=capped(4))
+    x = s.asarray(ones(2 * KIB), device="sim:0")
+    view = x[KIB:]
+    x += 1.0  # x gets memory of its own: the view has the old value, which leaves
+    assert share(s) == 4 * 1024
+    assert view.numpy()[0] == 1
+    assert x.numpy()[0] == 2
+    host = s.asarray(ones(KIB))
+    host.to_device("sim:0")[3:5] += 2.0
+    assert share(s) <= 4 * 1024
+    assert_sound(s)
+
+
+def test_a_size_that_data_decide_counts(make_session):
+    s = make_session(devices=capped(16, eviction="never"))
+    x = s.asarray(np.ones(KIB, np.int64), device="sim:0")  # 2 KiB
+    kept = [s.call("nonzero", [x])[0] for _ in range(7)]
+    s.sync()
+    assert share(s) == 16 * 1024
+    with pytest.raises(td.QuotaError, match="share"):
+        s.call("nonzero", [x])[0].wait(WAIT)
+    assert [one.shape for one in kept] == [(1, KIB)] * 7
+    assert_sound(s)
+
+
+def test_who_asks_about_sessions_is_told(make_session):
+    s = make_session(devices=capped(8))
+    x = s.asarray(ones(KIB), device="sim:0").wait(WAIT)
+    (row,) = s._query("sessions")
+    assert row["shares"] == {"sim:0": {"bytes": x.nbytes, "ceiling": 8 * 1024}}
+    assert _session_row(row | {"freed": {}, "state": "open"})[-1].startswith("1 KiB of 8 KiB on sim:0")
+
+
+def test_a_routine_keeps_within_it(make_session):
+    s = make_session(devices=capped(6))
+
+    def chain(x: td.Tensor) -> td.Tensor:
+        return ((x * 2.0 + x) * x - 1.0) % 7.0
+
+    run = s.routine(chain)
+    xs = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(12)]
+    found = [run(x) for x in xs]
+    for n, y in enumerate(found):
+        assert y.numpy()[0] == np.float32(((n * 2.0 + n) * n - 1.0) % 7.0)
+        assert share(s) <= 6 * 1024
+    assert s.stats()["failed"] == 0
+    assert_sound(s)
+
+
+def test_files_count_once_they_are_read(make_session, tmp_path):
+    np.savez(tmp_path / "w.npz", **{f"w{n}": ones(KIB, value=n) for n in range(12)})
+    s = make_session(devices=[*capped(4), {"name": "store:0", "directory": str(tmp_path), "quota": PLENTY}])
+    weights = s.load(tmp_path / "w.npz", device="sim:0")
+    s.sync()
+    assert share(s) == 0
+    assert [(weights[f"w{n}"] + 1.0).numpy()[0] for n in range(12)] == [n + 1.0 for n in range(12)]
+    assert 0 < share(s) <= 4 * 1024
+    assert_sound(s)
+
+
+def test_what_a_session_had_counts_no_more_when_it_is_closed(make_session):
+    mine, yours = (make_session("local:closed", devices=capped(8)) for _ in range(2))
+    x = mine.asarray(ones(KIB, value=3.0), device="sim:0")
+    mine.publish("kept", x)
+    mine.sync()
+    mine.close()
+    assert yours.lookup("kept").numpy()[0] == 3.0
+    yours.unpublish("kept")
+    until(yours, lambda: allocated(yours, "sim:0") == 0)
+    assert_sound(yours)
