@@ -72,10 +72,14 @@ def used(directory: Path) -> int:
 
 
 def slope(taken: list[Footprint]) -> float:
-    """Bytes per hour by which memory grows, over the last two thirds: the first fills caches."""
-    settled = taken[len(taken) // 3 :]
-    seconds = np.array([one.seconds for one in settled])
-    return float(np.polyfit(seconds, np.array([one.resident for one in settled], np.float64), 1)[0]) * 3600.0
+    """Bytes per hour by which memory grows: the most of the last third beside the most of the third before it.
+
+    The first third fills caches. A line through all of them would take for growth what the system got back for a while.
+    """
+    third = len(taken) // 3
+    before, after = taken[third : 2 * third], taken[2 * third :]
+    most = [max(one.resident for one in part) for part in (before, after)]
+    return (most[1] - most[0]) * 3600.0 / (after[-1].seconds - before[-1].seconds)
 
 
 class Visit:

@@ -20,3 +20,8 @@ def test_growth_is_per_hour_and_without_the_beginning() -> None:
     start = [Footprint(float(second), 10 * second, 0, 0) for second in range(4)]
     later = [Footprint(float(second), 100 + 2 * second, 0, 0) for second in range(4, 12)]
     assert slope(start + later) == pytest.approx(7200.0)
+
+
+def test_memory_that_was_given_back_for_a_while_is_no_growth() -> None:
+    taken = [Footprint(float(second), 50 if 4 <= second < 7 else 100, 0, 0) for second in range(12)]
+    assert slope(taken) == 0.0
