@@ -160,6 +160,19 @@ def test_an_error_keeps_the_value_before_and_is_reported(make_session, tmp_path)
     assert_sound(s)
 
 
+def test_a_failed_value_of_two_names_is_reported_for_both(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    s.publish({"x": s.asarray(ones(3)), "y": s.asarray(ones(3, value=2.0))})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    z = s.asarray(ones(3), device="sim:0") + 1.0
+    s.publish("x", z)
+    s.publish("y", z)
+    assert list(s.checkpoint(tmp_path / "there").wait(WAIT)["failed"]) == ["x", "y"]
+    found = in_checkpoint(tmp_path / "there")
+    assert (found["x"][0], found["y"][0]) == (1, 2)
+
+
 def test_restored_values_lie_in_the_files_until_they_are_read(make_session, tmp_path):
     s = make_session("local:a", devices=DEVICES)
     s.publish({f"x{n}": s.asarray(ones(256, value=n)) for n in range(64)})

@@ -24,6 +24,7 @@ from .expected import Expected, expected_of
 from .ops import failing_ops
 from .programs import random_program
 from .scheduler import Machine, Stuck, Unsound
+from .snapshots import BUSY, wrong_with
 from .steps import FLOW_EFFECTS, Program, Step
 
 SHORT = (DeviceMemoryError, QuotaError)  # of a device, or of what a session may have of it
@@ -66,6 +67,7 @@ def run_and_compare(program: Program, seed: int, piece: int, expected: Expected,
         faulty = bool(program.world.faults) or (not certain and lacked_memory(machine))
         problems += compare_answers(expected, machine, program.steps, faulty=faulty)
         problems += compare_effects(expected, machine, program.steps, faulty=faulty)
+        problems += compare_checkpoints(expected, machine, faulty=faulty)
         machine.wind_up()
     except Stuck as error:
         return [f"stuck: {error}"]
@@ -194,8 +196,28 @@ def compare_answers(expected: Expected, machine: Machine, steps: Sequence[Step],
                 wrong = other_routine(told, mine[request][0])
             if wrong is not None:
                 problems.append(f"session {number}, request {request}: {wrong}")
-        if extra := mine.keys() - expected.replies[number].keys():
+        checkpoints = {request for session, request in expected.checkpoints if session == number}
+        if extra := mine.keys() - expected.replies[number].keys() - checkpoints:
             problems.append(f"session {number}: answers to {sorted(extra)}, which nobody asked")
+    return problems
+
+
+def compare_checkpoints(expected: Expected, machine: Machine, *, faulty: bool) -> list[str]:
+    """Each has what stood under the names at its place; but for one that came while another one was written there."""
+    problems = []
+    for (number, request), wanted in expected.checkpoints.items():
+        what, answers = f"session {number}, checkpoint {request}", machine.answers[number]
+        if request not in answers:
+            problems += [] if machine.sessions[number].closed else [f"{what}: no answer"]
+            continue
+        report, error = answers[request]
+        if error is not None:
+            problems += [] if BUSY in str(error) else [f"{what}: {error}"]
+            continue
+        machine.sorts["checkpoints"] += 1
+        machine.sorts["values in checkpoints"] += report["written"]
+        machine.sorts["values kept by checkpoints"] += report["kept"]
+        problems += [f"{what}: {wrong}" for wrong in wrong_with(wanted, report, faulty=faulty)]
     return problems
 
 

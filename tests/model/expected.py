@@ -8,6 +8,7 @@ from typing import Any
 from tensord.vm.serial.oracle import Oracle
 
 from .execution import execute
+from .snapshots import Wanted, wanted_of
 from .steps import Encoder, Program, Step, World
 
 
@@ -21,6 +22,7 @@ class Expected:
         self.replies: list[dict[int, tuple[Any, Any]]] = []
         self.sessions = [self.open() for _ in range(world.sessions)]
         self.encoder = Encoder()
+        self.checkpoints: dict[tuple[int, int], Wanted] = {}  # by session and request
 
     def open(self) -> Any:
         mine: dict[int, tuple[Any, Any]] = {}
@@ -29,6 +31,9 @@ class Expected:
 
     def execute(self, step: Step, *, unfolds: bool = False) -> None:
         """One more step. `unfolds`: does the engine unfold runs itself?"""
+        if step.kind == "CHECKPOINT":
+            self.checkpoints[step.session, step.number] = wanted_of(self.engine.names)
+            return
         execute(self.engine, self.sessions, self.encoder, step, unfolds=unfolds)
 
 

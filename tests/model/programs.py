@@ -26,6 +26,7 @@ from .flows import Flows
 from .handles import Client, Handle
 from .offers import Offered, Offers
 from .runs import Runs
+from .snapshots import DIRECTORIES
 from .steps import Program, Step, World
 
 SHAPES = ((4,), (4, 4), (4, 4), (3, 4), (1, 4), (2, 4), ())
@@ -54,6 +55,7 @@ VIEWS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 CROWDED = 0.2  # of the memory that a program needs where nothing is evicted
 CEILINGS = 0.25  # of these programs: it is the sessions that may have no more
+CHECKPOINTS = 0.15  # of the steps are followed by one, where there is a store
 NAMES = ("n0", "n1", "n2")
 Devices = tuple[str, ...]
 SIMS: Devices = ("cpu:0", "sim:0", "sim:1")
@@ -101,6 +103,8 @@ class Generator:
             client = self.rng.choice([c for c in self.clients if not c.closed])
             emit = self.rng.choices([row[1] for row in table], [row[0] for row in table])[0]
             emit(client)
+            if self.world.store and self.rng.random() < CHECKPOINTS:
+                self.checkpoint()
         self.finish()
         return Program(self.seed, self.world, tuple(self.steps), frozenset(self.failing))
 
@@ -470,6 +474,11 @@ class Generator:
 
     def list_names(self, client: Client) -> None:
         self.add(client, "NAMES")
+
+    def checkpoint(self) -> None:
+        """What is published, as it is here."""
+        client = self.rng.choice([c for c in self.clients if not c.closed])
+        self.add(client, "CHECKPOINT", self.rng.choice(DIRECTORIES))
 
     def unpublish(self, client: Client) -> None:
         if self.names:

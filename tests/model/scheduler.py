@@ -12,14 +12,13 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from operator import length_hint
 from typing import Any
 
 import numpy as np
 
-from tensord.interpreter.errors import ProtocolError, QuotaError, TensordError
+from tensord.interpreter.errors import QuotaError, TensordError
 from tensord.interpreter.files.header import Entry, Piece
 from tensord.interpreter.files.on_wire import encode_entry
 from tensord.interpreter.files.open_file import OpenFile
@@ -34,7 +33,6 @@ from tensord.streams.sim import SimOptions
 from tensord.streams.store import NAME as STORE
 from tensord.streams.store import StoreOptions
 from tensord.vm.admission.cancellation import PIECE
-from tensord.vm.durability.job import CheckpointJob
 from tensord.vm.engine import Engine, may_go_on
 from tensord.vm.model.session import VmSession
 from tensord.vm.model.unfolding import rest_of_run
@@ -48,10 +46,10 @@ from ..streams.fake_cuda.module import installed_gpu
 from .accounting import freed_with, missum
 from .cuda import ModelCuda
 from .expected import whole
+from .snapshots import SnapshotJob
 from .steps import Encoder, Program, Step, World, runs, shares
 from .streams import ModelCpu, ModelSim, ModelStore, ModelStream, Steering, failing_inside, sparing
 
-CHECKPOINTS = 0.1  # before how many batches one is taken, where there is a store
 PLENTY = 1 << 20  # bytes; of a GPU, each machine fills them twice
 STEPS = 200_000  # actions after which a program that does not end is given up
 OP_BY_OP = 1 << 30  # as the patience of an engine: its runs stay unfolded
@@ -95,23 +93,6 @@ class Files:
             encode_message(load),
             encode_message(File(1, (), 0)),
         ]
-
-
-class NoJob(CheckpointJob):
-    """A checkpoint that touches no disk."""
-
-    values = 0
-
-    def write(self, name: str, meta: Meta, array: Any) -> None:
-        """Read the value."""
-        assert array.shape == meta.shape, name
-        assert self.error is None
-        array.sum()
-        self.values += 1
-
-    def commit(self) -> Any:
-        """Nothing to do."""
-        return self.values
 
 
 class Habits:
@@ -203,6 +184,7 @@ class Machine:
         self.shares = shares(program)
         self.in_order = runs(program) and (self.shares or world.tight > 0)
         self.engine.admission.routines.patience = world.patience
+        self.engine.admission.durable.checkpoints.job = SnapshotJob
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
         """A device over the fake that is installed. Freed memory is sometimes kept, and sometimes poisoned at once."""
@@ -227,6 +209,7 @@ class Machine:
         session: VmSession = self.engine.open_session(reply, trusted=number % 2 == 1)
         if self.files is not None:
             session.open_file = self.files.open
+        session.may_store = True
         return session
 
     def clock(self) -> int:
@@ -317,6 +300,8 @@ class Machine:
             if batch and (outside or serially or step.session != owner or len(batch) >= self.habits.batch):
                 self.send(owner, batch, serially=serially)
                 batch = []
+            if step.kind == "CHECKPOINT" and serially:
+                continue  # it needs no memory that must be there
             owner = step.session
             if outside:
                 self.control(step, serially=serially)
@@ -331,29 +316,11 @@ class Machine:
         if serially:
             self.send_serially(self.sessions[owner], batch)
             return
-        if self.files is not None and self.rng.random() < CHECKPOINTS:
-            self.take_checkpoint()
         if self.in_order:
             self.settle(session for session in self.sessions if session is not self.sessions[owner])
         self.engine.receive(self.sessions[owner], batch)
         for _ in range(self.rng.randint(0, self.habits.between)):
             self.act()
-
-    def take_checkpoint(self) -> None:
-        """Read whatever is published, while all goes on."""
-        names = tuple(self.engine.directory.names)
-        with self.engine._step():
-            checkpoints = self.engine.admission.durable.checkpoints
-            checkpoints.job = NoJob
-            with suppress(ProtocolError):  # one is under way
-                checkpoints.take(self.engine.scheduler.nobody, "/nowhere", names, 0, 0, self.took)
-            self.engine.scheduler.bound.clear()
-
-    def took(self, report: Any, error: TensordError | None) -> None:
-        """A checkpoint has ended, and reached nothing else."""
-        assert error is None, error
-        self.sorts["checkpoints"] += 1
-        self.sorts["values in checkpoints"] += report
 
     def send_serially(self, session: VmSession, batch: list[Any]) -> None:
         """Drive each message to its end, and each op of a run."""

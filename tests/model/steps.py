@@ -20,6 +20,7 @@ from tensord.interpreter.wire.messages import (
     Atomic,
     Call,
     Chain,
+    Checkpoint,
     Effect,
     Fetch,
     Hint,
@@ -279,6 +280,9 @@ class Encoder:
     def to_device(self, step: Step) -> ToDevice:
         id_, output, device = step.fields
         return ToDevice(id_, output, device, step.location)
+
+    def checkpoint(self, step: Step) -> Checkpoint:
+        return Checkpoint(step.fields[0], (), 0, step.number, step.location)
 
     def hint(self, step: Step) -> Hint:
         id_, what, device = step.fields

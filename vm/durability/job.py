@@ -63,6 +63,7 @@ class CheckpointJob:
             if self.error is not None:
                 raise self.error.reraisable()
             writer = self._opened()
+            self.share_failures()
             self._keep(writer)
             for name, text in self.routines.items():
                 writer.routine(name, text, self.fields.get(name))
@@ -75,6 +76,12 @@ class CheckpointJob:
         finally:
             self._close()
         return self._report(generation.number, generation.nbytes - self.written, collected)
+
+    def share_failures(self) -> None:
+        """A value that failed has failed under each of its names."""
+        for name, other in self.same.items():
+            if other in self.failed:
+                self.failed[name] = self.failed[other]
 
     def nothing_new(self) -> dict[str, Any]:
         """What there is to say if all is there already."""
@@ -109,7 +116,7 @@ class CheckpointJob:
             except FileError as error:
                 raise FileError(f"{error.message} (take the checkpoint again)") from None
         for name, other in self.same.items():
-            if other in writer.records:
+            if name not in self.failed and other in writer.records:
                 writer.keep(name, writer.records[other], self.fields.get(name))
 
     def _hold(self, generation: Generation) -> None:

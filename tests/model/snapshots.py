@@ -1,0 +1,93 @@
+"""Checkpoints in random programs: what each is to hold, and what it holds, bit by bit.
+
+They are taken at a place in program order, and read while all goes on. They touch no disk here: what a generation holds
+is kept in memory, so the next one may keep the values that have not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tensord.interpreter.types.meta import Meta
+from tensord.vm.durability.job import CheckpointJob
+from tensord.vm.durability.target import Target
+from tensord.vm.model.published import Published
+from tensord.vm.serial.values import SerialTensor, Value
+
+DIRECTORIES = ("/one", "/two")  # each has a last generation of its own
+BUSY = "a checkpoint is being written"
+
+# By name: what is to be there, and the value itself, which may get errors later.
+Wanted = dict[str, tuple[Value, Value]]
+
+
+class SnapshotJob(CheckpointJob):
+    """A checkpoint that is kept in memory."""
+
+    def __init__(self, target: Target, names: int, keep: int) -> None:
+        super().__init__(target, names, keep)
+        self.arrays: dict[str, Any] = {}
+
+    def write(self, name: str, meta: Meta, array: Any) -> None:
+        """Keep one value."""
+        assert array.shape == meta.shape, name
+        assert self.error is None
+        self.arrays[name] = np.array(array)
+        self.written += 1
+
+    def commit(self) -> Any:
+        """The values of this generation: new ones, those that the last one has, and those with two names."""
+        self.share_failures()
+        kept: dict[str, Any] = dict(self.kept)
+        self.arrays |= kept
+        self.arrays |= {name: self.arrays[other] for name, other in self.same.items() if other in self.arrays}
+        generation: Any = SimpleNamespace(tensors=self.arrays, routines={})
+        self.generation = generation
+        return {"arrays": self.arrays, "failed": self.failed, "written": self.written, "kept": len(kept)}
+
+
+def wanted_of(names: dict[str, Published[SerialTensor]]) -> Wanted:
+    """What a checkpoint of these names is to hold."""
+    return {name: (Value(value.array, value.errors), value) for name, value in values_of(names)}
+
+
+def values_of(names: dict[str, Published[SerialTensor]]) -> Iterator[tuple[str, Value]]:
+    """The values under names; of a routine those that it captures, under names of their own."""
+    for name, one in names.items():
+        if one.routine is None:
+            yield name, one.tensors[0].value
+            continue
+        for number, tensor in enumerate(one.tensors):
+            yield f"{name} (captured {number})", tensor.value
+
+
+def wrong_with(wanted: Wanted, report: Any, *, faulty: bool) -> Iterator[str]:
+    """What a checkpoint has that it should not have, and what it lacks."""
+    arrays, failed = report["arrays"], report["failed"]
+    if wanted.keys() != arrays.keys() | failed.keys():
+        yield f"it has {sorted(arrays.keys() | failed.keys())}, and not {sorted(wanted)}"
+        return
+    for name, (then, now) in wanted.items():
+        if name not in arrays:
+            if not (faulty or then.errors or now.errors or may_lack(failed[name])):
+                yield f"{name!r} failed: {failed[name]}"
+        elif then.array is None:
+            yield f"{name!r} is {arrays[name]!r}, and should have failed"
+        elif not same_bits(then.array, arrays[name]):
+            yield f"{name!r} is {arrays[name]!r}, and not {then.array!r}"
+
+
+def may_lack(why: str) -> bool:
+    """May a value be missing for this reason, whatever it is? It was cancelled, or the host has no room for it now."""
+    return "cancelled" in why or "fit" in why
+
+
+def same_bits(wanted: Any, found: Any) -> bool:
+    """The same array?"""
+    wanted = np.asarray(wanted)
+    alike: bool = wanted.shape == found.shape and wanted.dtype == found.dtype
+    return alike and np.array_equal(wanted, found, equal_nan=wanted.dtype.kind in "fc")
