@@ -55,7 +55,7 @@ VIEWS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 CROWDED = 0.2  # of the memory that a program needs where nothing is evicted
 CEILINGS = 0.25  # of these programs: it is the sessions that may have no more
-CHECKPOINTS = 0.15  # of the steps are followed by one, where there is a store
+CHECKPOINTS = 0.1  # of the steps are followed by one, where there is a store
 NAMES = ("n0", "n1", "n2")
 Devices = tuple[str, ...]
 SIMS: Devices = ("cpu:0", "sim:0", "sim:1")
@@ -476,8 +476,10 @@ class Generator:
         self.add(client, "NAMES")
 
     def checkpoint(self) -> None:
-        """What is published, as it is here."""
+        """What is published, as it is here, and mostly something new with it."""
         client = self.rng.choice([c for c in self.clients if not c.closed])
+        if not self.names or self.rng.random() < 0.5:
+            self.publish(client)
         self.add(client, "CHECKPOINT", self.rng.choice(DIRECTORIES))
 
     def unpublish(self, client: Client) -> None:

@@ -72,7 +72,6 @@ def test_random_programs_run_in_a_fifth_of_the_memory_that_they_need(first: int)
     assert seen["evicted to the store"] > CHUNK // 8
     assert seen["read from a file"] > CHUNK // 4
     assert seen["values in checkpoints"] > CHUNK // 8
-    assert seen["values kept by checkpoints"] > 0
 
 
 @cache
