@@ -6,14 +6,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from . import options
 from .ask import connected, print_json
 from .figures import duration, plural, size
-from .waiting import waiting
+from .waiting import Waiting, waiting
+
+if TYPE_CHECKING:
+    from ..saving import Checkpointing
+    from ..session import Session
+
+POLL: Final = 0.25  # seconds between two looks at how far a checkpoint has come
 
 
 @click.command()
@@ -30,9 +36,9 @@ def checkpoint(directory: Path, names: tuple[str, ...], keep: int, address: str 
 
     Example: tensord checkpoint /var/lib/tensord
     """
-    with connected(address) as session, waiting("writing the checkpoint"):
+    with connected(address) as session, waiting("writing the checkpoint") as shown:
         began = monotonic()
-        report = session.checkpoint(directory, names or None, keep=keep).wait()
+        report = followed(session, session.checkpoint(directory, names or None, keep=keep), shown)
         report["seconds"] = monotonic() - began
     if as_json:
         print_json(report)
@@ -40,6 +46,18 @@ def checkpoint(directory: Path, names: tuple[str, ...], keep: int, address: str 
         show_written(report)
     if report["failed"]:
         raise click.exceptions.Exit(1)
+
+
+def followed(session: Session, writing: Checkpointing, shown: Waiting) -> dict[str, Any]:
+    """Wait for a checkpoint, and tell how far it has come."""
+    path = str(writing.directory.resolve())
+    while True:
+        try:
+            return writing.wait(POLL)
+        except TimeoutError:
+            for one in session._query("checkpoints"):
+                if one["directory"] == path:
+                    shown.told(one["written"], one["bytes"])
 
 
 def show_written(report: Mapping[str, Any]) -> None:

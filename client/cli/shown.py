@@ -125,6 +125,10 @@ def summary(found: Mapping[str, Any]) -> list[str]:
         f"  sessions      {count(found['sessions'])} with {held}",
         f"  instructions  {ended}; {count(done['live'])} live, {count(done['pending'])} pending",
         f"  trace         {kept if trace['enabled'] else 'off'}",
+        *(
+            f"  checkpoint    {size(one['written'])} of {size(one['bytes'])} written to {one['directory']}"
+            for one in found["checkpoints"]
+        ),
     ]
 
 

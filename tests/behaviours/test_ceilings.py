@@ -176,6 +176,15 @@ def test_files_count_once_they_are_read(make_session, tmp_path):
     assert_sound(s)
 
 
+def test_a_checkpoint_reads_what_the_host_may_not_keep(make_session, tmp_path):
+    np.savez(tmp_path / "w.npz", w=ones(KIB, value=5.0))
+    devices: list[object] = [{"name": "cpu:0", "ceiling": 512}, {"name": "sim:0"}]
+    s = make_session(devices=devices)
+    s.publish("w", s.load(tmp_path / "w.npz", device="sim:0")["w"])
+    assert s.checkpoint(tmp_path / "there").wait(WAIT)["failed"] == {}
+    assert_sound(s)
+
+
 def test_what_a_session_had_counts_no_more_when_it_is_closed(make_session):
     mine, yours = (make_session("local:closed", devices=capped(8)) for _ in range(2))
     x = mine.asarray(ones(KIB, value=3.0), device="sim:0")

@@ -160,6 +160,19 @@ def test_an_error_keeps_the_value_before_and_is_reported(make_session, tmp_path)
     assert_sound(s)
 
 
+def test_who_asks_is_told_how_far_it_has_come(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    s.publish({"x": s.asarray(ones(3)), "y": s.asarray(ones(5), device="sim:0")})
+    store_of(s).hold("save")
+    writing = s.checkpoint(tmp_path / "there")
+    s.flush()
+    row = {"directory": str(tmp_path / "there"), "names": 2, "written": 0, "bytes": 32}
+    assert s._query("checkpoints") == s._query("status")["checkpoints"] == [row]
+    store_of(s).resume("save")
+    assert writing.wait(WAIT)["written"] == 32
+    assert s._query("checkpoints") == []
+
+
 def test_a_failed_value_of_two_names_is_reported_for_both(make_session, tmp_path):
     s = make_session(devices=DEVICES)
     s.publish({"x": s.asarray(ones(3)), "y": s.asarray(ones(3, value=2.0))})

@@ -18,6 +18,7 @@ from ...streams.kept import KeptStretch
 from .target import Target
 
 PIECE: Final = 4 << 20  # bytes of a value that are put in order at a time
+STEP: Final = 64 << 20  # bytes after which there is something new to say
 
 
 class CheckpointJob:
@@ -25,7 +26,8 @@ class CheckpointJob:
 
     `fields`: what restoring wants back, by name; `kept`: values that are there already; `same`: names of a value that
     is written under another name; `routines`: texts. `failed`: why a name has no new value, by name. `error`: what has
-    ended it.
+    ended it. `to_write`: bytes, as far as sizes were known when it began; `done`: those that were given to the disk,
+    which any thread may read.
     """
 
     def __init__(self, target: Target, names: int, keep: int) -> None:
@@ -39,6 +41,8 @@ class CheckpointJob:
         self.failed: dict[str, str] = {}
         self.deferred: Iterable[KeptStretch] = ()  # values of generations that tensors still lie in
         self.error: TensordError | None = None
+        self.to_write = 0
+        self.done = 0
         self.written = 0
         self.generation: Generation | None = None
         self._directory: CheckpointDirectory | None = None
@@ -51,7 +55,7 @@ class CheckpointJob:
         try:
             writer = self._opened()
             writer.start(name, meta, self.fields.get(name))
-            append(writer, array)
+            self._append(writer, array)
         except TensordError as error:
             self._end(error)
             raise
@@ -98,6 +102,21 @@ class CheckpointJob:
             "collected": collected,
         }
 
+    def _append(self, writer: GenerationWriter, array: NDArray[Any]) -> None:
+        """An array's elements, piece by piece; row by row if they are scattered."""
+        if array.flags.c_contiguous:
+            flat = array.reshape(-1).view(np.uint8)
+            for start in range(0, len(flat), STEP):
+                piece = flat[start : start + STEP]
+                writer.append(piece)
+                self.done += len(piece)
+        elif array.nbytes <= PIECE or len(array) == 1:
+            self._append(writer, np.ascontiguousarray(array))
+        else:
+            half = len(array) // 2
+            self._append(writer, array[:half])
+            self._append(writer, array[half:])
+
     def _opened(self) -> GenerationWriter:
         if self._writer is None:
             self._directory = CheckpointDirectory.open(self.target.path, create=True)
@@ -139,18 +158,6 @@ class CheckpointJob:
         directory, self._directory, self._writer = self._directory, None, None
         if directory is not None:
             directory.close()
-
-
-def append(writer: GenerationWriter, array: NDArray[Any]) -> None:
-    """An array's elements, row by row if they are scattered."""
-    if array.flags.c_contiguous:
-        writer.append(array)
-    elif array.nbytes <= PIECE or len(array) == 1:
-        writer.append(np.ascontiguousarray(array))
-    else:
-        half = len(array) // 2
-        append(writer, array[:half])
-        append(writer, array[half:])
 
 
 def check_path(path: str) -> str:

@@ -126,7 +126,7 @@ class Checkpoints:
         first: dict[Key, str] = {}
         link = residency.new_copy(host, 0, 1)
         stream = store.backend.copy_stream(StreamKind.SAVE)
-        target.busy = True
+        target.job = job
         for name, tensor in values.items():
             key = keys[name]
             job.fields.setdefault(name, {})[DEVICE] = tensor.home.name
@@ -138,6 +138,7 @@ class Checkpoints:
                 job.failed[name] = "its value is not there yet, or has failed"
             else:
                 first[key] = name
+                job.to_write += 0 if tensor.meta is None else tensor.meta.nbytes
                 self.read(session, job, name, tensor, location, link, stream)
         self.commit(session, job, link, stream, location, partial(self.learn, job, keys, routines, told))
 
@@ -170,7 +171,7 @@ class Checkpoints:
     ) -> None:
         """The checkpoint is on the disk, or has failed."""
         target = job.target
-        target.busy = False
+        target.job = None
         if self.waiting:
             self.due.append(None)
         if done.error is None and job.generation is not None:

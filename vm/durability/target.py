@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...interpreter.checkpoints.record import Generation, Record
 from ...interpreter.types.meta import Meta
 from ..model.published import PublishedRoutine
 from ..model.tensor import Storage, Tensor
+
+if TYPE_CHECKING:
+    from .job import CheckpointJob
 
 NO_ROUTINES: Final[Mapping[str, PublishedRoutine]] = MappingProxyType({})
 
@@ -32,16 +35,21 @@ class Key(NamedTuple):
 
 class Target:
     """A directory. `known`: records of the last generation, by the values that the machine had; `last`: by name;
-    `routines`: those of the last generation; `busy`: a checkpoint is being written."""
+    `routines`: those of the last generation; `job`: the checkpoint that is being written."""
 
-    __slots__ = ("busy", "known", "last", "path", "routines")
+    __slots__ = ("job", "known", "last", "path", "routines")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.known: dict[Key, Record] = {}
         self.last: dict[str, Record] = {}
         self.routines: dict[str, PublishedRoutine] = {}
-        self.busy = False
+        self.job: CheckpointJob | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Is a checkpoint being written?"""
+        return self.job is not None
 
     def is_up_to_date(self, keys: Mapping[str, Key], routines: Mapping[str, PublishedRoutine]) -> bool:
         """Has the last generation these very values and routines, and no more?"""
@@ -67,6 +75,10 @@ class Targets:
 
     def __init__(self) -> None:
         self._targets: dict[Path, Target] = {}
+
+    def jobs(self) -> list[CheckpointJob]:
+        """The checkpoints that are being written."""
+        return [target.job for target in self._targets.values() if target.job is not None]
 
     def of(self, path: Path) -> Target:
         """The directory at a path."""

@@ -293,14 +293,15 @@ class Residency:
         """Let values leave a device that has a ceiling until the share of a storage's session has so many bytes more.
         None: of the session that asks, which is about to make one.
 
-        QuotaError if it cannot have them and is the session that asks; others are not to suffer from what it keeps.
+        QuotaError if it cannot have them and is the session that asks; others are not to suffer from what it keeps, and
+        what the machine brings somewhere is of the moment.
         """
         account = session.account if storage is None or storage.account is None else storage.account
         spare = set(self.scheduler.bound)
         if storage is not None:
             spare.update(storage.current())
         there = self.scheduler.make_share(device, spare, account, session, location, max(nbytes, 0))
-        if not there and account is session.account:
+        if not there and account is session.account and session is not self.scheduler.nobody:
             check_share(account, device, nbytes)
 
     # -- evicting --------------------------------------------------------------------------------------------------

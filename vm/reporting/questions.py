@@ -133,6 +133,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
             for name, device in engine.pools.items()
         },
         "files": {"loaded": len(engine.residency.files), "changed": changed_files(engine)},
+        "checkpoints": _checkpoints(engine, _session, about),
         "sessions": len(engine.directory.sessions),
         "tensors": sum(len(session.tensors) for session in engine.directory.sessions.values()),
         "names": len(engine.directory.names),
@@ -153,6 +154,20 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
             "dropped": engine.scheduler.retired - len(ring.entries) if ring.enabled else 0,
         },
     }
+
+
+def _checkpoints(engine: Engine, _session: VmSession, _about: About) -> list[dict[str, Any]]:
+    """Those that are being written."""
+    jobs = engine.admission.durable.checkpoints.targets.jobs()
+    return [
+        {
+            "directory": str(job.target.path),
+            "names": job.names,
+            "written": job.done,
+            "bytes": max(job.to_write, job.done),
+        }
+        for job in jobs
+    ]
 
 
 def _sessions(engine: Engine, session: VmSession, about: About, freed: object = False) -> Any:
@@ -285,6 +300,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "state": _state,
     "trace": _trace,
     "status": _status,
+    "checkpoints": _checkpoints,
     "sessions": _sessions,
     "tensors": _tensors,
     "memory": _memory,

@@ -147,6 +147,10 @@ def residency(tensor: SerialTensor) -> dict[str, str]:
     return {tensor.home: "poisoned" if tensor.value.array is None else "valid"}
 
 
+def _checkpoints(_engine: SerialEngine, _session: SerialSession, _about: About) -> list[dict[str, Any]]:
+    return []  # each is written at once
+
+
 def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict[str, Any]:
     return {
         "version": version(),
@@ -161,6 +165,7 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
             for name, nbytes in memory_by_device(engine).items()
         },
         "files": {"loaded": 0, "changed": []},
+        "checkpoints": [],
         "sessions": len(engine.sessions),
         "tensors": sum(len(session.tensors) for session in engine.sessions.values()),
         "names": len(engine.names),
@@ -380,6 +385,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "state": _state,
     "trace": _trace,
     "status": _status,
+    "checkpoints": _checkpoints,
     "sessions": _sessions,
     "tensors": _tensors,
     "memory": _memory,

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensord.client.cli.checkpoint import followed
+from tensord.client.cli.waiting import Waiting
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 
 from ...daemon import Daemon
@@ -53,6 +55,31 @@ def spoil(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
+
+
+def test_how_far_it_has_come_is_asked_for(tmp_path):
+    asked, shown, waits = [], Waiting("writing"), iter([TimeoutError, TimeoutError])
+
+    class Writing:
+        directory = tmp_path
+
+        def wait(self, timeout: float) -> dict[str, Any]:
+            assert timeout < 1
+            for error in waits:
+                raise error
+            return {"generation": 1}
+
+    class Session:
+        def _query(self, what: str) -> list[dict[str, Any]]:
+            asked.append(what)
+            rows = [("/elsewhere", 1, 2), (str(tmp_path.resolve()), 10 * len(asked), 40)]
+            return [dict(zip(("directory", "written", "bytes"), row, strict=True)) for row in rows]
+
+    writing: Any = Writing()
+    session: Any = Session()
+    assert followed(session, writing, shown) == {"generation": 1}
+    assert asked == ["checkpoints"] * 2
+    assert shown._figures == (20, 40)
 
 
 def test_what_is_published_goes_to_the_directory_and_comes_back(published, told, tmp_path):

@@ -61,6 +61,7 @@ STATUS: dict[str, Any] = {
     "devices": {"cpu:0": {"used": 1, "limit": 100, "cached": 0, "eviction": NO_EVICTION, "lost": ""}},
     "descriptors": {"open": 30, "limit": 4096},
     "files": {"loaded": 0, "changed": []},
+    "checkpoints": [],
     "hung": [],
     "trace": {"enabled": True},
 }
