@@ -161,7 +161,7 @@ def test_what_a_large_session_held_is_released_in_pieces(bare: Bare) -> None:
     bare.engine.close(client.session)
     left = []
     while bare.engine.directory.leaving:
-        left.append(len(bare.engine.directory.leaving[0][1]))
+        left.append(len(bare.engine.directory.leaving[0].tensors))
         assert not violations(bare.engine)
         assert bare.engine.schedule()
     assert left == [PIECE * 2 + 10, PIECE + 10, 10]
@@ -285,6 +285,37 @@ def test_no_replica_is_dropped_for_memory_that_an_ended_session_will_release() -
     assert not parts.errors
 
 
+def test_what_an_ended_session_holds_elsewhere_is_not_released_for_memory_here() -> None:
+    """Which would hold up whoever needs the memory, though nothing comes of it."""
+    parts = Parts("cpu:0", "sim:0", memory=PIECE * 4 * VALUE)
+    other = Client(parts, Limits())
+    here = [parts.tensor() for _ in range(PIECE * 2)]
+    there = [parts.tensor(home="sim:0") for _ in range(PIECE * 3)]
+    parts.engine.close(parts.session)
+    parts.engine.take(other.session, [array_of(other.upload_message([1.0] * PIECE * 4))])
+    assert not any(tensor.holders for tensor in here)
+    assert sum(tensor.holders for tensor in there) == PIECE * 2  # one piece goes at once, wherever that is
+    assert not violations(parts.engine)
+    parts.drain()
+    assert not parts.errors
+    assert other.fetch(other.ids) == [1.0] * PIECE * 4
+
+
+def test_what_others_share_counts_where_it_comes_to_lie() -> None:
+    """An ended session has its handles to values that others may bring anywhere released with the first piece that is
+    looked for."""
+    parts = Parts("cpu:0", "sim:0", memory=PIECE * 4 * VALUE)
+    client, other = Client(parts, Limits()), Client(parts, Limits())
+    share(client, other, client.upload([1.0]), "a handle")
+    for n in range(PIECE * 3):
+        client.upload([n])
+    parts.drain()
+    parts.engine.close(client.session)
+    (gone,) = parts.engine.directory.leaving
+    assert gone.holds_on(parts.at("sim:0"), PIECE) == [1]
+    parts.drain()
+
+
 def test_a_small_session_that_ends_behind_a_large_one_is_through_at_once(bare: Bare) -> None:
     large, small = bare.client(), bare.client()
     for n in range(PIECE * 3):
@@ -308,6 +339,6 @@ def test_sessions_that_have_ended_take_turns(bare: Bare) -> None:
         bare.engine.close(client.session)
     left = []
     while bare.engine.directory.leaving:
-        left.append({session.id: len(rest) // PIECE for session, rest in bare.engine.directory.leaving})
+        left.append({gone.session.id: len(gone.tensors) // PIECE for gone in bare.engine.directory.leaving})
         bare.engine.schedule()
     assert left == [{1: 2, 2: 2}, {1: 1, 2: 2}, {1: 1, 2: 1}, {2: 1}]
