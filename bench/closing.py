@@ -31,7 +31,8 @@ TENSORS = 100_000
 WARM_UP = 1_000
 NBYTES = 4 * LENGTH  # of a tensor
 CHUNK = 50  # ops between two looks at what is left
-FEW = 50 * NBYTES  # what the session that waits may have, besides: its values may lie on several tiers
+TIERS = 3  # on which a value may lie at the same time
+FEW = 50 * NBYTES  # what the session that waits has, but for the results of its ops
 
 Machine: TypeAlias = list[dict[str, Any]]
 # Make so many tensors; what ends their session; what waits for that.
@@ -67,22 +68,26 @@ def measure_close(settings: Settings, name: str, count: int, machine: Machine) -
         ones = np.ones(LENGTH, np.float32)
         tensors = cycle([session.asarray(ones, device=device) for device in session.devices])
 
+        made: list[td.Tensor] = []  # each op needs memory
+
         def op() -> object:
             tensor = next(tensors)
-            return (tensor + tensor).numpy()
+            made.append(tensor + tensor)
+            return made[-1].numpy()
 
         for turn in range(settings.runs + 1):
             begin(count if turn else WARM_UP)
             lay = held(session)
-            gc.collect()
             sample(op, CHUNK)
+            gc.collect()
             end()
             beside = [float(sample(op, CHUNK).max())]
-            while sum(held(session).values()) > FEW:
+            while sum(held(session).values()) > FEW + TIERS * NBYTES * len(made):
                 beside.append(float(sample(op, CHUNK).max()))
             await_end()
             gc.collect()
             alone = [float(sample(op, CHUNK).max()) for _ in beside]
+            made.clear()
             if turn > 0:
                 row.runs["ours"].append(max(beside) / 1e3)
                 row.runs["baseline"].append(max(alone) / 1e3)

@@ -135,7 +135,7 @@ class Cancellation:
         """
         limit = device.backend.limit - need
         for gone in list(self.directory.leaving):
-            while device.planned > limit and (found := gone.holds_on(device, self.piece)):
+            while device.planned > limit and (found := gone.block_on(device)):
                 for id_ in found:
                     end_pins(gone.session, id_)
                 self.names.release_all(gone.session, [gone.tensors.pop(id_) for id_ in found])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .account import Account
 from .device_state import DeviceState
@@ -12,45 +12,59 @@ from .published import Published
 from .session import VmSession
 from .tensor import Storage, Tensor
 
+BLOCK: Final = 256  # handles that are looked at together
+GOLDEN: Final = (5**0.5 - 1) / 2  # its multiples are spread evenly between whole numbers, however many there are
+
 
 class Leaving(NamedTuple):
-    """An ended session with the tensors that are still to be released, by handle. `unseen`: the handles that were not
-    looked at yet, device by device, for those who need memory there; the newest last.
+    """An ended session with the tensors that are still to be released, by handle.
+
+    `unseen`: blocks of handles that were not looked at yet, device by device, for those who need memory there.
     """
 
     session: VmSession
     tensors: dict[int, Tensor]
-    unseen: dict[DeviceState, list[int]]
+    unseen: dict[DeviceState, list[list[int]]]
 
     def newest(self, most: int) -> list[Tensor]:
         """Take up to so many of the tensors, the newest first."""
-        tensors = self.tensors
-        taken = [tensors.popitem()[1] for _ in range(min(most, len(tensors)))]
-        for unseen in self.unseen.values():
-            while unseen and unseen[-1] not in tensors:
-                unseen.pop()
-        return taken
+        return [self.tensors.popitem()[1] for _ in range(min(most, len(self.tensors)))]
 
-    def holds_on(self, device: DeviceState, most: int) -> list[int]:
-        """Up to so many handles whose tensors have a copy on the device, or may get one; none if all were seen.
+    def block_on(self, device: DeviceState) -> list[int]:
+        """A few handles whose tensors have a copy on the device, or may get one; none if all were seen.
 
         Of those that were seen, and stay, only this session has the storage. So nothing brings it to another device but
         an eviction, and only an operator's takes what an ended session has (then something else leaves needlessly).
         """
-        tensors = self.tensors
-        unseen = self.unseen.get(device)
-        if unseen is None:
-            unseen = self.unseen[device] = list(tensors)
-        found: list[int] = []
-        while unseen and len(found) < most:
-            id_ = unseen.pop()
-            tensor = tensors.get(id_)
-            if tensor is None:
-                continue
-            storage = tensor.storage
-            if device in storage.copies or storage.sharers > 1 or tensor.holders > 1 or storage.views is not None:
-                found.append(id_)
-        return found
+        blocks = self.unseen.get(device)
+        if blocks is None:
+            blocks = self.unseen[device] = [] if self.has_nothing_on(device) else spread(list(self.tensors))
+        while blocks:
+            found = [id_ for id_ in blocks.pop() if self._may_be_on(device, id_)]
+            if found:
+                return found
+        return []
+
+    def has_nothing_on(self, device: DeviceState) -> bool:
+        """Is that known without looking at each of the tensors? A look at one takes as long as at eight candidates."""
+        candidates = device.candidates
+        if self.session.shares or device.below is None or not device.short or len(candidates) > 8 * len(self.tensors):
+            return False
+        account = self.session.account
+        return not any(storage.account is account for storage in candidates.values())
+
+    def _may_be_on(self, device: DeviceState, id_: int) -> bool:
+        tensor = self.tensors.get(id_)
+        if tensor is None:
+            return False
+        storage = tensor.storage
+        return device in storage.copies or storage.sharers > 1 or tensor.holders > 1 or storage.views is not None
+
+
+def spread(handles: list[int]) -> list[list[int]]:
+    """Blocks of handles, in an order that soon has some of any age: what was made together lies together."""
+    order = sorted(range(-(-len(handles) // BLOCK)), key=lambda n: n * GOLDEN % 1.0)
+    return [handles[n * BLOCK : (n + 1) * BLOCK] for n in order]
 
 
 class Directory:

@@ -9,12 +9,13 @@ import pytest
 from tensord.interpreter.errors import CancelledError, DeviceMemoryError
 from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Lookup, Publish, Unpublish, Wait
+from tensord.streams.device import Eviction
 from tensord.vm.admission.cancellation import PIECE, held_alone, written_now
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.flat import Place
 
 from ..bare_engine import ONE, Bare, Client, array_of
-from ..parts import Parts
+from ..parts import Parts, copy_of
 
 
 @pytest.fixture
@@ -312,7 +313,29 @@ def test_what_others_share_counts_where_it_comes_to_lie() -> None:
     parts.drain()
     parts.engine.close(client.session)
     (gone,) = parts.engine.directory.leaving
-    assert gone.holds_on(parts.at("sim:0"), PIECE) == [1]
+    assert gone.block_on(parts.at("sim:0")) == [1]
+    assert gone.block_on(parts.at("sim:0")) == []
+    parts.drain()
+
+
+@pytest.mark.parametrize("there", [0, 1, 3])
+def test_what_an_ended_session_holds_on_a_device_is_found_wherever_it_is_among_its_handles(there: int) -> None:
+    """Without a look at each of the others if there is nothing, on a device from which values are evicted."""
+    parts = Parts("cpu:0", "sim:0", memory=PIECE * 9 * VALUE, eviction=Eviction.COST)
+    sim = parts.at("sim:0")
+    parts.scheduler.gather(sim)
+    handles = 4 * PIECE
+    places = {handles - 2 * PIECE - 1, PIECE, 1} if there == 3 else set(range(PIECE, PIECE + there))
+    tensors = [parts.tensor(home="sim:0" if n in places else "cpu:0") for n in range(handles)]
+    for n in places:
+        sim.candidates[copy_of(tensors[n], sim)] = tensors[n].storage
+    parts.engine.close(parts.session)
+    (gone,) = parts.engine.directory.leaving
+    assert gone.has_nothing_on(sim) is (there == 0)
+    found = [id_ for _ in range(there) for id_ in gone.block_on(sim)]
+    assert {gone.tensors[id_] for id_ in found} == {tensors[n] for n in places}
+    assert gone.block_on(sim) == []
+    assert not gone.has_nothing_on(parts.at("cpu:0"))
     parts.drain()
 
 
