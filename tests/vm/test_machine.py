@@ -357,7 +357,7 @@ def test_a_machine_with_a_fault_ends_although_handles_are_left(make_session, mac
     with machine.locked():
         engine_session = next(iter(machine.engine.directory.sessions.values()))
         machine.fault = td.ConnectionLost("a fault")
-        machine.engine.directory.leaving.append(Leaving(engine_session, engine_session.tensors, {}))
+        machine.engine.directory.leaving.append(Leaving(engine_session, engine_session.tensors))
     machine.close()
     assert machine.closed
     assert len(kept) == PIECE

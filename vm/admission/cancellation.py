@@ -95,7 +95,7 @@ class Cancellation:
         self.residency.abandon_exports(session)
         end_moves(session)
         tensors, session.tensors = session.tensors, {}
-        self.directory.leaving.appendleft(Leaving(session, tensors, {}))  # as it is: another table takes its time
+        self.directory.leaving.appendleft(Leaving(session, tensors))  # as it is: another table takes its time
         self.release_some()
         session.chains.clear()
         session.refused_chains.clear()
@@ -109,7 +109,8 @@ class Cancellation:
         session.closed = True
         for device in self.scheduler.tiers.values():
             device.users.pop(session, None)
-            device.rankings.clear()  # they would keep the objects of all that goes, to free them all at once in the end
+            if tensors:  # more than a piece: rankings would keep all these objects, and free them at once in the end
+                device.rankings.clear()
 
     def release_some(self) -> None:
         """Release a piece of the handles that ended sessions had. They take turns: a small one awaits no large one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from .account import Account
 from .device_state import DeviceState
@@ -16,15 +16,18 @@ BLOCK: Final = 256  # handles that are looked at together
 GOLDEN: Final = (5**0.5 - 1) / 2  # its multiples are spread evenly between whole numbers, however many there are
 
 
-class Leaving(NamedTuple):
+class Leaving:
     """An ended session with the tensors that are still to be released, by handle.
 
     `unseen`: blocks of handles that were not looked at yet, device by device, for those who need memory there.
     """
 
-    session: VmSession
-    tensors: dict[int, Tensor]
-    unseen: dict[DeviceState, list[list[int]]]
+    __slots__ = ("session", "tensors", "unseen")
+
+    def __init__(self, session: VmSession, tensors: dict[int, Tensor]) -> None:
+        self.session = session
+        self.tensors = tensors
+        self.unseen: dict[DeviceState, list[list[int]]] = {}
 
     def newest(self, most: int) -> list[Tensor]:
         """Take up to so many of the tensors, the newest first."""

@@ -108,7 +108,7 @@ def test_a_value_with_an_error_is_found_without_bytes_with_its_age(bare):
 def test_handles_that_an_ended_session_has_still_to_release_are_its_own():
     parts = Parts()
     parts.tensor(8)
-    parts.engine.directory.leaving.append(Leaving(parts.session, dict([parts.session.tensors.popitem()]), {}))
+    parts.engine.directory.leaving.append(Leaving(parts.session, dict([parts.session.tensors.popitem()])))
     (one,) = walked(parts.engine)
     assert (one.nbytes, one.holders) == (64, (parts.session.id,))
 

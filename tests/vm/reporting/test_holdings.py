@@ -51,7 +51,7 @@ def test_what_an_ended_session_still_has_to_release_is_held_too():
     parts = Parts()
     tensor = parts.tensor()
     directory = parts.engine.directory
-    directory.leaving.append(Leaving(parts.session, dict([parts.session.tensors.popitem()]), {}))
+    directory.leaving.append(Leaving(parts.session, dict([parts.session.tensors.popitem()])))
     assert list(holdings.tensors(directory)) == [tensor]
 
 
