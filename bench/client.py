@@ -38,9 +38,18 @@ class Client:
 
     def __init__(self, session: td.Session) -> None:
         self.session = session
-        self.operands = [session.asarray(np.full(LENGTH, 1e-3, np.float32)) for _ in range(TENSORS + 1)]
-        self.large = session.asarray(np.zeros(LARGE, np.float32))
-        session.sync()
+
+    @cached_property
+    def operands(self) -> list[td.Tensor]:
+        """What small ops are on."""
+        operands = [self.session.asarray(np.full(LENGTH, 1e-3, np.float32)) for _ in range(TENSORS + 1)]
+        self.session.sync()
+        return operands
+
+    @cached_property
+    def large(self) -> td.Tensor:
+        """A value that comes back."""
+        return self.session.asarray(np.zeros(LARGE, np.float32))
 
     def tidy(self) -> None:
         gc.collect()

@@ -1,84 +1,138 @@
 """What a session waits at the longest while another one ends that holds 100,000 tensors, until they are released.
 
 The machine releases them in pieces, between which it serves others. Embedded, another thread closes the session;
-through a daemon another process does.
+through a daemon another process does. The tensors lie on the host alone; or on three tiers, each of them full: the
+accelerator, where the tensors are at home, the host, and the store. There the session that waits has ops on both
+devices. The first of its ops use memory that it has; as soon as tensors are being released, each needs some more.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias
+from itertools import cycle
+from typing import Any, TypeAlias
 
 import numpy as np
 
 import tensord as td
+from examples.own_daemon import own_daemon
 
+from .checkpoints import directory
 from .latency import sample
 from .measure import Row, Settings, median
 from .partner import Partner
 from .small_ops import LENGTH
 
 TENSORS = 100_000
+WARM_UP = 1_000
+NBYTES = 4 * LENGTH  # of a tensor
 CHUNK = 50  # ops between two looks at what is left
+TIERS = 3  # on which a value may lie at the same time
+FEW = 50 * NBYTES  # what the session that waits has, but for the results of its ops
 
+Machine: TypeAlias = list[dict[str, Any]]
 # Make so many tensors; what ends their session; what waits for that.
 Begin: TypeAlias = Callable[[int], None]
 End: TypeAlias = Callable[[], None]
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Milliseconds of the longest `(x + y).numpy()` until all are released, against that of as many alone."""
-    row = Row("longest beside a close", "ms", None, None, 20.0, 2.0, baseline_name="alone")
-    if settings.baseline_only:
-        return [row]
-    row.runs = {"ours": [], "baseline": [], "ops": []}
+    """Milliseconds of the longest op and its result until all are released, against that of as many alone."""
     count = settings.size(TENSORS, 1_000)
-    with neighbour(settings) as (session, begin, end, await_end):
-        tensor = session.asarray(np.ones(LENGTH, np.float32))
+    with directory() as folder:
+        return [
+            measure_close(settings, "longest beside a close", count, [{"name": "cpu:0", "blas_threads": 1}]),
+            measure_close(settings, "with three tiers", count, three_tiers(count, str(folder.resolve()))),
+        ]
+
+
+def three_tiers(count: int, directory: str) -> Machine:
+    """A machine on whose devices a third of so many tensors fits each, and the rest in its store."""
+    share = NBYTES * count // 3
+    store = {"name": "store:0", "directory": directory, "quota": 2 * share}
+    return [{"name": "cpu:0", "blas_threads": 1, "memory": share}, {"name": "sim:0", "memory": share}, store]
+
+
+def measure_close(settings: Settings, name: str, count: int, machine: Machine) -> Row:
+    """Another session makes so many tensors, and is closed."""
+    row = Row(name, "ms", None, None, 20.0, 2.0, baseline_name="alone")
+    if settings.baseline_only:
+        return row
+    row.runs = {"ours": [], "baseline": [], "ops": []}
+    lay: dict[str, int] = {}
+    with neighbour(settings, machine) as (session, begin, end, await_end):
+        ones = np.ones(LENGTH, np.float32)
+        tensors = cycle([session.asarray(ones, device=device) for device in session.devices])
+
+        made: list[td.Tensor] = []
 
         def op() -> object:
+            tensor = next(tensors)
             return (tensor + tensor).numpy()
 
-        sample(op, CHUNK)
+        def op_that_needs_memory() -> object:
+            tensor = next(tensors)
+            made.append(tensor + tensor)
+            return made[-1].numpy()
+
         for turn in range(settings.runs + 1):
-            before = held(session)
-            begin(count)
+            begin(count if turn else WARM_UP)
+            lay = held(session)
+            sample(op, CHUNK)
             gc.collect()
             end()
             beside = [float(sample(op, CHUNK).max())]
-            while held(session) > before:
-                beside.append(float(sample(op, CHUNK).max()))
+            while sum(held(session).values()) > FEW + TIERS * NBYTES * len(made):
+                beside.append(float(sample(op_that_needs_memory, CHUNK).max()))
             await_end()
             gc.collect()
             alone = [float(sample(op, CHUNK).max()) for _ in beside]
+            made.clear()
             if turn > 0:
                 row.runs["ours"].append(max(beside) / 1e3)
                 row.runs["baseline"].append(max(alone) / 1e3)
                 row.runs["ops"].append(len(beside) * CHUNK)
     row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
-    row.note = f"{median(row.runs, 'ops'):,.0f} ops of the other session until {count:,} tensors were released"
-    return [row]
+    where = ", ".join(f"{nbytes // NBYTES:,} on {device}" for device, nbytes in lay.items())
+    row.note = f"{median(row.runs, 'ops'):,.0f} ops of the other session until {where} were released"
+    return row
 
 
-def held(session: td.Session) -> int:
-    """Bytes in use."""
-    return int(session.stats()["devices"]["cpu:0"]["allocated"])
+def held(session: td.Session) -> dict[str, int]:
+    """Bytes in use on each tier."""
+    devices = session.stats()["devices"]
+    return {name: device["allocated"] for name, device in devices.items() if device["allocated"]}
 
 
 @contextmanager
-def neighbour(settings: Settings) -> Iterator[tuple[td.Session, Begin, End, End]]:
+def neighbour(settings: Settings, machine: Machine) -> Iterator[tuple[td.Session, Begin, End, End]]:
     """A session that waits; and how another one gets many tensors, is ended, and has ended."""
     if settings.through_daemon:
-        with settings.connect() as session, Partner("client", settings.server.address) as other:
+        with (
+            own_daemon(config=config_of(machine)) as daemon,
+            td.connect(daemon.address) as session,
+            Partner("client", daemon.address) as other,
+        ):
             other.hear()
             yield session, lambda count: told(other, f"hold {count}"), lambda: other.tell("leave"), lambda: heard(other)
         return
-    with td.connect("local:closing", devices=["cpu:0"]) as session:
+    with td.connect("local:closing", devices=machine) as session:
         here = Here()
         yield session, here.begin, here.end, here.await_end
+
+
+def config_of(machine: Machine) -> str:
+    """A daemon's configuration with that machine."""
+    return f"devices = [{', '.join(map(table, machine))}]"
+
+
+def table(options: Mapping[str, Any]) -> str:
+    """Options as an inline table of TOML."""
+    return f"{{{', '.join(f'{name} = {json.dumps(value)}' for name, value in options.items())}}}"
 
 
 def told(other: Partner, line: str) -> None:
@@ -111,8 +165,8 @@ class Here:
 
 
 def keep(session: td.Session, count: int) -> list[td.Tensor]:
-    """So many small tensors."""
-    x = session.asarray(np.ones(LENGTH, np.float32))
+    """So many small tensors, at home on the machine's last device."""
+    x = session.asarray(np.ones(LENGTH, np.float32), device=session.devices[-1])
     kept = [x + x for _ in range(count)]
     session.sync()
     return kept

@@ -2,7 +2,8 @@
 
 The file has no name (O_TMPFILE), so nothing is left behind by whoever dies. Room is taken from the file system when a
 block is made (`fallocate`), so a write does not fail because a disk is full; and given back, hole by hole, when the
-pool drops the block. A hole costs the driving thread nothing: a thread of its own makes them.
+pool drops the block. A hole costs the driving thread nothing: a thread of its own makes them. That thread is not woken
+for blocks without holes, less than a page: it would want the interpreter lock after each.
 """
 
 from __future__ import annotations
@@ -37,38 +38,38 @@ class SpillFile:
     def __init__(self, directory: str) -> None:
         self.name = f"the store in {printable(directory)}"
         self.end = 0
-        self._free: dict[int, list[int]] = {}  # size of a block -> offsets of such blocks
+        self._free: dict[int, list[int]] = {}  # size of a block -> offsets of such blocks; any thread may append one
         self._dropped: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()  # around `_free`
         self.fd = _unnamed(directory)
 
     def block(self, nbytes: int) -> Block:
-        """A block of that many bytes, with room on the disk. MemoryError if there is none."""
-        with self._lock:
-            old = self._free.get(nbytes)
-            offset = old.pop() if old else self.end
-            if offset == self.end:
-                self.end += nbytes
-        if self._thread is None:
+        """A block of that many bytes, with room on the disk; on the driving thread. MemoryError if there is none."""
+        old = self._free.get(nbytes)
+        offset = old.pop() if old else self.end
+        if offset == self.end:
+            self.end += nbytes
+        if self._thread is None and nbytes >= HOLE:
             self._start()
         code = _allocate(self.fd, KEEP_SIZE, offset, nbytes)
         if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            with self._lock:
-                self._free.setdefault(nbytes, []).append(offset)
+            free(self._free, nbytes, offset)
             raise MemoryError(f"{self.name}: {os.strerror(code)}")
         return Block(self, nbytes, offset)
 
     def _start(self) -> None:
         """Start the thread that makes holes. It does not know this object, which may go before the thread."""
-        arguments = (self.fd, self._dropped, self._free, self._lock)
+        arguments = (self.fd, self._dropped, self._free)
         self._thread = threading.Thread(target=make_holes, args=arguments, name="tensord spill", daemon=True)
         with suppress(RuntimeError):  # the process ends
             self._thread.start()
 
     def dropped(self, nbytes: int, offset: int) -> None:
         """A block is gone. Any thread may say so, also a collector's."""
-        self._dropped.put((nbytes, offset))
+        if nbytes >= HOLE:
+            self._dropped.put((nbytes, offset))
+        else:
+            free(self._free, nbytes, offset)
 
     def close(self) -> None:
         """The file is gone with its descriptor, and so is the thread."""
@@ -124,17 +125,19 @@ class Block(Stretch):
         self._file.dropped(self.nbytes, self._offset)
 
 
-def make_holes(
-    fd: int, dropped: SimpleQueue[tuple[int, int] | None], free: dict[int, list[int]], lock: threading.Lock
-) -> None:
+def make_holes(fd: int, dropped: SimpleQueue[tuple[int, int] | None], blocks: dict[int, list[int]]) -> None:
     """Give back the room of dropped blocks on the disk; then blocks may lie there again. At the end, close the file."""
     while (block := dropped.get()) is not None:
         nbytes, offset = block
-        if nbytes >= HOLE:
-            _allocate(fd, KEEP_SIZE | PUNCH_HOLE, offset, nbytes)
-        with lock:
-            free.setdefault(nbytes, []).append(offset)
+        _allocate(fd, KEEP_SIZE | PUNCH_HOLE, offset, nbytes)
+        free(blocks, nbytes, offset)
     os.close(fd)
+
+
+def free(blocks: dict[int, list[int]], nbytes: int, offset: int) -> None:
+    """Another block may lie there. Without a lock, which a collector's thread could hold already: each of the two calls
+    is one step of the interpreter."""
+    blocks.setdefault(nbytes, []).append(offset)
 
 
 def _unnamed(directory: str) -> int:

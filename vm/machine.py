@@ -8,7 +8,8 @@ finishes, and drives. A stream appends finished instructions to `engine.finished
 - no thread, if one drives or checks right now: that thread checks again after it has released the lock;
 - the leader, if there is one;
 - else the background thread, which drives, too. The background thread also sends messages that sessions left unsent for
-  10 ms, logs kernels that hang, and releases what ended sessions held, piece by piece.
+  10 ms, logs kernels that hang, goes on with runs, and releases what ended sessions held, piece by piece. Between two
+  pieces it gives way to a thread that waits for the lock.
 
 Guarantees. A completion is never lost: it is in the deque before a thread is woken. Every driver checks the deque after
 releasing the lock, and so does a leader that leaves. No lock is held while user code runs, except for side effects,
@@ -47,7 +48,6 @@ from .runtime import HANG_AFTER, Runtime, answering
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends a session's unsent messages
 PIECE = 0.005  # seconds for which a thread that submits something carries on a run
-BREATH = 0.0002  # seconds between two pieces of what ended sessions held, in which others get the lock
 WINDOW = 8192  # unfinished instructions that a session may have
 WINDOW_BYTES = 1 << 30  # bytes of unconsumed uploads that a session may have
 
@@ -269,7 +269,7 @@ class VirtualMachine(Runtime):
     def pause(self, awake: bool) -> float | None:
         """Seconds until the background thread's next check; None: until it is woken."""
         if self.engine.directory.leaving:
-            return BREATH
+            return 0.0
         if awake:
             return IDLE_FLUSH
         return min(DOZE, self.watch_period) if self.is_in_use() else None
@@ -280,6 +280,7 @@ class VirtualMachine(Runtime):
             self.chores.popleft()()
         engine = self.engine
         if engine.finished or self.cancellations or engine.in_run() or engine.directory.leaving:
+            self.lock.give_way()
             self.drive()
         found = [hook() for hook in list(self.hooks.values())]  # a list, since every hook has to be called
         if time.monotonic() - self._watched_at >= self.watch_period:

@@ -20,6 +20,8 @@ import weakref
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
+from .bell import Bell
+
 
 class Exposed:
     """A context manager around a sleep behind a shield: inside it Ctrl-C is raised, also one noted before.
@@ -137,21 +139,40 @@ class ShieldedLock:
     Handlers of other signals run between any two bytecodes of the main thread, so also while that thread holds the lock
     but is not yet, or no longer, the owner. Such a handler may enter, since nothing is half done there: the lock is
     re-entrant. Where the handler's thread is the owner, the caller of the lock has to refuse.
+
+    A thread that leaves the lock and enters it again at once is in before a thread that waits has woken. So a thread
+    that has the lock for long, in pieces, gives way between them.
     """
 
-    __slots__ = ("_lock", "owner")
+    __slots__ = ("_lock", "_waiting", "owner")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._waiting: list[Bell] = []  # of the threads that wait to enter, each rung once its thread has
         self.owner = 0
 
     def locked(self) -> bool:
         """Is a thread inside?"""
         return self.owner != 0
 
+    def give_way(self) -> None:
+        """Let the thread enter that has waited longest, if any waits. For one thread, which is not inside."""
+        for bell in self._waiting[:1]:
+            bell.sleep(None)
+
+    def _wait(self) -> None:
+        bell = Bell()
+        self._waiting.append(bell)
+        try:
+            self._lock.acquire()
+        finally:
+            self._waiting.remove(bell)
+            bell.ring()
+
     def __enter__(self) -> None:
         SHIELD.__enter__()
-        self._lock.acquire()
+        if not self._lock.acquire(False):
+            self._wait()
         self.owner = threading.get_ident()
 
     def __exit__(

@@ -67,6 +67,31 @@ def test_a_new_size_displaces_the_old_ones():
     assert buffers.take(256) is new
 
 
+@pytest.fixture
+def full():
+    """A pool that is full of small buffers."""
+    buffers = pool(keep=1 << 20)
+    for buffer in [buffers.take(64) for _ in range(1 << 14)]:
+        buffers.give(buffer)
+    assert buffers.cached == buffers.keep
+    return buffers
+
+
+@pytest.mark.parametrize("size", [100, 1 << 19])
+def test_no_single_buffer_displaces_thousands(full, size):
+    """Which would take its time, on the thread that drives the machine."""
+    before = full.kept().blocks
+    full.give(full.take(size))
+    assert 0 < before - full.kept().blocks < 1000
+
+
+def test_a_new_size_displaces_thousands_in_the_end(full):
+    for _ in range(100):
+        new = full.take(1 << 18)
+        full.give(new)
+    assert full.take(1 << 18) is new
+
+
 def test_a_buffer_larger_than_half_of_the_bound_does_not_displace_the_rest():
     buffers = pool(keep=1024)
     small = buffers.take(128)

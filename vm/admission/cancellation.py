@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 from ...interpreter.errors import CancelledError
 from ..memory.pins import end_pins
 from ..model.device_state import DeviceState
-from ..model.directory import Directory
+from ..model.directory import Directory, Leaving
 from ..model.instruction import UNDER_WAY, Instruction
 from ..model.reason import Reason
 from ..model.session import VmSession
@@ -87,7 +87,7 @@ class Cancellation:
         """End a session: cancel, release every handle. Tensors that names or other sessions hold stay.
 
         A release takes 1 to 5 us, so a large session would keep the others waiting. `release_some` goes on. Meanwhile
-        nobody is refused memory (`memory.reservation`), nor loses a replica for want of it (`catch_up`).
+        nobody is refused memory (`memory.reservation`), nor has anything leave a device for want of it (`catch_up`).
         """
         self.cancel(session, CLOSED)
         if session.unfolding is not None:
@@ -95,7 +95,7 @@ class Cancellation:
         self.residency.abandon_exports(session)
         end_moves(session)
         tensors, session.tensors = session.tensors, {}
-        self.directory.leaving.appendleft((session, tensors))  # as it is: another table of them would take its time
+        self.directory.leaving.appendleft(Leaving(session, tensors))  # as it is: another table takes its time
         self.release_some()
         session.chains.clear()
         session.refused_chains.clear()
@@ -109,32 +109,46 @@ class Cancellation:
         session.closed = True
         for device in self.scheduler.tiers.values():
             device.users.pop(session, None)
+            if tensors:  # more than a piece: rankings would keep all these objects, and free them at once in the end
+                device.rankings.clear()
 
     def release_some(self) -> None:
         """Release a piece of the handles that ended sessions had. They take turns: a small one awaits no large one."""
         leaving, room = self.directory.leaving, self.piece
         while leaving and room:
-            session, tensors = leaving[0]
-            taken = min(room, len(tensors))
-            for _ in range(min(taken, len(session.pins))):  # not more than handles
+            gone = leaving[0]
+            session, tensors = gone.session, gone.newest(room)
+            for _ in range(min(len(tensors), len(session.pins))):  # not more than handles
                 end_pins(session, next(iter(session.pins)))
-            self.names.release_all(session, [tensors.popitem()[1] for _ in range(taken)])
-            room -= taken
-            if tensors:
+            self.names.release_all(session, tensors)
+            room -= len(tensors)
+            if gone.tensors:
                 leaving.rotate(-1)
             else:
                 leaving.popleft()
-        for device in self.scheduler.tiers.values():
-            device.leaving = bool(leaving)
-            self.scheduler.retry(device)
+        self._released()
 
-    def catch_up(self, device: DeviceState) -> None:
-        """Release further pieces at once, until what is planned fits on the device or nothing is left of them.
+    def catch_up(self, device: DeviceState, need: int) -> None:
+        """Release at once what ended sessions hold on a device, until the plan and `need` bytes fit or nothing of that
+        is left.
 
         A plan that counted what a serial run does not could drop a replica that another device's plan relies on.
         """
-        while self.directory.leaving and device.planned > device.backend.limit:
-            self.release_some()
+        limit = device.backend.limit - need
+        for gone in list(self.directory.leaving):
+            while device.planned > limit and (found := gone.block_on(device)):
+                for id_ in found:
+                    end_pins(gone.session, id_)
+                self.names.release_all(gone.session, [gone.tensors.pop(id_) for id_ in found])
+            if not gone.tensors:
+                self.directory.leaving.remove(gone)
+        self._released()
+
+    def _released(self) -> None:
+        """Memory may be free that somebody waits for."""
+        for device in self.scheduler.tiers.values():
+            device.leaving = bool(self.directory.leaving)
+            self.scheduler.retry(device)
 
     def _needed_by_others(self, session: VmSession) -> set[int]:
         """Ids of other sessions' instructions, those whose results names or other sessions hold, and all sources.

@@ -99,19 +99,20 @@ class Ranking:
         device, account = self.device, self.account
         candidates, now, by_age = device.candidates, device.uses.newest, device.policy is Eviction.LRU
         window, self.rest = self.rest[-WINDOW:], self.rest[:-WINDOW]
+        own_alone = not last and bool(self.held.get(account))
         ranked = []
         for copy in window:
             storage = candidates.get(copy)
             if storage is None:
                 continue
             used, own = storage.used, storage.account is account
+            if own_alone and not own:
+                continue
             stays = used >= self.young and not by_age
             worth = float(now - used) if by_age else saved(copy, storage, now)
             ranked.append(Ranked((own, not stays, worth, -copy.id), used, copy, storage))
         ranked.sort()
         if not last:
-            if self.held.get(account):
-                ranked = [one for one in ranked if one.key[0]]
             ranked = ranked[len(ranked) * (LEAVE - 1) // LEAVE :]
         self.order = ranked
 

@@ -4,17 +4,76 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from .account import Account
+from .device_state import DeviceState
 from .published import Published
 from .session import VmSession
 from .tensor import Storage, Tensor
+
+BLOCK: Final = 256  # handles that are looked at together
+GOLDEN: Final = (5**0.5 - 1) / 2  # its multiples are spread evenly between whole numbers, however many there are
+
+
+class Leaving:
+    """An ended session with the tensors that are still to be released, by handle.
+
+    `unseen`: blocks of handles that were not looked at yet, device by device, for those who need memory there.
+    """
+
+    __slots__ = ("session", "tensors", "unseen")
+
+    def __init__(self, session: VmSession, tensors: dict[int, Tensor]) -> None:
+        self.session = session
+        self.tensors = tensors
+        self.unseen: dict[DeviceState, list[list[int]]] = {}
+
+    def newest(self, most: int) -> list[Tensor]:
+        """Take up to so many of the tensors, the newest first."""
+        return [self.tensors.popitem()[1] for _ in range(min(most, len(self.tensors)))]
+
+    def block_on(self, device: DeviceState) -> list[int]:
+        """A few handles whose tensors have a copy on the device, or may get one; none if all were seen.
+
+        Of those that were seen, and stay, only this session has the storage. So nothing brings it to another device but
+        an eviction, and only an operator's takes what an ended session has (then something else leaves needlessly).
+        """
+        blocks = self.unseen.get(device)
+        if blocks is None:
+            blocks = self.unseen[device] = [] if self.has_nothing_on(device) else spread(list(self.tensors))
+        while blocks:
+            found = [id_ for id_ in blocks.pop() if self._may_be_on(device, id_)]
+            if found:
+                return found
+        return []
+
+    def has_nothing_on(self, device: DeviceState) -> bool:
+        """Is that known without looking at each of the tensors? A look at one takes as long as at eight candidates."""
+        candidates = device.candidates
+        if self.session.shares or device.below is None or not device.short or len(candidates) > 8 * len(self.tensors):
+            return False
+        account = self.session.account
+        return not any(storage.account is account for storage in candidates.values())
+
+    def _may_be_on(self, device: DeviceState, id_: int) -> bool:
+        tensor = self.tensors.get(id_)
+        if tensor is None:
+            return False
+        storage = tensor.storage
+        return device in storage.copies or storage.sharers > 1 or tensor.holders > 1 or storage.views is not None
+
+
+def spread(handles: list[int]) -> list[list[int]]:
+    """Blocks of handles, in an order that soon has some of any age: what was made together lies together."""
+    order = sorted(range(-(-len(handles) // BLOCK)), key=lambda n: n * GOLDEN % 1.0)
+    return [handles[n * BLOCK : (n + 1) * BLOCK] for n in order]
 
 
 class Directory:
     """Sessions and names. `publishers`: the account that each name counts against, that of its latest publisher.
     `durable`: names that are to survive the machine, until they are unpublished. `leaving`: ended sessions, in the
-    order of their turns, each with the tensors that are still to be released, the newest first.
+    order of their turns.
     """
 
     def __init__(self) -> None:
@@ -22,15 +81,15 @@ class Directory:
         self.names: dict[str, Published[Tensor]] = {}
         self.publishers: dict[str, Account] = {}
         self.durable: dict[str, None] = {}
-        self.leaving: deque[tuple[VmSession, dict[int, Tensor]]] = deque()
+        self.leaving: deque[Leaving] = deque()
 
     def tensors(self) -> list[Tensor]:
         """Every tensor that a name or a handle holds, some of them more than once."""
         found = [tensor for published in self.names.values() for tensor in published.tensors]
         for session in self.sessions.values():
             found.extend(session.tensors.values())
-        for _, tensors in self.leaving:
-            found.extend(tensors.values())
+        for gone in self.leaving:
+            found.extend(gone.tensors.values())
         return found
 
     def named(self) -> Iterator[tuple[str, Tensor]]:

@@ -143,10 +143,10 @@ class Walk:
                 tensor = session.tensors.get(id_)
                 if tensor is not None:
                     yield session.id, tensor
-        for session, rest in list(directory.leaving):
-            for tensor in list(rest.values()):
+        for gone in list(directory.leaving):
+            for tensor in list(gone.tensors.values()):
                 if tensor.holders:
-                    yield session.id, tensor
+                    yield gone.session.id, tensor
 
     def _values(self, storage: Storage, holders: Sequence[int], names: Sequence[str]) -> list[Extent]:
         """The copies of a value."""

@@ -112,8 +112,8 @@ def tensors(directory: Directory) -> Iterator[Tensor]:
             if tensor is not None:
                 yield tensor
     yield from [tensor for _, tensor in directory.named()]
-    for _, rest in list(directory.leaving):
-        yield from list(rest.values())
+    for gone in list(directory.leaving):
+        yield from list(gone.tensors.values())
 
 
 def held_by(some: Iterable[Tensor], seen: set[int]) -> Iterator[Held]:

@@ -243,7 +243,7 @@ def shares_add_up(census: Census) -> Iterator[str]:
 
 def pins_are_counted(census: Census) -> Iterator[str]:
     """A device counts the pins of the tensors at home there, and the pinned tensors of each storage."""
-    sessions = {*census.engine.directory.sessions.values(), *(one for one, _ in census.engine.directory.leaving)}
+    sessions = {*census.engine.directory.sessions.values(), *(gone.session for gone in census.engine.directory.leaving)}
     pins: Counter[Tensor] = Counter()
     for session in sessions:
         for tensor, count in session.pins.values():
@@ -319,7 +319,7 @@ def nothing_is_forgotten(census: Census) -> Iterator[str]:
 def sessions_of(census: Census) -> set[VmSession]:
     """The sessions of what lives: of clients, of those that have ended, and nobody's."""
     directory = census.engine.directory
-    leaving = (session for session, _ in directory.leaving)
+    leaving = (gone.session for gone in directory.leaving)
     return {*(one.author for one in census.live), *directory.sessions.values(), *leaving}
 
 

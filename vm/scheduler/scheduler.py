@@ -72,7 +72,7 @@ class Scheduler:
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
         self.report: Report = drop_report  # called once per error, at its origin
-        self.catch_up: Callable[[DeviceState], None] = release_nothing  # set by `admission.cancellation`
+        self.catch_up: Callable[[DeviceState, int], None] = release_nothing  # set by `admission.cancellation`
         self.evict: Evict = evict_nothing  # set by `placement.residency`
         self.storages: Callable[[], Iterable[Storage]] = tuple  # all that handles and names reach; set by the engine
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
@@ -187,22 +187,24 @@ class Scheduler:
             account.shares[device] = account.shares.get(device, 0) + nbytes
 
     def _plan_room(self, instruction: Instruction) -> None:
-        """Let copies leave its device, if the plan exceeds that, as in a serial run: so first whatever ended sessions
-        still hold has to be released. What is evicted moves in front of the instruction."""
+        """Let copies leave its device, if the plan exceeds that. What is evicted moves in front of the instruction."""
         device, beside = instruction.device, scratch_of(instruction) + most_of(instruction)
         if device.planned + beside <= device.backend.limit:
             return
         if not beside and all(binding.copy.buffer is not None for binding in instruction.outputs):
             return
-        if device.leaving:
-            self.catch_up(device)
         spare = {*instruction.reads, *instruction.writes, *self.bound}
         self.make_room(device, spare, instruction.author, instruction.location, beside)
 
     def make_room(
         self, device: DeviceState, spare: Collection[Copy], session: VmSession, location: int, need: int = 0
     ) -> bool:
-        """Let copies leave a device, but none of `spare`, until its plan and `need` bytes fit; do they?"""
+        """Let copies leave a device, but none of `spare`, until its plan and `need` bytes fit; do they?
+
+        As in a serial run: so first what ended sessions still hold there has to be released.
+        """
+        if device.leaving and device.planned + need > device.backend.limit:
+            self.catch_up(device, need)
 
         def evict(copy: Copy, storage: Storage) -> bool:
             return self.evict(session, location, copy, storage, EVICT) is not None
@@ -446,7 +448,7 @@ def drop_reply(request: int, value: object, error: TensordError | None) -> None:
     """The reply sink of a session that asks nothing."""
 
 
-def release_nothing(device: DeviceState) -> None:
+def release_nothing(device: DeviceState, need: int) -> None:
     """What ended sessions hold, as long as nobody ends any."""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tensord.interpreter.concurrency.bell import Bell
 from tensord.interpreter.concurrency.interrupts import Shield, ShieldedLock
 
 
@@ -111,6 +112,34 @@ class TestTheLock:
             assert not inside.wait(0.05)
         assert inside.wait(10)
         thread.join()
+
+    def test_a_thread_that_gives_way_is_behind_the_one_that_waits(self) -> None:
+        """However long that takes to wake."""
+        lock, waits, entered = ShieldedLock(), threading.Event(), []
+
+        class Waiting(list[Bell]):
+            """Says when somebody waits."""
+
+            def append(self, bell: Bell) -> None:
+                super().append(bell)
+                waits.set()
+
+        lock._waiting = Waiting()
+
+        def enter() -> None:
+            with lock:
+                entered.append("the one that waits")
+
+        thread = threading.Thread(target=enter)
+        with lock:
+            thread.start()
+            assert waits.wait(10)
+        lock.give_way()
+        with lock:
+            entered.append("the one that gives way")
+        thread.join()
+        assert entered == ["the one that waits", "the one that gives way"]
+        lock.give_way()  # to nobody
 
     @pytest.mark.parametrize("when", ["before it is the owner", "after it was the owner"])
     def test_a_signal_handler_between_lock_and_owner_may_go_in(self, when: str) -> None:

@@ -9,12 +9,13 @@ import pytest
 from tensord.interpreter.errors import CancelledError, DeviceMemoryError
 from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Lookup, Publish, Unpublish, Wait
+from tensord.streams.device import Eviction
 from tensord.vm.admission.cancellation import PIECE, held_alone, written_now
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.flat import Place
 
 from ..bare_engine import ONE, Bare, Client, array_of
-from ..parts import Parts
+from ..parts import Parts, copy_of
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ def test_what_a_large_session_held_is_released_in_pieces(bare: Bare) -> None:
     bare.engine.close(client.session)
     left = []
     while bare.engine.directory.leaving:
-        left.append(len(bare.engine.directory.leaving[0][1]))
+        left.append(len(bare.engine.directory.leaving[0].tensors))
         assert not violations(bare.engine)
         assert bare.engine.schedule()
     assert left == [PIECE * 2 + 10, PIECE + 10, 10]
@@ -285,6 +286,59 @@ def test_no_replica_is_dropped_for_memory_that_an_ended_session_will_release() -
     assert not parts.errors
 
 
+def test_what_an_ended_session_holds_elsewhere_is_not_released_for_memory_here() -> None:
+    """Which would hold up whoever needs the memory, though nothing comes of it."""
+    parts = Parts("cpu:0", "sim:0", memory=PIECE * 4 * VALUE)
+    other = Client(parts, Limits())
+    here = [parts.tensor() for _ in range(PIECE * 2)]
+    there = [parts.tensor(home="sim:0") for _ in range(PIECE * 3)]
+    parts.engine.close(parts.session)
+    parts.engine.take(other.session, [array_of(other.upload_message([1.0] * PIECE * 4))])
+    assert not any(tensor.holders for tensor in here)
+    assert sum(tensor.holders for tensor in there) == PIECE * 2  # one piece goes at once, wherever that is
+    assert not violations(parts.engine)
+    parts.drain()
+    assert not parts.errors
+    assert other.fetch(other.ids) == [1.0] * PIECE * 4
+
+
+def test_what_others_share_counts_where_it_comes_to_lie() -> None:
+    """An ended session has its handles to values that others may bring anywhere released with the first piece that is
+    looked for."""
+    parts = Parts("cpu:0", "sim:0", memory=PIECE * 4 * VALUE)
+    client, other = Client(parts, Limits()), Client(parts, Limits())
+    share(client, other, client.upload([1.0]), "a handle")
+    for n in range(PIECE * 3):
+        client.upload([n])
+    parts.drain()
+    parts.engine.close(client.session)
+    (gone,) = parts.engine.directory.leaving
+    assert gone.block_on(parts.at("sim:0")) == [1]
+    assert gone.block_on(parts.at("sim:0")) == []
+    parts.drain()
+
+
+@pytest.mark.parametrize("there", [0, 1, 3])
+def test_what_an_ended_session_holds_on_a_device_is_found_wherever_it_is_among_its_handles(there: int) -> None:
+    """Without a look at each of the others if there is nothing, on a device from which values are evicted."""
+    parts = Parts("cpu:0", "sim:0", memory=PIECE * 9 * VALUE, eviction=Eviction.COST)
+    sim = parts.at("sim:0")
+    parts.scheduler.gather(sim)
+    handles = 4 * PIECE
+    places = {handles - 2 * PIECE - 1, PIECE, 1} if there == 3 else set(range(PIECE, PIECE + there))
+    tensors = [parts.tensor(home="sim:0" if n in places else "cpu:0") for n in range(handles)]
+    for n in places:
+        sim.candidates[copy_of(tensors[n], sim)] = tensors[n].storage
+    parts.engine.close(parts.session)
+    (gone,) = parts.engine.directory.leaving
+    assert gone.has_nothing_on(sim) is (there == 0)
+    found = [id_ for _ in range(there) for id_ in gone.block_on(sim)]
+    assert {gone.tensors[id_] for id_ in found} == {tensors[n] for n in places}
+    assert gone.block_on(sim) == []
+    assert not gone.has_nothing_on(parts.at("cpu:0"))
+    parts.drain()
+
+
 def test_a_small_session_that_ends_behind_a_large_one_is_through_at_once(bare: Bare) -> None:
     large, small = bare.client(), bare.client()
     for n in range(PIECE * 3):
@@ -308,6 +362,6 @@ def test_sessions_that_have_ended_take_turns(bare: Bare) -> None:
         bare.engine.close(client.session)
     left = []
     while bare.engine.directory.leaving:
-        left.append({session.id: len(rest) // PIECE for session, rest in bare.engine.directory.leaving})
+        left.append({gone.session.id: len(gone.tensors) // PIECE for gone in bare.engine.directory.leaving})
         bare.engine.schedule()
     assert left == [{1: 2, 2: 2}, {1: 1, 2: 2}, {1: 1, 2: 1}, {2: 1}]

@@ -220,6 +220,21 @@ def test_nothing_is_kept_for_a_device_that_is_empty(
     assert not sim.rankings
 
 
+def test_nothing_is_kept_of_a_session_that_ends(
+    parts: Parts, sim: DeviceState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What of it is to be released goes piece by piece, and so do the objects: no ranking has them all."""
+    monkeypatch.setattr(module, "FEW", 0)
+    parts.engine.admission.cancellation.piece = 1
+    tensors(parts, 3)
+    next(victims(sim, Account(parts.session.limits, 99), ()))
+    parts.engine.close(parts.session)
+    assert parts.engine.directory.leaving
+    assert sim.candidates
+    assert not sim.rankings
+    parts.drain()
+
+
 def test_rankings_are_kept_for_a_few_sessions(parts: Parts, sim: DeviceState, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FEW", 0)
     tensors(parts, 3)

@@ -11,6 +11,7 @@ import pytest
 
 from tensord.interpreter.wire.segments import available
 from tensord.vm.memory.replicas import forget
+from tensord.vm.model.directory import Leaving
 from tensord.vm.reporting.extents import ARENA, IN_USE, LOOKED_AT, MAPPED, STREAM, TEMPORARIES, TENSOR, Walk
 from tests.vm.admission.test_exports import SIZE, Daemon
 from tests.vm.admission.test_segments import CHAIN, EIGHT, Linked
@@ -107,7 +108,7 @@ def test_a_value_with_an_error_is_found_without_bytes_with_its_age(bare):
 def test_handles_that_an_ended_session_has_still_to_release_are_its_own():
     parts = Parts()
     parts.tensor(8)
-    parts.engine.directory.leaving.append((parts.session, dict([parts.session.tensors.popitem()])))
+    parts.engine.directory.leaving.append(Leaving(parts.session, dict([parts.session.tensors.popitem()])))
     (one,) = walked(parts.engine)
     assert (one.nbytes, one.holders) == (64, (parts.session.id,))
 

@@ -7,6 +7,7 @@ import pytest
 
 from tensord.interpreter.errors import DeviceMemoryError
 from tensord.interpreter.wire.messages import Release
+from tensord.vm.model.directory import Leaving
 from tensord.vm.reporting import holdings, tensor_rows
 from tensord.vm.reporting.locations import Places
 from tests.vm.bare_engine import Bare
@@ -50,7 +51,7 @@ def test_what_an_ended_session_still_has_to_release_is_held_too():
     parts = Parts()
     tensor = parts.tensor()
     directory = parts.engine.directory
-    directory.leaving.append((parts.session, dict([parts.session.tensors.popitem()])))
+    directory.leaving.append(Leaving(parts.session, dict([parts.session.tensors.popitem()])))
     assert list(holdings.tensors(directory)) == [tensor]
 
 
