@@ -332,15 +332,23 @@ class Residency:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def target(self, tensor: Tensor, device: DeviceState, partial: bool, session: VmSession, location: int) -> Binding:
+    def target(
+        self,
+        tensor: Tensor,
+        device: DeviceState,
+        partial: bool,
+        session: VmSession,
+        location: int,
+        beside: int = 0,
+    ) -> Binding:
         """Bind an existing tensor for writing on a device.
 
         Values are independent: if somebody else has the value in that memory (`memory.overwriting`), the tensor gets a
         storage of its own, filled by a Copy instruction if the write is partial. Afterwards the device's copy is the
-        only current one.
+        only current one. `beside`: bytes that the instruction needs besides its operands and this target.
         """
         storage = tensor.storage
-        if not may_overwrite(tensor, storage.copies.get(device)) and not self.is_only_copied(tensor, device):
+        if not may_overwrite(tensor, storage.copies.get(device)) and not self.is_only_copied(tensor, device, beside):
             return self.detach(tensor, device, partial, session, location)
         charge(session, storage)
         if partial:
@@ -374,14 +382,20 @@ class Residency:
             raise DeviceMemoryError(f"{exact_size(nbytes)} do not fit on {host.name} now, beside what cannot leave it")
         return self.bring(tensor, host, session, location)
 
-    def is_only_copied(self, tensor: Tensor, device: DeviceState) -> bool:
-        """Has only a checkpoint the value besides the tensor, and reads it on the host? Then a write in place waits for
-        the transfer there, and not for the disk; and it takes no more memory than any other."""
+    def is_only_copied(self, tensor: Tensor, device: DeviceState, beside: int) -> bool:
+        """Has only a checkpoint the value besides the tensor, and is there no memory to spare for the two? Then a write
+        in place waits until the checkpoint has read the value, and takes no more memory than any other write.
+
+        Elsewhere than on the host that is never long: a checkpoint waits there for the transfer, and not for the disk.
+        """
         snapshots, storage = self.scheduler.snapshots, tensor.storage
         if not snapshots or storage.sharers - snapshots.get(storage, 0) != 1 or tensor.strides is not None:
             return False
         copy = storage.copies.get(device)
-        return device is not self.host and copy is not None and not copy.exposed
+        if copy is None or copy.exposed:
+            return False
+        free = device.backend.limit - device.planned - beside
+        return device is not self.host or not 0 <= storage.nbytes <= free
 
     def written_copy(self, storage: Storage, device: DeviceState) -> Copy:
         """The device's copy, to be overwritten; a new one where there is none, or one that never got memory."""
