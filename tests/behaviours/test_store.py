@@ -169,3 +169,27 @@ def test_nobody_computes_in_the_store(make_session):
         s.asarray([1.0], device="store:0")
     x = s.asarray([1.0, 2.0])
     np.testing.assert_array_equal(x.numpy(), [1, 2])
+
+
+@pytest.mark.parametrize("peer", [True, False])
+def test_a_value_makes_way_in_the_host_for_what_leaves_the_device_for_it(make_session, tmp_path, peer):
+    """Beside the one that is fetched the host has no room for the one that has to leave."""
+    s = make_session(devices=[*tiers(tmp_path, 4, 4, 256), {"name": "sim:1", "peer": peer}])
+    x, y = s.asarray(ones(3 * KIB)), s.asarray(ones(3 * KIB, value=2), device="sim:0")
+    s.call("add", [x, 1], out=[x], device="sim:0")
+    assert x.numpy()[0] == 2
+    s.call("add", [y, 1], out=[y], device="sim:0")
+    assert y.numpy()[0] == 3
+    z = s.asarray(ones(3 * KIB, value=5), device="sim:1")
+    s.call("add", [z, 1], out=[z], device="sim:0")
+    assert [v.numpy()[0] for v in (x, y, z)] == [2, 3, 6]
+    assert_sound(s)
+
+
+def test_a_value_makes_way_in_the_host_where_a_part_of_it_is_fetched(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 4, 4, 256))
+    x, y = s.asarray(ones(3 * KIB)), s.asarray(ones(3 * KIB, value=2), device="sim:0")
+    (part,) = s.call("add", [x[: KIB + 8], 1], device="sim:0")
+    assert part.numpy()[0] == 2
+    assert (x.numpy()[0], y.numpy()[0]) == (1, 2)
+    assert_sound(s)

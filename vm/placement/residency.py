@@ -21,7 +21,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
 from ...streams.stored import copy_to
 from ...streams.stream import Stream, StreamKind
-from ..memory.making_room import drop_replica
+from ..memory.making_room import drop_replica, may_evict
 from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite
 from ..memory.pins import move_pins
@@ -31,7 +31,7 @@ from ..model.account import charge, check_bytes, credit
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding
-from ..model.reason import RETURN
+from ..model.reason import EVICT, RETURN
 from ..model.session import VmSession
 from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
@@ -118,6 +118,7 @@ class Residency:
         hop = self.stopover(source.device, device) or self.host_first(source, device)
         if hop is not None:
             source = storage.copies.get(hop) or self.whole_copy(tensor, hop, session, location)
+        source = self.out_of_the_way(source, storage, device, storage.nbytes, session, location)
         raw = tensor
         if tensor.strides is not None or (tensor.meta is not None and tensor.meta.nbytes != storage.nbytes):
             raw = bytes_of(storage, tensor.home)
@@ -167,6 +168,7 @@ class Residency:
         host = self.host_first(source, device)
         if host is not None:
             source = self.whole_copy(bytes_of(storage, host), host, session, location)
+        source = self.out_of_the_way(source, storage, device, meta.nbytes, session, location)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
         hop = self.stopover(source.device, device)
         if hop is not None:
@@ -221,6 +223,25 @@ class Residency:
         if self.host is None:
             raise MetadataError(f"{target.name} cannot reach {source.name}, and there is no cpu device to go through")
         return self.host
+
+    def out_of_the_way(
+        self, source: Copy, storage: Storage, device: DeviceState, nbytes: int, session: VmSession, location: int
+    ) -> Copy:
+        """The copy to transfer so many bytes from: one a tier further down, where what leaves the device to make room
+        would have to lie beside the source and does not fit there."""
+        here = source.device
+        if here is not device.below or here.below is None or device.planned + nbytes <= device.backend.limit:
+            return source
+        bound = self.scheduler.bound
+        bound.append(source)
+        fits = self.scheduler.make_room(device, set(bound), session, location, nbytes)
+        bound.pop()
+        if fits or not may_evict(source, storage):
+            return source
+        if here.below not in storage.copies and self.evict(session, location, source, storage, EVICT) is None:
+            return source
+        drop_replica(source, storage, self.scheduler.retry)
+        return storage.copies[here.below]
 
     def transfer(
         self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int, why: str = ""
