@@ -66,7 +66,7 @@ class Exports:
             return None
         if device in storage.copies:
             return device if 2 * meta.nbytes >= storage.nbytes else None
-        return device if device.planned + meta.nbytes <= device.backend.limit else None
+        return device if device.planned + self.residency.bytes_to_bring(base) <= device.backend.limit else None
 
     def fetch(self, session: VmSession, export: Tensor, device: DeviceState, request: int, location: int) -> None:
         """Answer with the buffer's own array, read-only, once the value is there; the value may move to `device`."""

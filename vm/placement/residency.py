@@ -111,7 +111,8 @@ class Residency:
 
     def whole_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
         """Plan a transfer of the whole storage to a device."""
-        storage = tensor.storage
+        storage, bound = tensor.storage, self.scheduler.bound
+        kept = len(bound)
         source = self.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, session)
@@ -126,10 +127,10 @@ class Residency:
         copy = self.new_copy(device, storage.nbytes, storage.version)
         storage.copies[device] = copy
         device.candidates[copy] = storage
-        self.scheduler.bound += (copy, source)
+        bound += (copy, source)
         source.device.candidates.setdefault(source, storage)
         self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location, why)
-        self.scheduler.bound.remove(source)  # it may leave: until the transfer has arrived it stands by
+        bound[kept:] = [copy]  # what it comes from may leave: until the transfer has arrived that stands by
         if source.device is self.store and self.is_read_once(storage):
             drop_replica(source, storage, self.scheduler.retry)
         return copy
@@ -139,6 +140,12 @@ class Residency:
         if source.device is not self.store or device is self.host or source.buffer is None:
             return None
         return None if source.buffer.raw.is_direct else self.host
+
+    def bytes_to_bring(self, tensor: Tensor) -> int:
+        """The bytes of the copy that `bring` makes; -1 if they are not known."""
+        meta, storage = tensor.meta, tensor.storage
+        part = meta is not None and is_small(tensor) and not self.is_read_once(storage)
+        return meta.nbytes if meta is not None and part else storage.nbytes
 
     def is_read_once(self, storage: Storage) -> bool:
         """Does the value lie in a file, and leave it once it is read?"""
@@ -151,7 +158,7 @@ class Residency:
         Found is the copy of this very view. A view of a view moves its own bytes, though a copy of the larger one may
         be there: they are no more than those, and where a copy holds which bytes is known without a search.
         """
-        storage, key, meta = tensor.storage, tensor.view_key(), tensor.meta
+        storage, bound, key, meta = tensor.storage, self.scheduler.bound, tensor.view_key(), tensor.meta
         if key is None or meta is None:
             raise AssertionError("only a view with a known meta has a copy of its own")
         views = storage.views
@@ -159,9 +166,10 @@ class Residency:
             views = storage.views = {}
         copy = views.get((device, key))
         if copy is not None:
-            self.scheduler.bound.append(copy)
+            bound.append(copy)
             return copy
         self.limit_views(storage)
+        kept = len(bound)
         source = self.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, session)
@@ -177,9 +185,10 @@ class Residency:
         copy.view = key
         views[device, key] = copy
         device.candidates[copy] = storage
-        self.scheduler.bound += (origin.copy, copy)
+        bound += (copy, origin.copy)
         why = note_return(storage, device, meta.nbytes, whole=False)
         self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location, why)
+        bound[kept:] = [copy]
         return copy
 
     def limit_views(self, storage: Storage) -> None:
@@ -396,8 +405,7 @@ class Residency:
         host, storage = self.host, tensor.storage
         if host is None:
             raise MetadataError("this machine has no cpu device")
-        meta = tensor.meta
-        nbytes = meta.nbytes if is_small(tensor) and meta is not None else storage.nbytes
+        nbytes = self.bytes_to_bring(tensor)
         spare = {*storage.current(), *self.scheduler.bound}
         if host not in storage.copies and not self.scheduler.make_room(host, spare, session, location, max(nbytes, 0)):
             raise DeviceMemoryError(f"{exact_size(nbytes)} do not fit on {host.name} now, beside what cannot leave it")
