@@ -386,6 +386,7 @@ class Residency:
         else:
             copy = self.written_copy(storage, device)
             touch(storage, device)
+            self.scheduler.bound.append(copy)
         for other in storage.current():
             if other is not copy:
                 forget(other, storage)
@@ -443,6 +444,7 @@ class Residency:
         meta = tensor.meta
         nbytes = -1 if meta is None else meta.nbytes
         copy = self.new_copy(device, nbytes, 1)
+        self.scheduler.bound.append(copy)
         before = tensor.storage
         before.sharers -= 1
         if before.sharers == 0:
