@@ -19,7 +19,7 @@ from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.streams.faults import Fault, FaultKind
 
-from .looking_inside import WAIT, assert_sound, device_of, machine_of, ones, records, store_of
+from .looking_inside import WAIT, allocated, assert_sound, device_of, machine_of, ones, records, store_of
 
 DEVICES = ["cpu:0", "sim:0"]
 
@@ -394,4 +394,77 @@ def test_a_write_on_a_device_waits_for_the_transfer_and_takes_no_more_memory(mak
         taken.wait(WAIT)
         assert in_checkpoint(tmp_path / "there")["w"][0] == 1 + n
     assert w.numpy()[0] == 4
+    assert_sound(s)
+
+
+def small_host(directory: Path, host: int) -> list[Any]:
+    """A host of so many bytes between a large device and a large store."""
+    store = {"name": "store:0", "directory": str(directory), "quota": 1 << 30}
+    return [{"name": "cpu:0", "memory": host}, "sim:0", store]
+
+
+def test_a_checkpoint_leaves_nothing_in_the_host(make_session, tmp_path):
+    """Else an op on a part of the value would find all of it there, and not fit beside that."""
+    s = make_session(devices=small_host(tmp_path, 6144))
+    w = s.asarray(ones(1024), device="sim:0")
+    s.publish({"w": w, "part": w[:512]})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert_sound(s)
+    assert allocated(s, "cpu:0") == 0
+    assert w.residency() == {"sim:0": "valid"}
+    (part,) = s.call("add", [w[:768], 1], device="cpu:0")
+    assert part.numpy()[0] == 2
+    assert_sound(s)
+
+
+def test_what_the_host_has_before_a_checkpoint_stays_there(make_session, tmp_path):
+    s = make_session(devices=small_host(tmp_path, 6144))
+    w = s.asarray(ones(1024), device="sim:0")
+    w.prefetch("host")
+    s.publish("w", w)
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert w.residency() == {"sim:0": "valid", "cpu:0": "valid"}
+
+
+def test_a_write_without_memory_for_a_second_copy_waits_for_the_checkpoint(make_session, tmp_path):
+    s = make_session(devices=small_host(tmp_path, 6144))
+    w = s.asarray(ones(1024))
+    s.publish("w", w)
+    store_of(s).hold("save")
+    taken = s.checkpoint(tmp_path / "there")
+    s.call("setitem", [w, 2], {"index": slice(0, 5)}, out=[w])
+    s.flush()
+    store_of(s).resume("save")
+    taken.wait(WAIT)
+    assert w.numpy().sum() == 1029
+    assert in_checkpoint(tmp_path / "there")["w"].sum() == 1024
+    assert_sound(s)
+
+
+def test_a_write_in_the_host_goes_on_where_there_is_memory_for_a_second_copy(make_session, tmp_path):
+    s = make_session(devices=small_host(tmp_path, 8192))
+    w = s.asarray(ones(1024))
+    s.publish("w", w)
+    store_of(s).hold("save")
+    taken = s.checkpoint(tmp_path / "there")
+    s.call("setitem", [w, 2], {"index": slice(0, 5)}, out=[w])
+    assert w.numpy().sum() == 1029  # though the disk stands still
+    store_of(s).resume("save")
+    taken.wait(WAIT)
+    assert in_checkpoint(tmp_path / "there")["w"].sum() == 1024
+    assert_sound(s)
+
+
+def test_a_second_copy_leaves_room_for_what_the_write_needs_besides(make_session, tmp_path):
+    size = 256 * 256 * 8
+    s = make_session(devices=small_host(tmp_path, 11 * size // 2))
+    w = s.asarray(np.eye(256) * 2)
+    s.publish("w", w)
+    store_of(s).hold("save")
+    taken = s.checkpoint(tmp_path / "there")
+    s.call("inv", [w], out=[w])  # its temporaries are four times as large
+    s.flush()
+    store_of(s).resume("save")
+    taken.wait(WAIT)
+    assert w.numpy()[0, 0] == 0.5
     assert_sound(s)

@@ -133,6 +133,16 @@ def test_a_write_in_place_makes_the_value_the_tensors_own(make_session, model):
     np.testing.assert_array_equal(s.load(model)["w"].numpy(), VALUES["w"])
 
 
+def test_a_part_of_what_is_owned_is_read_where_the_host_has_no_room_for_the_whole(make_session, tmp_path):
+    save_file({"w": np.arange(1024.0).reshape(4, 256)}, tmp_path / "model")
+    s = make_session(devices=[{"name": "cpu:0", "memory": 4096}, "sim:0"])
+    w = s.load(tmp_path / "model", device="sim:0", own=True)["w"]
+    part = w[1:2].prefetch("host")
+    assert part.numpy()[0, 0] == 256
+    assert w.numpy()[3, 255] == 1023
+    assert_sound(s)
+
+
 def test_what_is_owned_needs_the_file_no_more(make_session, model):
     s = make_session(devices=DEVICES)
     w = s.load(model, ["w"], own=True)["w"]

@@ -11,7 +11,7 @@ import pytest
 import tensord as td
 from tensord.streams.faults import Fault, FaultKind
 
-from .looking_inside import WAIT, allocated, assert_sound, ones, records, store_of, until
+from .looking_inside import WAIT, allocated, assert_sound, held, ones, records, store_of, until
 
 KIB = 256  # float32 elements
 
@@ -169,3 +169,54 @@ def test_nobody_computes_in_the_store(make_session):
         s.asarray([1.0], device="store:0")
     x = s.asarray([1.0, 2.0])
     np.testing.assert_array_equal(x.numpy(), [1, 2])
+
+
+@pytest.mark.parametrize("peer", [True, False])
+def test_a_value_makes_way_in_the_host_for_what_leaves_the_device_for_it(make_session, tmp_path, peer):
+    """Beside the one that is fetched the host has no room for the one that has to leave."""
+    s = make_session(devices=[*tiers(tmp_path, 4, 4, 256), {"name": "sim:1", "peer": peer}])
+    x, y = s.asarray(ones(3 * KIB)), s.asarray(ones(3 * KIB, value=2), device="sim:0")
+    s.call("add", [x, 1], out=[x], device="sim:0")
+    assert x.numpy()[0] == 2
+    s.call("add", [y, 1], out=[y], device="sim:0")
+    assert y.numpy()[0] == 3
+    z = s.asarray(ones(3 * KIB, value=5), device="sim:1")
+    s.call("add", [z, 1], out=[z], device="sim:0")
+    assert [v.numpy()[0] for v in (x, y, z)] == [2, 3, 6]
+    assert_sound(s)
+
+
+def test_a_value_makes_way_in_the_host_where_a_part_of_it_is_fetched(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 4, 4, 256))
+    x, y = s.asarray(ones(3 * KIB)), s.asarray(ones(3 * KIB, value=2), device="sim:0")
+    (part,) = s.call("add", [x[: KIB + 8], 1], device="sim:0")
+    assert part.numpy()[0] == 2
+    assert (x.numpy()[0], y.numpy()[0]) == (1, 2)
+    assert_sound(s)
+
+
+def test_a_move_of_an_operand_leaves_the_operand_where_it_is_needed(make_session, tmp_path):
+    """The move begins with the fetch of the second operand, for which others have to leave than the first one."""
+    s, other = (make_session("local:moves", devices=tiers(tmp_path, 8, 8, 256)) for _ in range(2))
+    y = s.asarray(ones(3 * KIB, value=4)).evict()
+    x, theirs = s.asarray(ones(3 * KIB)), other.asarray(ones(3 * KIB, value=2))
+    theirs.wait(WAIT)
+    moved = x.to_device("sim:0")
+    s.call("add", [x, y], out=[y])
+    assert y.numpy()[0] == 5
+    assert (moved.numpy()[0], theirs.numpy()[0]) == (1, 2)
+    assert records(s, "replan") == []
+    assert_sound(s)
+
+
+def test_what_stops_over_in_the_host_makes_way_for_the_next_one(make_session, tmp_path):
+    devices = [*tiers(tmp_path, 4, 64, 256), {"name": "sim:1", "peer": False}]
+    s = make_session(devices=devices)
+    x, y = s.asarray(ones(4, KIB), device="sim:0"), s.asarray(ones(4, KIB, value=2), device="sim:0")
+    with held(s, "sim:0", "d2h"):
+        (both,) = s.call("add", [x[:1], y], device="sim:1")
+        (later,) = s.call("add", [x[:1], 1], device="cpu:0")
+        s.flush()
+    assert s.call("sum", [both], device="sim:1")[0].item() == 3 * 4 * KIB
+    assert later.numpy()[0, 0] == 2
+    assert_sound(s)

@@ -170,7 +170,7 @@ class Accesses:
     def near(self, session: VmSession, tensor: Tensor, location: int) -> Binding:
         """The copy of a value that the host reads."""
         source, host = self.readable(tensor), self.residency.host
-        if host is not None and not source.copy.device.backend.host and is_worth_keeping(source, host):
+        if host is not None and not source.copy.device.backend.host and is_worth_keeping(self.residency, source, host):
             return self.residency.bring(tensor, host, session, location)  # kept, so that it moves once
         return source
 
@@ -372,7 +372,7 @@ def count_read(done: Instruction) -> None:
         done.device.count_move("d2h", done.bytes_moved)
 
 
-def is_worth_keeping(source: Binding, host: DeviceState) -> bool:
+def is_worth_keeping(residency: Residency, source: Binding, host: DeviceState) -> bool:
     """Is a value that is read to be brought to the host's device, so that it moves once?
 
     Not if it does not fit there, nor if it is large and its device copies faster to the memory of a result.
@@ -381,17 +381,17 @@ def is_worth_keeping(source: Binding, host: DeviceState) -> bool:
         meta = source.tensor.meta
         if meta is not None and meta.nbytes >= READ_DIRECTLY:
             return False
-    return has_room(host, source.tensor)
+    return has_room(residency, host, source.tensor)
 
 
-def has_room(device: DeviceState, tensor: Tensor) -> bool:
-    """Does a copy of the tensor's bytes fit on a device that works, next to all that is planned there?
+def has_room(residency: Residency, device: DeviceState, tensor: Tensor) -> bool:
+    """Does what would be brought for a tensor fit on a device that works, next to all that is planned there?
 
     While its meta is pending, that is so if as much fits as its maker makes at the most.
     """
     backend = device.backend
     if tensor.meta is not None:
-        nbytes = min(tensor.meta.nbytes, tensor.storage.nbytes)
+        nbytes = residency.bytes_to_bring(tensor)
     else:
         nbytes = max((most_made(copy) for copy in tensor.storage.copies.values()), default=0) or backend.limit + 1
     account = tensor.storage.account

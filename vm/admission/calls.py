@@ -131,13 +131,13 @@ class Calls:
     ) -> list[Binding]:
         """The targets of the results: new tensors, or those of `out=`."""
         residency, device = self.residency, plan.device
+        beside = bytes_beside(plan) if self.scheduler.snapshots else 0
         bindings = []
         for id_, meta in zip(outputs, plan.outputs, strict=True):
             if plan.in_place:
                 tensor = tensor_of(session, id_)
-                bindings.append(
-                    residency.target(tensor, device, updates(plan, instruction, tensor), session, instruction.location)
-                )
+                partial = updates(plan, instruction, tensor)
+                bindings.append(residency.target(tensor, device, partial, session, instruction.location, beside))
             else:
                 tensor, copy = residency.new_tensor(meta, device)
                 define(session, id_, tensor)
@@ -196,6 +196,11 @@ def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) 
 def show_meta(meta: OperandMeta) -> str:
     """A meta, or a scalar's type, for people."""
     return meta.__name__ if isinstance(meta, type) else repr(meta)
+
+
+def bytes_beside(plan: Plan) -> int:
+    """Bytes that a call needs besides its operands and its first result."""
+    return plan.scratch + plan.most + sum([meta.nbytes for meta in plan.outputs[1:] if meta is not None])
 
 
 def updates(plan: Plan, instruction: Instruction, target: Tensor) -> bool:

@@ -67,8 +67,9 @@ class Exports:
             return None
         if device in storage.copies:
             return device if 2 * meta.nbytes >= storage.nbytes else None
-        account, fits = storage.account, device.planned + meta.nbytes <= device.backend.limit
-        return device if fits and has_share(account, device, meta.nbytes) else None
+        account, nbytes = storage.account, self.residency.bytes_to_bring(base)
+        fits = device.planned + nbytes <= device.backend.limit and has_share(account, device, nbytes)
+        return device if fits else None
 
     def fetch(self, session: VmSession, export: Tensor, device: DeviceState, request: int, location: int) -> None:
         """Answer with the buffer's own array, read-only, once the value is there; the value may move to `device`."""

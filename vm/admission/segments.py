@@ -20,7 +20,7 @@ from ..model.operand import Binding
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.tensor import Tensor
-from ..placement.residency import Residency, is_small
+from ..placement.residency import Residency
 from ..placement.views import share
 from ..routines.compiled import Compiled, CompiledPrograms
 from ..routines.ids import Ids
@@ -244,7 +244,7 @@ class Segments:
         need = recipe.arena + recipe.scratch + sum(meta.nbytes for meta in made if meta is not None)
         if device.lost is not None or device.backend.lost is not None:
             return False
-        to_come = need + bytes_to_bring(session, device, tensors, written)
+        to_come = need + bytes_to_bring(self.residency, session, device, tensors, written)
         if device.planned + to_come > device.backend.limit and device.below is None:
             return False
         try:
@@ -330,7 +330,11 @@ def fitting(recipe: Recipe, found: Sequence[Tensor | None], metas: Sequence[Any]
 
 
 def bytes_to_bring(
-    session: VmSession, device: DeviceState, tensors: Sequence[Tensor], written: Collection[Tensor]
+    residency: Residency,
+    session: VmSession,
+    device: DeviceState,
+    tensors: Sequence[Tensor],
+    written: Collection[Tensor],
 ) -> int:
     """Bytes of the copies that a device needs of operands that are elsewhere, and of what may not be overwritten."""
     absent: list[Tensor] = [tensor for tensor in tensors if device not in tensor.storage.copies]
@@ -338,11 +342,8 @@ def bytes_to_bring(
         absent += [moved for moved in session.moves if moved.home is device and device not in moved.storage.copies]
     found: dict[Any, int] = {}
     for tensor in absent:
-        meta, storage = tensor.meta, tensor.storage
-        if is_small(tensor) and meta is not None:
-            found[storage, tensor.view_key()] = meta.nbytes
-        else:
-            found[storage, None] = max(storage.nbytes, 0)
+        nbytes, storage = residency.bytes_to_bring(tensor), tensor.storage
+        found[storage, None if nbytes == storage.nbytes else tensor.view_key()] = max(nbytes, 0)
     detached = [t.meta.nbytes for t in written if t.meta and not may_overwrite(t, t.storage.copies.get(device))]
     return sum(found.values()) + sum(detached)
 

@@ -4,6 +4,10 @@ Of each tensor under a name a twin is made, which shares its storage: a later wr
 storage of its own (copy-on-write), so the work goes on while values are read. What is written then is what stood there
 before: it is the machine's, and no session is charged for it. Each value is a reader on the store's thread for files,
 behind the transfer that brings it to the host. A last instruction commits.
+
+A program that fits without a checkpoint fits with one. What was brought to the host for it leaves the plan at once, and
+is gone when it is written; and a write in place for which there is no second copy's memory waits for the reader
+(`Residency.is_only_copied`).
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.names import unpublished
 from ...streams.kept import STRETCHES
 from ...streams.stream import Stream, StreamKind
+from ..memory.making_room import drop_replica
 from ..memory.replicas import is_there
 from ..model.directory import Directory
 from ..model.instruction import Instruction
@@ -212,6 +217,7 @@ class Checkpoints:
         snapshot = twin(tensor, tensor.home)
         storage = snapshot.storage
         scheduler.snapshots[storage] = scheduler.snapshots.get(storage, 0) + 1
+        there, evicted = storage.current(), storage.evicted
 
         def end(done: Instruction) -> None:
             drop_snapshot(scheduler, snapshot)
@@ -237,6 +243,10 @@ class Checkpoints:
         instruction.on_retire = end
         scheduler.admit(instruction)
         del scheduler.bound[kept:]  # it may leave for the next one, once it is written
+        for copy in storage.current():
+            if copy not in there:
+                drop_replica(copy, storage, scheduler.retry)
+        storage.evicted = evicted
 
 
 def path_of(text: str) -> Path | None:

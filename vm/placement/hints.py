@@ -17,7 +17,7 @@ from ..model.device_state import DeviceState
 from ..model.reason import EVICT
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage, Tensor
-from .residency import Residency, is_small
+from .residency import Residency
 
 FEW: Final = 256  # transfers that a session may have begun and not synced, before those that have ended are forgotten
 
@@ -62,8 +62,7 @@ def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, session:
         return
     source = residency.source(storage, device)
     stopover = residency.stopover(source.device, device)
-    meta = tensor.meta
-    nbytes = meta.nbytes if is_small(tensor) and meta is not None else storage.nbytes
+    nbytes = residency.bytes_to_bring(tensor)
     if nbytes < 0:
         return
     scheduler = residency.scheduler

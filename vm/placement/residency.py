@@ -21,7 +21,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
 from ...streams.stored import copy_to
 from ...streams.stream import Stream, StreamKind
-from ..memory.making_room import drop_replica
+from ..memory.making_room import drop_replica, may_evict
 from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite
 from ..memory.pins import move_pins
@@ -31,7 +31,7 @@ from ..model.account import charge, check_bytes, check_share, count, credit
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding
-from ..model.reason import RETURN
+from ..model.reason import EVICT, RETURN
 from ..model.session import VmSession
 from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
@@ -111,7 +111,8 @@ class Residency:
 
     def whole_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
         """Plan a transfer of the whole storage to a device."""
-        storage = tensor.storage
+        storage, bound = tensor.storage, self.scheduler.bound
+        kept = len(bound)
         if device.ceiling:
             self.make_share(storage, device, storage.nbytes, session, location)
         source = self.source(storage, device)
@@ -120,6 +121,7 @@ class Residency:
         hop = self.stopover(source.device, device) or self.host_first(source, device)
         if hop is not None:
             source = storage.copies.get(hop) or self.whole_copy(tensor, hop, session, location)
+        source = self.out_of_the_way(source, storage, device, storage.nbytes, session, location)
         raw = tensor
         if tensor.strides is not None or (tensor.meta is not None and tensor.meta.nbytes != storage.nbytes):
             raw = bytes_of(storage, tensor.home)
@@ -128,10 +130,10 @@ class Residency:
         storage.copies[device] = copy
         count(copy, storage.account)
         device.candidates[copy] = storage
-        self.scheduler.bound += (copy, source)
+        bound += (copy, source)
         source.device.candidates.setdefault(source, storage)
         self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location, why)
-        self.scheduler.bound.remove(source)  # it may leave: until the transfer has arrived it stands by
+        bound[kept:] = [copy]  # what it comes from may leave: until the transfer has arrived that stands by
         if source.device is self.store and self.is_read_once(storage):
             drop_replica(source, storage, self.scheduler.retry)
         return copy
@@ -141,6 +143,12 @@ class Residency:
         if source.device is not self.store or device is self.host or source.buffer is None:
             return None
         return None if source.buffer.raw.is_direct else self.host
+
+    def bytes_to_bring(self, tensor: Tensor) -> int:
+        """The bytes of the copy that `bring` makes; -1 if they are not known."""
+        meta, storage = tensor.meta, tensor.storage
+        part = meta is not None and is_small(tensor) and not self.is_read_once(storage)
+        return meta.nbytes if meta is not None and part else storage.nbytes
 
     def is_read_once(self, storage: Storage) -> bool:
         """Does the value lie in a file, and leave it once it is read?"""
@@ -153,7 +161,7 @@ class Residency:
         Found is the copy of this very view. A view of a view moves its own bytes, though a copy of the larger one may
         be there: they are no more than those, and where a copy holds which bytes is known without a search.
         """
-        storage, key, meta = tensor.storage, tensor.view_key(), tensor.meta
+        storage, bound, key, meta = tensor.storage, self.scheduler.bound, tensor.view_key(), tensor.meta
         if key is None or meta is None:
             raise AssertionError("only a view with a known meta has a copy of its own")
         views = storage.views
@@ -161,9 +169,10 @@ class Residency:
             views = storage.views = {}
         copy = views.get((device, key))
         if copy is not None:
-            self.scheduler.bound.append(copy)
+            bound.append(copy)
             return copy
         self.limit_views(storage)
+        kept = len(bound)
         if device.ceiling:
             self.make_share(storage, device, meta.nbytes, session, location)
         source = self.source(storage, device)
@@ -172,6 +181,7 @@ class Residency:
         host = self.host_first(source, device)
         if host is not None:
             source = self.whole_copy(bytes_of(storage, host), host, session, location)
+        source = self.out_of_the_way(source, storage, device, meta.nbytes, session, location)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
         hop = self.stopover(source.device, device)
         if hop is not None:
@@ -181,9 +191,10 @@ class Residency:
         views[device, key] = copy
         count(copy, storage.account)
         device.candidates[copy] = storage
-        self.scheduler.bound += (origin.copy, copy)
+        bound += (copy, origin.copy)
         why = note_return(storage, device, meta.nbytes, whole=False)
         self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location, why)
+        bound[kept:] = [copy]
         return copy
 
     def limit_views(self, storage: Storage) -> None:
@@ -227,6 +238,25 @@ class Residency:
         if self.host is None:
             raise MetadataError(f"{target.name} cannot reach {source.name}, and there is no cpu device to go through")
         return self.host
+
+    def out_of_the_way(
+        self, source: Copy, storage: Storage, device: DeviceState, nbytes: int, session: VmSession, location: int
+    ) -> Copy:
+        """The copy to transfer so many bytes from: one a tier further down, where what leaves the device to make room
+        would have to lie beside the source and does not fit there."""
+        here = source.device
+        if here is not device.below or here.below is None or device.planned + nbytes <= device.backend.limit:
+            return source
+        bound = self.scheduler.bound
+        bound.append(source)
+        fits = self.scheduler.make_room(device, set(bound), session, location, nbytes)
+        bound.pop()
+        if fits or not may_evict(source, storage):
+            return source
+        if here.below not in storage.copies and self.evict(session, location, source, storage, EVICT) is None:
+            return source
+        drop_replica(source, storage, self.scheduler.retry)
+        return storage.copies[here.below]
 
     def transfer(
         self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int, why: str = ""
@@ -359,15 +389,23 @@ class Residency:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def target(self, tensor: Tensor, device: DeviceState, partial: bool, session: VmSession, location: int) -> Binding:
+    def target(
+        self,
+        tensor: Tensor,
+        device: DeviceState,
+        partial: bool,
+        session: VmSession,
+        location: int,
+        beside: int = 0,
+    ) -> Binding:
         """Bind an existing tensor for writing on a device.
 
         Values are independent: if somebody else has the value in that memory (`memory.overwriting`), the tensor gets a
         storage of its own, filled by a Copy instruction if the write is partial. Afterwards the device's copy is the
-        only current one.
+        only current one. `beside`: bytes that the instruction needs besides its operands and this target.
         """
         storage = tensor.storage
-        if not may_overwrite(tensor, storage.copies.get(device)) and not self.is_only_copied(tensor, device):
+        if not may_overwrite(tensor, storage.copies.get(device)) and not self.is_only_copied(tensor, device, beside):
             return self.detach(tensor, device, partial, session, location)
         charge(session, storage)
         if partial:
@@ -375,6 +413,7 @@ class Residency:
         else:
             copy = self.written_copy(storage, device)
             touch(storage, device)
+            self.scheduler.bound.append(copy)
         for other in storage.current():
             if other is not copy:
                 forget(other, storage)
@@ -394,21 +433,26 @@ class Residency:
         host, storage = self.host, tensor.storage
         if host is None:
             raise MetadataError("this machine has no cpu device")
-        meta = tensor.meta
-        nbytes = meta.nbytes if is_small(tensor) and meta is not None else storage.nbytes
+        nbytes = self.bytes_to_bring(tensor)
         spare = {*storage.current(), *self.scheduler.bound}
         if host not in storage.copies and not self.scheduler.make_room(host, spare, session, location, max(nbytes, 0)):
             raise DeviceMemoryError(f"{exact_size(nbytes)} do not fit on {host.name} now, beside what cannot leave it")
         return self.bring(tensor, host, session, location)
 
-    def is_only_copied(self, tensor: Tensor, device: DeviceState) -> bool:
-        """Has only a checkpoint the value besides the tensor, and reads it on the host? Then a write in place waits for
-        the transfer there, and not for the disk; and it takes no more memory than any other."""
+    def is_only_copied(self, tensor: Tensor, device: DeviceState, beside: int) -> bool:
+        """Has only a checkpoint the value besides the tensor, and is there no memory to spare for the two? Then a write
+        in place waits until the checkpoint has read the value, and takes no more memory than any other write.
+
+        Elsewhere than on the host that is never long: a checkpoint waits there for the transfer, and not for the disk.
+        """
         snapshots, storage = self.scheduler.snapshots, tensor.storage
         if not snapshots or storage.sharers - snapshots.get(storage, 0) != 1 or tensor.strides is not None:
             return False
         copy = storage.copies.get(device)
-        return device is not self.host and copy is not None and not copy.exposed
+        if copy is None or copy.exposed:
+            return False
+        free = device.backend.limit - device.planned - beside
+        return device is not self.host or not 0 <= storage.nbytes <= free
 
     def written_copy(self, storage: Storage, device: DeviceState) -> Copy:
         """The device's copy, to be overwritten; a new one where there is none, or one that never got memory."""
@@ -427,6 +471,7 @@ class Residency:
         meta = tensor.meta
         nbytes = -1 if meta is None else meta.nbytes
         copy = self.new_copy(device, nbytes, 1)
+        self.scheduler.bound.append(copy)
         before = tensor.storage
         before.sharers -= 1
         if before.sharers == 0:

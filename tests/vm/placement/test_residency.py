@@ -216,6 +216,18 @@ class TestWriting:
         assert base.storage.views == {}
         assert not copy.current
 
+    @pytest.mark.parametrize("shared", [False, True])
+    @pytest.mark.parametrize("device", ["sim:0", "sim:1"])
+    def test_a_target_may_not_leave_before_its_instruction_is_admitted(
+        self, parts: Parts, device: str, *, shared: bool
+    ) -> None:
+        """What evicted it would read what stood there before, and the write would be lost."""
+        x = parts.tensor(home="sim:0")
+        if shared:
+            twin(x, x.home)
+        target = parts.residency.target(x, parts.at(device), False, parts.session, 0)
+        assert target.copy in parts.scheduler.bound
+
 
 class TestSharing:
     """Values are independent: who writes to a shared storage gets one of its own."""
