@@ -189,13 +189,22 @@ def _session_row(one: Mapping[str, Any]) -> tuple[str, ...]:
         "cancelled" if one["cancelled"] else "",
         one["state"] if one["state"] != "open" else "",
         "strict" if one["strict"] else "",
-        *(f"{size(share['bytes'])} of {size(share['ceiling'])} on {name}" for name, share in one["shares"].items()),
+        *shares_of(one),
         "this command" if one["asks"] else "",
     ]
     head = (str(one["id"]), one["name"], str(one["pid"] or ""), one["kind"], duration(one["age"]))
     amounts = (one["bytes"], one["peak"], sum(one["freed"].values()))
     held = (count(one["tensors"]), *(size(nbytes) if nbytes else "" for nbytes in amounts))
     return (*head, *held, *numbers, ", ".join(filter(None, remarks)))
+
+
+def shares_of(session: Mapping[str, Any]) -> list[str]:
+    """What a session has on each device that has a ceiling, if it has anything there."""
+    return [
+        f"{size(share['bytes'])} of {size(share['ceiling'])} on {name}"
+        for name, share in session["shares"].items()
+        if share["bytes"]
+    ]
 
 
 def _tensor_row(one: Mapping[str, Any]) -> tuple[str, ...]:
@@ -253,7 +262,7 @@ def options(given: Mapping[str, Any]) -> str:
     """`workers=2, memory=...`, without options that are empty or shown elsewhere."""
     nothing: tuple[object, ...] = ([], (), "", None)
     shown = {name: value for name, value in given.items() if value not in nothing and name != "missing"}
-    bytes_of = ("memory", "cache")
+    bytes_of = ("memory", "cache", "floor", "ceiling", "quota", "reserve", "pinned")
     return ", ".join(f"{name}={size(value) if name in bytes_of else value}" for name, value in shown.items())
 
 

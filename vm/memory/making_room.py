@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection
 
 from ..model.account import Account, has_share
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction
+from ..model.instruction import PENDING, Instruction
 from ..model.tensor import Copy, Storage
-from .release import release
+from .release import leave_plan, release
 from .replicas import forget, hold, may_forget, note_dropped, others
 from .victims import victims
 
@@ -50,7 +50,9 @@ def make_room(
     if device.candidates:
         device.short = True
     for copy, storage in victims(device, account, spare, own=own):
-        if may_forget(copy, storage):
+        if is_void(copy):
+            leave_plan(copy)
+        elif may_forget(copy, storage):
             note_dropped(copy, storage)
             drop_replica(copy, storage, freed)
         elif device.below is None:
@@ -93,6 +95,14 @@ def evict_idle(
         if need <= 0:
             return True
     return False
+
+
+def is_void(copy: Copy) -> bool:
+    """Will the copy never have memory: is its maker doomed, and has no other access?"""
+    writer = copy.writer
+    if writer is None or writer.error is None or writer.status not in PENDING:
+        return False
+    return copy.buffer is None and copy.uses == 1 and copy.nbytes > 0
 
 
 def may_evict(copy: Copy, storage: Storage) -> bool:

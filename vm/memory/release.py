@@ -74,13 +74,18 @@ def _hand_to_stream(copy: Copy) -> None:
         copy.buffer = None
 
 
+def leave_plan(copy: Copy) -> None:
+    """A current copy will have no memory: a later write makes a new one."""
+    copy.device.planned -= copy.nbytes
+    uncount(copy)
+    copy.nbytes = 0
+
+
 def _expect_next_write(copy: Copy) -> None:
     writer = copy.writer
     if writer is None:
         if copy.current and copy.nbytes > 0:  # a later write makes a new copy
-            copy.device.planned -= copy.nbytes
-            uncount(copy)
-            copy.nbytes = 0
+            leave_plan(copy)
         return
     if writer.error is None and not writer.queue and copy.nbytes > 0 and any(b.copy is copy for b in writer.outputs):
         expect_late(copy.device, writer, copy.nbytes)  # a release is a writer, too, but makes nothing

@@ -370,11 +370,15 @@ class Residency:
 
         `to_device` moves nothing by itself. A move begins when its session next asks for anything, or needs any
         transfer (docs/decisions/0015); what has been released by then stays where it is. No error is raised: who needs
-        the tensor there, or waits for it, is told.
+        the tensor there, or waits for it, is told. What the message being admitted has bound waits for the next one:
+        it may be about to be written.
         """
         bound = self.scheduler.bound
+        taken = set(bound)
         for moved in end_moves(session):
-            if moved.home.backend.lost is None:
+            if taken and not taken.isdisjoint(moved.storage.copies.values()):
+                session.moves[moved], moved.mover = None, session
+            elif moved.home.backend.lost is None:
                 kept = len(bound)
                 with suppress(MetadataError, QuotaError):  # no way leads there, or it is over a quota
                     session.moving.append(self.bring(moved, moved.home, session, moved.location).copy)
@@ -455,9 +459,9 @@ class Residency:
         return device is not self.host or not 0 <= storage.nbytes <= free
 
     def written_copy(self, storage: Storage, device: DeviceState) -> Copy:
-        """The device's copy, to be overwritten; a new one where there is none, or one that never got memory."""
+        """The device's copy, to be overwritten; a new one where there is none, or one that never gets memory."""
         copy = storage.copies.get(device)
-        if copy is not None and copy.buffer is None and copy.writer is None:
+        if copy is not None and copy.buffer is None and (copy.writer is None or 0 <= copy.nbytes < storage.nbytes):
             forget(copy, storage)
             copy = None
         if copy is None:

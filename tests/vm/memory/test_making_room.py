@@ -184,6 +184,23 @@ class TestFailedTransfers:
         assert parts.at("cpu:0").planned == 0
 
 
+def test_what_will_never_have_memory_leaves_the_plan_first(parts: Parts, sim: DeviceState) -> None:
+    """Its transfer waits for a source that was cancelled, say; until it retires nothing could evict the copy."""
+    y = parts.tensor(2)
+    parts.op("gate", writes=[y])
+    copy = parts.residency.operand(y, sim, parts.session, 0).copy
+    parts.scheduler.bound.clear()
+    forget(copy_of(y), y.storage)
+    assert sim.planned == 16
+    transfer = transfer_of(parts)
+    assert not make_room(sim, (), unheard, LIMIT)
+    assert copy.current
+    transfer.error = transfer.describe(ValueError("no"))
+    sim.candidates[copy] = y.storage
+    assert make_room(sim, (), unheard, LIMIT)
+    assert (sim.planned, copy.nbytes) == (0, 0)
+
+
 def test_a_replica_that_is_gone_already_is_passed_over(parts: Parts, x: Tensor, sim: DeviceState) -> None:
     parts.drain()
     forget(copy_of(x, sim), x.storage)

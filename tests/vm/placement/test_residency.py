@@ -7,6 +7,7 @@ import pytest
 from tensord.interpreter.errors import KernelError, MetadataError
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.types.meta import Meta
+from tensord.vm.memory.release import leave_plan
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.operand import Binding
 from tensord.vm.model.tensor import Moved, Tensor
@@ -205,6 +206,18 @@ class TestWriting:
         assert not old.current
         assert parts.at("cpu:0").planned == 8
 
+    def test_so_is_one_whose_maker_is_doomed(self, parts: Parts) -> None:
+        """It has left the plan, and the write needs memory."""
+        x, y = parts.tensor(filled=False), parts.tensor()
+        parts.op("gate", writes=[y])
+        maker = parts.op("maker", reads=[y], writes=[x], opcode=Opcode.ACCESS)
+        maker.error = maker.describe(ValueError("no"))
+        old = copy_of(x)
+        leave_plan(old)
+        new = write(parts, x, "cpu:0").copy
+        assert new is not old
+        assert new.nbytes == 8
+
     def test_the_copies_of_views_are_stale_too(self, parts: Parts) -> None:
         base = parts.tensor(4)
         view = half(parts, base)
@@ -359,6 +372,17 @@ class TestMoving:
         assert not parts.session.moves
         parts.drain()
         assert copy_of(moved, parts.at("sim:0")).buffer is not None
+
+    def test_what_is_about_to_be_written_waits_for_the_next_message(self, parts: Parts) -> None:
+        """What it brought would be there as the value after the write, and is the one before."""
+        target = move(parts, parts.tensor(), "sim:0")
+        parts.residency.target(target, parts.at("cpu:0"), True, parts.session, 0)
+        bring(parts, parts.tensor(), "sim:1")
+        assert [one.label for one in transfers(parts)] == ["h2d cpu:0->sim:1"]
+        assert list(parts.session.moves) == [target]
+        bring(parts, parts.tensor(), "sim:1")
+        assert "h2d cpu:0->sim:0" in [one.label for one in transfers(parts)]
+        assert not parts.session.moves
 
     def test_a_tensor_whose_move_is_over_does_not_keep_its_session(self, parts: Parts) -> None:
         """It may outlive the session under a name."""
