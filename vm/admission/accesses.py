@@ -79,7 +79,7 @@ class Accesses:
             return
         try:
             if device.ceiling:
-                self.residency.make_share(None, device, meta.nbytes, session, location)
+                self.residency.require_share(None, device, meta.nbytes, session, location)
         except QuotaError as error:
             self.rejection.reject(session, error, (message.output,), location, "asarray", (meta,), device)
             return

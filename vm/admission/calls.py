@@ -94,7 +94,7 @@ class Calls:
         reused = aliases(session, plan, inputs, released)
         if device.ceiling:
             need = bytes_made(session, plan, targets, self.scheduler.snapshots) - sum(copy.nbytes for copy in reused)
-            residency.make_share(None, device, need, session, location)
+            residency.require_share(None, device, need, session, location)
         instruction = self.scheduler.new_instruction(session, Opcode.CALL, plan.label, device, location)
         instruction.plan = plan
         instruction.kernel = plan.kernel

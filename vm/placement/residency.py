@@ -114,7 +114,7 @@ class Residency:
         storage, bound = tensor.storage, self.scheduler.bound
         kept = len(bound)
         if device.ceiling:
-            self.make_share(storage, device, storage.nbytes, session, location)
+            self.require_share(storage, device, storage.nbytes, session, location)
         source = self.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, session)
@@ -174,7 +174,7 @@ class Residency:
         self.limit_views(storage)
         kept = len(bound)
         if device.ceiling:
-            self.make_share(storage, device, meta.nbytes, session, location)
+            self.require_share(storage, device, meta.nbytes, session, location)
         source = self.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, session)
@@ -317,7 +317,7 @@ class Residency:
             self.changed.add(file)
         return give_up_values(self.scheduler.storages(), self.store, changed)
 
-    def make_share(
+    def require_share(
         self, storage: Storage | None, device: DeviceState, nbytes: int, session: VmSession, location: int
     ) -> None:
         """Let values leave a device that has a ceiling until the share of a storage's session has so many bytes more.

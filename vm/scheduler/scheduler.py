@@ -205,13 +205,9 @@ class Scheduler:
         """
         if device.leaving and device.planned + need > device.backend.limit:
             self.catch_up(device, need)
-
-        def evict(copy: Copy, storage: Storage) -> bool:
-            return self.evict(session, location, copy, storage, EVICT) is not None
-
         if not device.short and device.below is not None and device.planned + need > device.backend.limit:
             self.gather(device)
-        return make_room(device, spare, self.retry, need, session.account, evict)
+        return make_room(device, spare, self.retry, need, session.account, self._evicting(session, location))
 
     def make_share(
         self,
@@ -226,13 +222,17 @@ class Scheduler:
         within its share; are they?"""
         if has_share(account, device, need):
             return True
+        if not device.short and device.below is not None:
+            self.gather(device)
+        return make_room(device, spare, self.retry, need, account, self._evicting(session, location), own=True)
+
+    def _evicting(self, session: VmSession, location: int) -> Callable[[Copy, Storage], bool]:
+        """What plans the transfer of a copy to the tier below, for that session; False if there is no room."""
 
         def evict(copy: Copy, storage: Storage) -> bool:
             return self.evict(session, location, copy, storage, EVICT) is not None
 
-        if not device.short and device.below is not None:
-            self.gather(device)
-        return make_room(device, spare, self.retry, need, account, evict, own=True)
+        return evict
 
     def gather(self, device: DeviceState) -> None:
         """Memory is short for the first time: what is on the device may leave from now on."""
