@@ -88,7 +88,11 @@ class StoreDevice(HostDevice):
     def copy_stream(self, kind: StreamKind) -> WorkerStream:
         if kind in self._copies:
             return self._copies[kind]
-        return min(self.readers, key=lambda stream: stream.queued)
+        # a message may bring hundreds of reads before the first of them is queued: equals take turns
+        stream = min(self.readers, key=lambda stream: stream.queued)
+        self.readers.remove(stream)
+        self.readers.append(stream)
+        return stream
 
     def reaches(self, other: Device) -> bool:
         return other.host
