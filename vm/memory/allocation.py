@@ -13,14 +13,20 @@ from ..model.instruction import Instruction
 from .replicas import drop_idle
 
 
-def allocate(instruction: Instruction, nbytes: int) -> Buffer | None:
-    """A buffer on the instruction's device, after dropping idle replicas if it may; None if none fits."""
-    device, stream = instruction.device, instruction.stream
-    own = device.reusable.get(stream) if stream is not None else None
+def reuse(instruction: Instruction, nbytes: int) -> Buffer | None:
+    """A buffer that later instructions of its stream may reuse; None if none has that size."""
+    stream = instruction.stream
+    own = instruction.device.reusable.get(stream) if stream is not None else None
     if own:
         for i in range(len(own) - 1, -1, -1):
             if own[i].nbytes == nbytes:
                 return own.pop(i)
+    return None
+
+
+def allocate(instruction: Instruction, nbytes: int) -> Buffer | None:
+    """A buffer of the instruction's device, after dropping idle replicas if it may; None if none fits."""
+    device = instruction.device
     backend = device.backend
     buffer = backend.allocate(nbytes)
     while buffer is None and may_drop(instruction) and drop_idle(device):

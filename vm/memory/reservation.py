@@ -10,7 +10,7 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
 from ..model.operand import Binding
 from ..model.tensor import Copy
-from .allocation import adopt, allocate, give_back, set_aside
+from .allocation import adopt, allocate, give_back, reuse, set_aside
 from .forwarding import forward
 from .kept import kept_back
 from .ledger import may_reserve, settle, settle_but, wait_for_memory
@@ -63,22 +63,33 @@ def scratch_of(instruction: Instruction) -> int:
 
 def take(instruction: Instruction, needy: list[Binding]) -> bool:
     """Allocate for every output, or for none."""
-    taken: list[tuple[Copy, Buffer]] = []
-    device = instruction.device
+    taken: list[Copy] = []
+    reused: list[Buffer] = []
     for binding in needy:
         copy = binding.copy
         if instruction.payload is not None:
-            buffer = adopt(instruction, instruction.payload)
+            copy.buffer = adopt(instruction, instruction.payload)
+        elif (buffer := reuse(instruction, copy.nbytes)) is not None:
+            copy.buffer = buffer
+            reused.append(buffer)
         else:
-            buffer = allocate(instruction, copy.nbytes)
-        if buffer is None:
-            for other, given in taken:
-                device.backend.free(given)
-                other.buffer = None
+            copy.buffer = allocate(instruction, copy.nbytes)
+        if copy.buffer is None:
+            put_back(instruction, taken, reused)
             return False
-        copy.buffer = buffer
-        taken.append((copy, buffer))
+        taken.append(copy)
     return True
+
+
+def put_back(instruction: Instruction, taken: list[Copy], reused: list[Buffer]) -> None:
+    """What was allocated for these copies goes back to where it was: the `reused` is free in the stream's order alone."""
+    device, stream = instruction.device, instruction.stream
+    for copy in taken:
+        buffer, copy.buffer = copy.buffer, None
+        if buffer is not None and buffer not in reused:
+            device.backend.free(buffer)
+    if stream is not None and reused:
+        device.reusable[stream].extend(reused)
 
 
 def is_stuck(instruction: Instruction) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.opcodes import Opcode
-from tensord.vm.memory.allocation import adopt, allocate
+from tensord.vm.memory.allocation import adopt, allocate, reuse
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.tensor import Copy
 
@@ -56,7 +56,7 @@ def reusable(parts: Parts, stream: Any, *sizes: int) -> list[Any]:
 class TestReuse:
     def test_the_newest_buffer_of_that_size_is_taken(self, parts: Parts, stream: Any, instruction: Instruction) -> None:
         buffers = reusable(parts, stream, 8, 16, 8)
-        assert allocate(instruction, 8) is buffers[2]
+        assert reuse(instruction, 8) is buffers[2]
         assert parts.here.reusable[stream] == buffers[:2]
         assert parts.device.allocated == 32
 
@@ -65,17 +65,17 @@ class TestReuse:
         self, parts: Parts, stream: Any, nbytes: int, instruction: Instruction
     ) -> None:
         buffers = reusable(parts, stream, 8, 16)
-        assert allocate(instruction, nbytes) not in buffers
+        assert reuse(instruction, nbytes) is None
         assert parts.here.reusable[stream] == buffers
 
     def test_another_streams_buffers_are_not(self, parts: Parts, instruction: Instruction) -> None:
-        (buffer,) = reusable(parts, parts.device.compute[1], 8)
-        assert allocate(instruction, 8) is not buffer
+        reusable(parts, parts.device.compute[1], 8)
+        assert reuse(instruction, 8) is None
 
     def test_nor_are_they_where_there_is_no_stream(self, parts: Parts, stream: Any, instruction: Instruction) -> None:
-        (buffer,) = reusable(parts, stream, 8)
+        reusable(parts, stream, 8)
         instruction.stream = None
-        assert allocate(instruction, 8) is not buffer
+        assert reuse(instruction, 8) is None
 
 
 class TestIdleReplicas:

@@ -59,6 +59,19 @@ class TestReserve:
         assert parts.here.waiting == [(instruction.admitted, instruction)]
         assert list(parts.here.unreserved) == [instruction]
 
+    def test_memory_that_is_free_for_its_stream_alone_is_so_again_when_the_rest_does_not_fit(
+        self, parts: Parts
+    ) -> None:
+        """Instructions queued ahead on the stream still read it, so nobody else may have it."""
+        instruction = making(parts, 2, 3, 4)
+        stream = instruction.stream = parts.device.compute[0]
+        buffer: Any = parts.device.allocate(16)
+        parts.here.reusable[stream] = [buffer]
+        assert not take(instruction, list(instruction.outputs))
+        assert parts.here.reusable == {stream: [buffer]}
+        assert all(b.copy.buffer is None for b in instruction.outputs)
+        assert parts.device.allocated == 16
+
     def test_out_of_turn_it_waits_although_it_would_fit(self, parts: Parts) -> None:
         making(parts, 8)
         assert not reserve(making(parts, 1))
