@@ -91,7 +91,7 @@ class Calls:
         residency, device = self.residency, plan.device
         refuse_lost(device)
         bound = [residency.operand(v, device, session, location) if isinstance(v, Tensor) else v for v in operands]
-        reused = aliases(session, plan, inputs, released)
+        reused = aliases(session, plan, inputs, released, self.scheduler.snapshots)
         if device.ceiling:
             need = bytes_made(session, plan, targets, self.scheduler.snapshots) - sum(copy.nbytes for copy in reused)
             residency.require_share(None, device, need, session, location)
@@ -148,7 +148,9 @@ class Calls:
         return bindings
 
 
-def aliases(session: VmSession, plan: Plan, inputs: Sequence[Any], released: int) -> tuple[Copy, ...]:
+def aliases(
+    session: VmSession, plan: Plan, inputs: Sequence[Any], released: int, snapshots: Mapping[Storage, int]
+) -> tuple[Copy, ...]:
     """Input copies whose memory the result may reuse at dispatch."""
     if not released or plan.in_place or not plan.forward:
         return ()
@@ -156,8 +158,9 @@ def aliases(session: VmSession, plan: Plan, inputs: Sequence[Any], released: int
     for position in plan.forward:
         if released >> position & 1:
             tensor = session.tensors[inputs[position]]
-            copy = tensor.storage.copies.get(plan.device)
-            if copy is not None and dies_with_call(tensor):
+            storage = tensor.storage
+            copy = storage.copies.get(plan.device)
+            if copy is not None and dies_with_call(tensor, snapshots.get(storage, 0)):
                 found.append(copy)
     return tuple(found)
 

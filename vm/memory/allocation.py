@@ -1,4 +1,4 @@
-"""Allocation: from the stream's own reusable buffers, from the device, or by dropping idle replicas.
+"""Allocation: from the stream's own reusable buffers (`reuse`), from the device, or by dropping idle replicas.
 
 A kernel's temporaries are allocated by its array module, while the kernel runs. Their bytes (`Plan.scratch`) are set
 aside for that time, so that they are there.

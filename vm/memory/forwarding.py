@@ -14,9 +14,13 @@ from ..model.tensor import Copy, Tensor
 from .overwriting import owns_memory
 
 
-def dies_with_call(tensor: Tensor) -> bool:
-    """Is the released handle the last one of a tensor that has its storage for itself?"""
-    return tensor.holders == 1 and owns_memory(tensor)
+def dies_with_call(tensor: Tensor, snapshots: int = 0) -> bool:
+    """Is the released handle the last one of a tensor that has its storage for itself?
+
+    `snapshots`: how many of the storage's sharers are a checkpoint's. Those are gone when the checkpoint has read the
+    value, and a call that finds no other memory waits for that.
+    """
+    return tensor.holders == 1 and owns_memory(tensor, snapshots)
 
 
 def is_free_for(copy: Copy, nbytes: int, others: int) -> bool:

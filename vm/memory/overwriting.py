@@ -25,9 +25,9 @@ from __future__ import annotations
 from ..model.tensor import Copy, Tensor
 
 
-def owns_memory(tensor: Tensor) -> bool:
-    """Has the tensor its storage's memory for itself, and does it cover all of it?"""
-    return tensor.storage.sharers == 1 and tensor.strides is None
+def owns_memory(tensor: Tensor, snapshots: int = 0) -> bool:
+    """Has the tensor its storage's memory for itself, but for so many of a checkpoint's, and does it cover all of it?"""
+    return tensor.storage.sharers - snapshots == 1 and tensor.strides is None
 
 
 def may_overwrite(tensor: Tensor, copy: Copy | None) -> bool:

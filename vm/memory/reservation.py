@@ -82,7 +82,7 @@ def take(instruction: Instruction, needy: list[Binding]) -> bool:
 
 
 def put_back(instruction: Instruction, taken: list[Copy], reused: list[Buffer]) -> None:
-    """What was allocated for these copies goes back to where it was: the `reused` is free in the stream's order alone."""
+    """What was taken for these copies goes back to where it was: the `reused` are free in the stream's order alone."""
     device, stream = instruction.device, instruction.stream
     for copy in taken:
         buffer, copy.buffer = copy.buffer, None
