@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
@@ -84,6 +85,9 @@ class CpuDevice(HostDevice):
 
     def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
         np.copyto(target, source, casting="no")
+
+    def drain(self, source: Array, write: Callable[[NDArray[np.uint8], int], None]) -> None:
+        write(source.reshape(-1).view(np.uint8), 0)
 
     def peer_copy(self, target: Array, source: Array) -> None:
         np.copyto(target, source, casting="no")

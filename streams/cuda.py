@@ -21,7 +21,7 @@ of them piece by piece (`cuda_staging`), and by the driver if there is no pinned
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -304,6 +304,11 @@ class CudaDevice(PooledDevice):
             self._burst.keep.append(staged)
             self._get(packed, 0, staged)
             self._burst.finish.append(lambda: np.copyto(target, staged, casting="no"))
+
+    def drain(self, source: Array, write: Callable[[NDArray[np.uint8], int], None]) -> None:
+        packed = self._cupy.ascontiguousarray(source)
+        self._burst.keep.append(packed)
+        self._staging().drain(packed.nbytes, partial(self._get, packed), write)
 
     def peer_copy(self, target: Array, source: Array) -> None:
         if target.flags.c_contiguous and source.flags.c_contiguous:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ PIECE: Final = 4 << 20  # bytes: some 0.4 ms of the host's time, ten times what 
 BLOCKS: Final = 2
 
 Part: TypeAlias = NDArray[np.generic]
+Then: TypeAlias = Callable[[], None]
 Copy: TypeAlias = Callable[[int, Part], None]  # of the GPU, between the device's memory at an offset and a staged part
 
 
@@ -40,7 +42,7 @@ class Staging:
         self.blocks = [block for _ in range(BLOCKS) if (block := pool.array(meta)) is not None]
         self._events = events
         self._record = record
-        self._busy: deque[tuple[Any, Part, Part | None]] = deque()  # event, block, where its bytes are to go
+        self._busy: deque[tuple[Any, Part, Then | None]] = deque()  # event, block, what follows the copy
 
     def copy_in(self, source: Part, copy: Copy) -> None:
         """Have the GPU copy the parts of the source; `copy` is told the offset and the staged part of each."""
@@ -58,35 +60,54 @@ class Staging:
         offset = 0
         for part in pieces(target, PIECE):
             block = self._free_block()
-            copy(offset, like(block, part))
-            self._launched(block, part)
+            staged = like(block, part)
+            copy(offset, staged)
+            self._launched(block, partial(np.copyto, part, staged, casting="no"))
             offset += part.nbytes
         return self._finish
+
+    def drain(self, nbytes: int, copy: Copy, write: Callable[[Any, int], None]) -> None:
+        """As `copy_out`, but the parts are given to `write`, each with its offset, all of them before this returns."""
+        self.blocks = self.blocks or [np.empty(min(nbytes, PIECE), np.uint8)]
+        try:
+            for offset in range(0, nbytes, PIECE):
+                block = self._free_block()
+                staged = block[: min(PIECE, nbytes - offset)]
+                copy(offset, staged)
+                self._launched(block, partial(write, staged, offset))
+            while self._busy:
+                self._next()
+        finally:  # if the disk fails, the GPU may still be writing to a block
+            for event, *_ in self._busy:
+                event.synchronize()
+                self._events.give(event)
 
     def _free_block(self) -> Part:
         """A block that the GPU does not need any more."""
         if len(self._busy) < len(self.blocks):
             return self.blocks[len(self._busy)]
-        event, block, target = self._busy.popleft()
+        return self._next()
+
+    def _next(self) -> Part:
+        """Wait for the oldest copy that was launched; its block."""
+        event, block, then = self._busy.popleft()
         event.synchronize()
         self._events.give(event)
-        self._empty(block, target)
+        if then is not None:
+            then()
         return block
 
-    def _launched(self, block: Part, target: Part | None) -> None:
+    def _launched(self, block: Part, then: Then | None) -> None:
         event = self._events.take()
         self._record(event)
-        self._busy.append((event, block, target))
+        self._busy.append((event, block, then))
 
     def _finish(self) -> None:
         while self._busy:
-            event, block, target = self._busy.popleft()
+            event, _, then = self._busy.popleft()
             self._events.give(event)
-            self._empty(block, target)
-
-    def _empty(self, block: Part, target: Part | None) -> None:
-        if target is not None:
-            np.copyto(target, like(block, target), casting="no")
+            if then is not None:
+                then()
 
 
 def pieces(array: Part, most: int) -> Iterator[Part]:

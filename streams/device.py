@@ -8,9 +8,9 @@ temporaries, which the array module allocates by itself; free memory that a pool
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from ..interpreter.schema.opdef import Array, ArrayModule, lacking
 from ..interpreter.types.meta import Meta
 from .crew import Crew
 from .stream import Stream, StreamKind
+
+PIECE: Final = 4 << 20  # bytes of host memory through which a value goes between a device and the store
 
 
 class Eviction(StrEnum):
@@ -157,6 +159,16 @@ class Device(ABC):
     @abstractmethod
     def peer_copy(self, target: Array, source: Array) -> None:
         """Copy an array of a device that this one reaches into an array of this one. Called on the p2p stream."""
+
+    def drain(self, source: Array, write: Callable[[NDArray[np.uint8], int], None]) -> None:
+        """Give all bytes of a packed array to `write`, in order: host arrays of some MiB, each with its offset, which
+        are used again when it returns. Called on the d2h stream's thread."""
+        flat = source.reshape(-1).view("uint8")
+        staged: NDArray[np.uint8] = np.empty(min(source.nbytes, PIECE), np.uint8)
+        for begin in range(0, source.nbytes, PIECE):
+            piece = staged[: min(PIECE, source.nbytes - begin)]
+            self.copy_out(flat[begin : begin + len(piece)], piece)
+            write(piece, begin)
 
     def workspace(self, nbytes: int) -> Array:
         """Fresh memory of the device for kernels' arrays, in bytes, that no limit counts."""

@@ -12,6 +12,7 @@ import ctypes
 import errno
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 
 from ..interpreter.errors import FileError, MetadataError
 from ..interpreter.files.tensor_file import flat, printable
+from ..interpreter.schema.opdef import Array
+from .device import Device
 from .stored import Stretch
 
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
@@ -112,17 +115,27 @@ class Block(Stretch):
                 raise FileError(f"{self._file.name} was cut short")
             done += count
 
-    def write(self, source: NDArray[Any]) -> None:
-        """Write the bytes of a packed host array to the beginning of the block."""
+    def write(self, source: NDArray[Any], offset: int = 0) -> None:
+        """Write the bytes of a packed host array to the block, from `offset` on."""
         view, done = flat(source), 0
         while done < len(view):
             try:
-                done += os.pwritev(self._file.fd, [view[done : done + CHUNK]], self._offset + done)
+                done += os.pwritev(self._file.fd, [view[done : done + CHUNK]], self._offset + offset + done)
             except OSError as error:
                 raise FileError(f"{self._file.name} cannot be written: {error.strerror}") from error
 
     def __del__(self) -> None:
         self._file.dropped(self.nbytes, self._offset)
+
+
+def copy_from(device: Device) -> Callable[[Array, Array], None]:
+    """The kernel of a transfer of a whole value from a device to a block."""
+
+    def copy(source: Array, target: Array) -> None:
+        block: Block = target.stretch
+        device.drain(source, block.write)
+
+    return copy
 
 
 def make_holes(fd: int, dropped: SimpleQueue[tuple[int, int] | None], blocks: dict[int, list[int]]) -> None:

@@ -7,7 +7,8 @@ Files of the user's (`stored.LoadedStretch`) are buffers here, too: they take no
     save0           what users save, and checkpoints
     read0, read1    values that come back, or for the first time, to the host
 
-What goes to another device from here is carried by that device's own stream, through a few MiB of host memory.
+What goes to another device from here, or comes from there past a full host, is carried by that device's own stream,
+through a few MiB of host memory.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .device import Buffer, Device
 from .faults import Fault
 from .host import HostDevice
 from .options import CEILING, FAULTS, Option, parse_size, seconds
-from .spill import Block, SpillFile
+from .spill import SpillFile
 from .stored import StoredArray, read_into
 from .stream import Sink, StreamKind
 from .worker import WorkerStream
@@ -111,9 +112,8 @@ class StoreDevice(HostDevice):
     def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
         return StoredArray(buffer.raw, meta, offset, strides)
 
-    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
-        block: Block = target.stretch
-        block.write(source)
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:  # noqa: ARG002 - nobody calls it
+        raise AssertionError("what comes to the store is drained from its device")
 
     def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
         read_into(source, target)

@@ -25,10 +25,9 @@ from ..interpreter.files.tensor_file import flat
 from ..interpreter.files.values import read_array, read_range
 from ..interpreter.schema.opdef import Array
 from ..interpreter.types.meta import Meta, packed_strides
-from .device import Buffer, Device
+from .device import PIECE, Buffer, Device
 from .pool import PooledBuffer
 
-PIECE: Final = 4 << 20  # bytes of host memory through which a value goes to another device
 SPAN: Final = 1 << 16  # bytes that are read at once for scattered elements
 
 

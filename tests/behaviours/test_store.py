@@ -10,6 +10,7 @@ import pytest
 
 import tensord as td
 from tensord.streams.faults import Fault, FaultKind
+from tensord.streams.spill import Block
 
 from .looking_inside import WAIT, allocated, assert_sound, held, ones, records, store_of, until
 
@@ -172,8 +173,7 @@ def test_nobody_computes_in_the_store(make_session):
 
 
 @pytest.mark.parametrize("peer", [True, False])
-def test_a_value_makes_way_in_the_host_for_what_leaves_the_device_for_it(make_session, tmp_path, peer):
-    """Beside the one that is fetched the host has no room for the one that has to leave."""
+def test_what_leaves_for_a_value_of_the_host_goes_past_the_host_if_both_do_not_fit_there(make_session, tmp_path, peer):
     s = make_session(devices=[*tiers(tmp_path, 4, 4, 256), {"name": "sim:1", "peer": peer}])
     x, y = s.asarray(ones(3 * KIB)), s.asarray(ones(3 * KIB, value=2), device="sim:0")
     s.call("add", [x, 1], out=[x], device="sim:0")
@@ -186,12 +186,59 @@ def test_a_value_makes_way_in_the_host_for_what_leaves_the_device_for_it(make_se
     assert_sound(s)
 
 
-def test_a_value_makes_way_in_the_host_where_a_part_of_it_is_fetched(make_session, tmp_path):
+def test_what_leaves_for_a_part_of_a_value_of_the_host_goes_past_the_host(make_session, tmp_path):
     s = make_session(devices=tiers(tmp_path, 4, 4, 256))
     x, y = s.asarray(ones(3 * KIB)), s.asarray(ones(3 * KIB, value=2), device="sim:0")
     (part,) = s.call("add", [x[: KIB + 8], 1], device="sim:0")
     assert part.numpy()[0] == 2
     assert (x.numpy()[0], y.numpy()[0]) == (1, 2)
+    assert_sound(s)
+
+
+def test_a_value_larger_than_the_host_is_evicted_past_it_and_comes_back(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 4, 32, 256))
+    values = [np.random.default_rng(n).random(5 * KIB, "float32") for n in range(12)]
+    xs = [s.asarray(v, device="sim:0") for v in values]
+    for _ in range(2):
+        for x in xs:
+            s.call("add", [x, x], out=[x])
+    for x, value in zip(xs, values, strict=True):
+        np.testing.assert_array_equal(x.numpy(), 4 * value)
+    assert s.stats()["failed"] == 0
+    assert len(records(s, "evict sim:0->store:0")) >= 6
+    assert records(s, "evict sim:0->cpu:0") == []
+    assert s.trace().verify() == []
+    assert_sound(s)
+
+
+def test_a_device_evicts_past_a_host_that_is_full_of_what_may_not_leave(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 8, 8, 256))
+    pinned = s.asarray(ones(7 * KIB)).pin()
+    xs = [s.asarray(ones(2 * KIB, value=n), device="sim:0") for n in range(8)]
+    assert [x.numpy()[0] for x in xs] == list(range(8))
+    assert pinned.residency() == {"cpu:0": "valid"}
+    assert len(records(s, "evict sim:0->store:0")) >= 4
+    assert_sound(s)
+
+
+def test_a_disk_that_fails_behind_a_device_leaves_the_value_there(make_session, tmp_path, monkeypatch):
+    s = make_session(devices=tiers(tmp_path, 4, 16, 256))
+
+    def fail(*_arguments: object) -> None:
+        raise td.FileError("the store cannot be written: input/output error")
+
+    x = s.asarray(ones(6 * KIB, value=3), device="sim:0").wait(WAIT)
+    with monkeypatch.context() as broken:
+        broken.setattr(Block, "write", fail)
+        x.evict()
+        s.flush()
+        until(s, lambda: "store:0" not in x.residency())
+    assert x.residency() == {"sim:0": "valid"}
+    assert x.numpy()[0] == 3
+    x.evict()
+    s.flush()
+    until(s, lambda: x.residency() == {"store:0": "valid"})
+    assert x.numpy()[0] == 3
     assert_sound(s)
 
 

@@ -83,3 +83,39 @@ def test_pieces_are_the_array_in_the_order_of_its_elements(shape):
     assert all(part.nbytes <= 64 for part in parts)
     assert np.array_equal(np.concatenate([part.ravel() for part in parts]), array.ravel())
     assert not any(is_pinned(part) for part in parts)
+
+
+@pytest.mark.parametrize("pinned", [{}, {"pinned": 0}])
+def test_all_bytes_of_an_array_are_drained_in_pieces_before_the_kernel_ends(open_device, reports, pinned):
+    device = open_device("cuda:0", memory="64MiB", reserve=0, **pinned)
+    source, found = numbers(LARGE), np.zeros(LARGE.nbytes, np.uint8)
+    array = device.bind(device.allocate(LARGE.nbytes), LARGE)
+    run(device, reports, StreamKind.H2D, lambda: device.copy_in(array, source))
+    ends = []
+
+    def write(piece, offset):
+        found[offset : offset + len(piece)] = piece
+        ends.append(offset + len(piece))
+
+    def drain():
+        device.drain(array, write)
+        assert ends == [PIECE, 2 * PIECE, 3 * PIECE, LARGE.nbytes]
+
+    run(device, reports, StreamKind.D2H, drain)
+    assert (found == source.reshape(-1).view(np.uint8)).all()
+
+
+def test_a_drain_whose_writer_fails_ends_when_the_gpu_has_left_its_blocks(open_device, reports):
+    device = open_device("cuda:0", memory="64MiB", reserve=0)
+    array = device.bind(device.allocate(LARGE.nbytes), LARGE)
+
+    def fail(_piece, _offset):
+        raise OSError("no space left")
+
+    def drain():
+        with pytest.raises(OSError, match="no space left"):
+            device.drain(array, fail)
+
+    run(device, reports, StreamKind.D2H, drain)
+    run(device, reports, StreamKind.H2D, lambda: device.copy_in(array, numbers(LARGE)))
+    assert device.lost is None

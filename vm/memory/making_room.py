@@ -5,7 +5,8 @@ its source, or any other copy of that version, may be dropped already. But a tra
 survive that. So such a copy stands by: it leaves the map, as if it had been dropped, and keeps its memory until the
 transfer has retired. If the transfer failed and no healthy copy is left, the copy returns to the map.
 
-Eviction is just that: a transfer of the only copy to the tier below (`Residency.evict`), and dropping the copy.
+Eviction is just that: a transfer of the only copy to the next tier below with room for it (`Residency.evict`), and
+dropping the copy.
 """
 
 from __future__ import annotations

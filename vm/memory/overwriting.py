@@ -26,7 +26,7 @@ from ..model.tensor import Copy, Tensor
 
 
 def owns_memory(tensor: Tensor, snapshots: int = 0) -> bool:
-    """Has the tensor its storage's memory for itself, but for so many of a checkpoint's, and does it cover all of it?"""
+    """Has the tensor all of its storage's memory for itself, but for so many of a checkpoint's?"""
     return tensor.storage.sharers - snapshots == 1 and tensor.strides is None
 
 

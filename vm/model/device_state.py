@@ -17,7 +17,7 @@ Only `memory` writes the fields of the ledger. Their invariants:
 - `below` is the device to which values are evicted, `policy` how they are chosen (`memory.victims`), `floor` what each
   session may keep from others, `ceiling` what each may take, 0 for all (`Account.shares`); `rankings` are the orders in
   which candidates leave, as far as they are known, by the account that needs the memory;
-- how many values were `evicted` to the tier below, `dropped` to make room since they were valid elsewhere, and
+- how many values were `evicted` to a tier below, `dropped` to make room since they were valid elsewhere, and
   `returned` to where they had left, and their bytes;
 - `pins` counts the pins of tensors whose home it is, `pinned` the pinned tensors of each storage (`memory.pins`);
 - `uses` numbers the uses of storages, for all devices of an engine;
@@ -140,6 +140,15 @@ class DeviceState:
     def inline(self) -> bool:
         """May a small op run on the driving thread now?"""
         return self.compute[0].inline
+
+    def tiers_below(self) -> list[DeviceState]:
+        """Where a value may go that leaves the device, the next tier first."""
+        tiers: list[DeviceState] = []
+        tier = self.below
+        while tier is not None:
+            tiers.append(tier)
+            tier = tier.below
+        return tiers
 
     def count_move(self, kind: str, nbytes: int) -> None:
         """Count a finished transfer."""

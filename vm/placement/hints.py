@@ -26,13 +26,14 @@ def leave(residency: Residency, storage: Storage, device: DeviceState, session: 
     """Let a value leave a device for the tier below: its whole copy and those of single views; the bytes that come
     free. 0 if there is no tier below, the value is not there, or it may not leave."""
     freed = 0
-    if device.below is None:
+    tiers = device.tiers_below()
+    if not tiers:
         return freed
     scheduler = residency.scheduler
     for copy in [copy for copy in storage.current() if copy.device is device and copy.nbytes > 0]:
         if may_forget(copy, storage):
             note_dropped(copy, storage)
-        elif not may_evict(copy, storage) or residency.evict(session, location, copy, storage, EVICT) is None:
+        elif not may_evict(copy, storage) or residency.evict(session, location, copy, storage, EVICT, tiers) is None:
             continue
         drop_replica(copy, storage, scheduler.retry)
         freed += copy.nbytes

@@ -19,11 +19,12 @@ from ...interpreter.files.open_file import OpenFile
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
+from ...streams.spill import copy_from
 from ...streams.stored import copy_to
 from ...streams.stream import Stream, StreamKind
-from ..memory.making_room import drop_replica, may_evict
+from ..memory.making_room import drop_replica
 from ..memory.mapped import unmap_copy
-from ..memory.overwriting import may_overwrite
+from ..memory.overwriting import may_overwrite, owns_memory
 from ..memory.pins import move_pins
 from ..memory.recency import touch
 from ..memory.replicas import drop_copies, forget, hold, may_drop
@@ -31,12 +32,13 @@ from ..model.account import charge, check_bytes, check_share, count, credit
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding
-from ..model.reason import EVICT, RETURN
+from ..model.reason import RETURN
 from ..model.session import VmSession
 from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
 from .changed_files import changed_among, give_up_values
 
+BY_STORE = {StreamKind.READ: StreamKind.H2D, StreamKind.WRITE: StreamKind.D2H}  # and by which stream without a host
 VIEWS = 64  # copies of single views that a storage has beyond its tensors: programs that look at every row never end
 
 
@@ -121,7 +123,6 @@ class Residency:
         hop = self.stopover(source.device, device) or self.host_first(source, device)
         if hop is not None:
             source = storage.copies.get(hop) or self.whole_copy(tensor, hop, session, location)
-        source = self.out_of_the_way(source, storage, device, storage.nbytes, session, location)
         raw = tensor
         if tensor.strides is not None or (tensor.meta is not None and tensor.meta.nbytes != storage.nbytes):
             raw = bytes_of(storage, tensor.home)
@@ -181,7 +182,6 @@ class Residency:
         host = self.host_first(source, device)
         if host is not None:
             source = self.whole_copy(bytes_of(storage, host), host, session, location)
-        source = self.out_of_the_way(source, storage, device, meta.nbytes, session, location)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
         hop = self.stopover(source.device, device)
         if hop is not None:
@@ -239,25 +239,6 @@ class Residency:
             raise MetadataError(f"{target.name} cannot reach {source.name}, and there is no cpu device to go through")
         return self.host
 
-    def out_of_the_way(
-        self, source: Copy, storage: Storage, device: DeviceState, nbytes: int, session: VmSession, location: int
-    ) -> Copy:
-        """The copy to transfer so many bytes from: one a tier further down, where what leaves the device to make room
-        would have to lie beside the source and does not fit there."""
-        here = source.device
-        if here is not device.below or here.below is None or device.planned + nbytes <= device.backend.limit:
-            return source
-        bound = self.scheduler.bound
-        bound.append(source)
-        fits = self.scheduler.make_room(device, set(bound), session, location, nbytes)
-        bound.pop()
-        if fits or not may_evict(source, storage):
-            return source
-        if here.below not in storage.copies and self.evict(session, location, source, storage, EVICT) is None:
-            return source
-        drop_replica(source, storage, self.scheduler.retry)
-        return storage.copies[here.below]
-
     def transfer(
         self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int, why: str = ""
     ) -> Instruction:
@@ -268,7 +249,7 @@ class Residency:
         if source.copy.device is self.store:
             kind, carrier, kernel = StreamKind.READ, target.copy.device, copy_to(there)
         elif target.copy.device is self.store:
-            kind, carrier, kernel = StreamKind.WRITE, target.copy.device, source_first(there.copy_in)
+            kind, carrier, kernel = StreamKind.WRITE, source.copy.device, copy_from(here)
         elif there.host and not here.host:
             kind, carrier, kernel = StreamKind.D2H, source.copy.device, here.copy_out
         elif here.host and not there.host:
@@ -290,12 +271,12 @@ class Residency:
         return instruction
 
     def carried_by(self, kind: StreamKind, carrier: DeviceState) -> Stream:
-        """The stream for a copy of that kind. What is read from the store to the host is carried by the store's own."""
-        if kind is not StreamKind.READ:
+        """The stream for a copy of that kind. What goes between store and host is carried by the store's own."""
+        if kind not in BY_STORE:
             return carrier.backend.copy_stream(kind)
         if self.store is not None and carrier.backend.host:
             return self.store.backend.copy_stream(kind)
-        return carrier.backend.copy_stream(StreamKind.H2D)
+        return carrier.backend.copy_stream(BY_STORE[kind])
 
     def arrived(self, done: Instruction, carrier: DeviceState, kind: StreamKind, storage: Storage) -> None:
         """A transfer retired: count it where it was carried out, or take the copy that it left empty out of the map."""
@@ -336,18 +317,36 @@ class Residency:
 
     # -- evicting --------------------------------------------------------------------------------------------------
 
-    def evict(self, session: VmSession, location: int, copy: Copy, storage: Storage, why: str) -> Instruction | None:
-        """Plan the transfer of the only copy of a value to the tier below, for a session that needs the room; None if
-        there is no room for it."""
+    def evict(
+        self,
+        session: VmSession,
+        location: int,
+        copy: Copy,
+        storage: Storage,
+        why: str,
+        tiers: Sequence[DeviceState],
+    ) -> Instruction | None:
+        """Plan the transfer of the only copy of a value to the first of the `tiers` with room for it, for a session
+        that needs the room here; None if none has."""
+        for tier in tiers:
+            if self.may_take(tier, copy, storage, session, location):
+                return self.evict_to(tier, copy, storage, session, location, why)
+        return None
+
+    def may_take(self, tier: DeviceState, copy: Copy, storage: Storage, session: VmSession, location: int) -> bool:
+        """Is there room on a tier for an evicted copy, now or once others have left?"""
+        spare, nbytes, scheduler = {copy, *self.scheduler.bound}, storage.nbytes, self.scheduler
+        return (
+            tier.backend.lost is None
+            and scheduler.make_room(tier, spare, session, location, nbytes)
+            and scheduler.make_share(tier, spare, storage.account, session, location, nbytes)
+        )
+
+    def evict_to(
+        self, below: DeviceState, copy: Copy, storage: Storage, session: VmSession, location: int, why: str
+    ) -> Instruction:
+        """Plan the transfer of the only copy of a value to a tier that has room for it."""
         device = copy.device
-        below = device.below
-        if below is None or below.backend.lost is not None:
-            return None
-        spare = {copy, *self.scheduler.bound}
-        if not self.scheduler.make_room(below, spare, session, location, storage.nbytes):
-            return None
-        if not self.scheduler.make_share(below, spare, storage.account, session, location, storage.nbytes):
-            return None
         target = self.new_copy(below, storage.nbytes, storage.version)
         storage.copies[below] = target
         count(target, storage.account)
@@ -450,7 +449,7 @@ class Residency:
         Elsewhere than on the host that is never long: a checkpoint waits there for the transfer, and not for the disk.
         """
         snapshots, storage = self.scheduler.snapshots, tensor.storage
-        if not snapshots or storage.sharers - snapshots.get(storage, 0) != 1 or tensor.strides is not None:
+        if not snapshots or not owns_memory(tensor, snapshots.get(storage, 0)):
             return False
         copy = storage.copies.get(device)
         if copy is None or copy.exposed:

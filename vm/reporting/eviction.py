@@ -99,19 +99,25 @@ def evict(
     name = device_or_any(device, engine.pools)
     if only is None and not account and not name:
         raise ProtocolError("evict what? give names, a session or a device")
-    left: Counter[DeviceState] = Counter()
-    freed: Counter[DeviceState] = Counter()
+    left: Counter[tuple[DeviceState, str]] = Counter()
+    freed: Counter[tuple[DeviceState, str]] = Counter()
     chosen = list(islice(may_leave(engine, only, account, name), AT_ONCE))
     for place, storage in chosen:
         nbytes = leave(engine.residency, storage, place, session, 0)
-        left[place] += nbytes > 0
-        freed[place] += nbytes
+        if nbytes:
+            way = (place, goes_to(storage, place))
+            left[way] += 1
+            freed[way] += nbytes
     rows = [
-        {"device": place.name, "to": place.below.name, "values": left[place], "bytes": freed[place]}
-        for place in left
-        if left[place] and place.below is not None
+        {"device": place.name, "to": to, "values": left[place, to], "bytes": freed[place, to]} for place, to in left
     ]
     return {"left": rows, "more": bool(rows) and len(chosen) == AT_ONCE}
+
+
+def goes_to(storage: Storage, place: DeviceState) -> str:
+    """The tier below that has a value which has left a device; the next one, if it was valid somewhere else anyhow."""
+    tiers = place.tiers_below()
+    return next((tier for tier in tiers if tier in storage.copies), tiers[0]).name
 
 
 def may_leave(

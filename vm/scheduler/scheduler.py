@@ -41,8 +41,8 @@ from .results import adopt_results
 REPLANS = 4  # for one instruction: each may fail
 
 Report = Callable[[VmSession, TensordError], None]
-# Plans the transfer of a copy to the tier below, for a session and a line of it; None if there is no room for it.
-Evict = Callable[[VmSession, int, Copy, Storage, str], Instruction | None]
+# Plans the transfer of a copy to the first of some tiers with room for it, for a session and a line of it; None if none.
+Evict = Callable[[VmSession, int, Copy, Storage, str, Sequence[DeviceState]], Instruction | None]
 
 
 class Scheduler:
@@ -227,10 +227,10 @@ class Scheduler:
         return make_room(device, spare, self.retry, need, account, self._evicting(session, location), own=True)
 
     def _evicting(self, session: VmSession, location: int) -> Callable[[Copy, Storage], bool]:
-        """What plans the transfer of a copy to the tier below, for that session; False if there is no room."""
+        """What plans the transfer of a copy to a tier below, for that session; False if there is no room."""
 
         def evict(copy: Copy, storage: Storage) -> bool:
-            return self.evict(session, location, copy, storage, EVICT) is not None
+            return self.evict(session, location, copy, storage, EVICT, copy.device.tiers_below()) is not None
 
         return evict
 
@@ -246,8 +246,8 @@ class Scheduler:
         """The plan did not hold, since an eviction failed or data decided on a size: nothing that was planned frees the
         memory that the instruction waits for. Evict what no unfinished instruction accesses; is there enough?"""
         device, author = instruction.device, instruction.author
-        below = device.below
-        if below is None or below.backend.lost is not None:
+        tiers = device.tiers_below()
+        if not tiers:
             return False
         if not device.short:
             self.gather(device)
@@ -257,9 +257,8 @@ class Scheduler:
         transfers: list[Instruction] = []
 
         def evict(copy: Copy, storage: Storage) -> bool:
-            if not has_spare(below, storage.nbytes):
-                return False
-            transfer = self.evict(author, instruction.location, copy, storage, REPLAN)
+            ready = [tier for tier in tiers if has_spare(tier, storage.nbytes)]
+            transfer = self.evict(author, instruction.location, copy, storage, REPLAN, ready)
             if transfer is not None:
                 transfers.append(transfer)
             return transfer is not None
@@ -452,7 +451,7 @@ def release_nothing(device: DeviceState, need: int) -> None:
     """What ended sessions hold, as long as nobody ends any."""
 
 
-def evict_nothing(_session: VmSession, _location: int, _copy: Copy, _storage: Storage, _why: str) -> None:
+def evict_nothing(*_what: object) -> None:
     """Nothing is evicted, as long as nobody places anything."""
 
 
