@@ -41,7 +41,7 @@ from .results import adopt_results
 REPLANS = 4  # for one instruction: each may fail
 
 Report = Callable[[VmSession, TensordError], None]
-# Plans the transfer of a copy to the first of some tiers with room for it, for a session and a line of it; None if none.
+# Plans the transfer of a copy to the first of the tiers with room for it, for a line of a session; None if none has.
 Evict = Callable[[VmSession, int, Copy, Storage, str, Sequence[DeviceState]], Instruction | None]
 
 
