@@ -71,6 +71,22 @@ def test_what_cannot_leave_is_refused_and_nothing_else_happens(make_session):
     assert_sound(s)
 
 
+def test_a_run_whose_operand_stops_over_where_the_session_has_its_share_is_refused_at_that_step(make_session):
+    devices = [
+        {"name": "cpu:0", "memory": PLENTY, "ceiling": 4096},
+        *({"name": f"sim:{n}", "peer": False} for n in (0, 1)),
+    ]
+    s = make_session(devices=devices)
+    filling = s.asarray(ones(3 * KIB), device="cpu:0")
+    here, there = (s.asarray(ones(2 * KIB), device=f"sim:{n}").wait(WAIT) for n in (0, 1))
+    run = s.routine(lambda x, y: (x + 1.0) * 2.0 + y)
+    with pytest.raises(td.QuotaError, match="more on cpu:0 are over the session's share"):
+        run(here, there).wait(WAIT)
+    filling.release()
+    assert run(here, there).numpy()[0] == 5.0
+    assert_sound(s)
+
+
 def test_without_eviction_a_full_share_is_refused(make_session):
     s = make_session(devices=capped(4, eviction="never"))
     kept = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(4)]

@@ -208,7 +208,13 @@ class Segments:
         absent = [tensor for tensor in tensors if device not in tensor.storage.copies]
         if absent and not self.may_bring(session, device, absent):
             return False
-        self.issue(session, segment, tensors, ids, numbers, location, stamps)
+        bound = self.scheduler.bound
+        kept = len(bound)
+        try:
+            self.issue(session, segment, tensors, ids, numbers, location, stamps)
+        except QuotaError:  # an operand stops over where the session has its share: the step that needs it is told
+            del bound[kept:]
+            return False
         self.share_views(session, segment, ids)
         return True
 
