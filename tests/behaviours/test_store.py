@@ -197,16 +197,19 @@ def test_what_leaves_for_a_part_of_a_value_of_the_host_goes_past_the_host(make_s
 
 def test_a_value_larger_than_the_host_is_evicted_past_it_and_comes_back(make_session, tmp_path):
     s = make_session(devices=tiers(tmp_path, 4, 32, 256))
+    small = s.asarray(ones(KIB)).wait(WAIT)
     values = [np.random.default_rng(n).random(5 * KIB, "float32") for n in range(12)]
     xs = [s.asarray(v, device="sim:0") for v in values]
     for _ in range(2):
         for x in xs:
             s.call("add", [x, x], out=[x])
-    for x, value in zip(xs, values, strict=True):
-        np.testing.assert_array_equal(x.numpy(), 4 * value)
+    s.sync()
     assert s.stats()["failed"] == 0
     assert len(records(s, "evict sim:0->store:0")) >= 6
     assert records(s, "evict sim:0->cpu:0") == []
+    assert small.residency() == {"cpu:0": "valid"}  # nothing made way in vain
+    for x, value in zip(xs, values, strict=True):
+        np.testing.assert_array_equal(x.numpy(), 4 * value)
     assert s.trace().verify() == []
     assert_sound(s)
 

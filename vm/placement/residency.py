@@ -338,6 +338,7 @@ class Residency:
         spare, nbytes, scheduler = {copy, *self.scheduler.bound}, storage.nbytes, self.scheduler
         return (
             tier.backend.lost is None
+            and nbytes <= tier.backend.limit  # else everything there would leave in vain
             and scheduler.make_room(tier, spare, session, location, nbytes)
             and scheduler.make_share(tier, spare, storage.account, session, location, nbytes)
         )
