@@ -109,26 +109,29 @@ def tight_limits(program: Program) -> tuple[dict[str, int], bool]:
     if world.faults:
         return tight_limits(replace(program, world=replace(world, faults=())))[0], False
     with patch.object(reservation, "may_reserve", is_next):
-        serial = Machine(program, 0)
-        serial.run(program.steps, serially=True)
-        serial.close()
+        serial = run_serially(program)
         tight = ("sim", "cpu") if world.store else ("sim",)
         full = {name: device.peak for name, device in serial.devices.items() if name.startswith(tight)}
         if world.tight == 1.0:
             return full, not serial.errors
         less = {name: int(peak * world.tight) for name, peak in full.items()}
-        while short := lacking(program, less):
+        while short := lacking(evicting := run_serially(program, less)):
             if world.eviction == "never":
                 return full, not serial.errors
             less |= {name: int(less[name] * GROWTH) + 8 for name in short}
-    return less, not serial.errors
+    return {name: nbytes + evicting.pinned_away[name] for name, nbytes in less.items()}, not serial.errors
 
 
-def lacking(program: Program, limits: dict[str, int]) -> set[str]:
-    """The devices whose memory does not suffice when the program runs serially."""
+def run_serially(program: Program, limits: dict[str, int] | None = None) -> Machine:
+    """A machine on which the program has run in strict order."""
     serial = Machine(program, 0, limits)
     serial.run(program.steps, serially=True)
     serial.close()
+    return serial
+
+
+def lacking(serial: Machine) -> set[str]:
+    """The devices whose memory did not suffice."""
     return {found[1] for error in serial.errors if (found := LACKED.search(str(error)))}
 
 

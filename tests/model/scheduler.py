@@ -124,6 +124,7 @@ class Machine:
         self.gpu = installed_gpu()
         self.strict = strict  # check the engine's invariants after every pass, and that the reports of memory add up
         self.sorts: Counter[str] = Counter()  # what bytes were for, as these said
+        self.pinned_away: Counter[str] = Counter()  # per device, the most that pins would keep there in another order
         self.rng = random.Random(seed)
         self.habits = Habits(self.rng)
         self.now = 0
@@ -329,6 +330,7 @@ class Machine:
             self.engine.take(session, islice(rest, 1) if session.unfolding is None else rest_of_run(session, 1))
             self.engine.flush()
             self.drain(serially=True)
+            self.pinned_away |= pinned_away(self.engine.tiers)
 
     def control(self, step: Step, *, serially: bool) -> None:
         session = self.sessions[step.session]
@@ -383,6 +385,18 @@ class Machine:
             dropped=engine.scheduler.retired - len(engine.ring.entries),
             routines=routines.routines(),
         )
+
+
+def pinned_away(tiers: dict[str, Any]) -> Counter[str]:
+    """Bytes of pinned values that are not on the devices where they are pinned. Pins bring nothing there; but in
+    another order of execution they may find their values there, and keep them."""
+    return Counter(
+        {
+            name: sum(max(storage.nbytes, 0) for storage in device.pinned if device not in storage.copies)
+            for name, device in tiers.items()
+            if device.pinned
+        }
+    )
 
 
 def ungrouped(steps: Iterable[Step]) -> Iterator[Step]:
