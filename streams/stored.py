@@ -10,9 +10,10 @@ Source of the idea: Glow's deferred weights, which are loaded when a function fi
 from __future__ import annotations
 
 import hashlib
+import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -150,18 +151,11 @@ def copy_to(device: Device) -> Callable[[StoredArray, Array], None]:
 
 
 def _copy_pieces(stretch: Stretch, offset: int, nbytes: int, device: Device, target: Array) -> None:
-    """Packed bytes, through one piece of host memory; all of them are compared with their checksum."""
-    stretch, crc = stretch.opened(), 0
-    staged: NDArray[np.uint8] = np.empty(min(nbytes, PIECE), np.uint8)
-    there = target.reshape(-1).view("uint8")
-    for begin in range(0, nbytes, PIECE):
-        piece = staged[: min(PIECE, nbytes - begin)]
-        stretch.read(piece.data, offset + begin)
-        if stretch.crc is not None:
-            crc = zlib.crc32(piece.data, crc)
+    """Packed bytes, through one piece of host memory."""
+    there, begin = target.reshape(-1).view("uint8"), 0
+    for piece in _packed_pieces(stretch, offset, nbytes):
         device.copy_in(there[begin : begin + len(piece)], piece)
-    if stretch.crc not in (None, crc) and nbytes == stretch.nbytes:
-        raise FileError(f"{stretch!r} is damaged: it has checksum {crc:08x}, not {stretch.crc:08x}")
+        begin += len(piece)
 
 
 def _copy_parts(stretch: Stretch, offset: int, strides: tuple[int, ...], device: Device, target: Array) -> None:
@@ -176,6 +170,58 @@ def _copy_parts(stretch: Stretch, offset: int, strides: tuple[int, ...], device:
     part: NDArray[Any] = np.empty(target.shape, target.dtype)
     gather(stretch.read, part, offset, strides)
     device.copy_in(target, part)
+
+
+def pieces(array: NDArray[Any] | StoredArray) -> Iterator[NDArray[Any]]:
+    """The elements of an array in their order, as packed arrays: all at once if it is one already, else some MiB each,
+    in memory that is used again for the next. FileError if they cannot be read, before the last ones are given."""
+    if isinstance(array, StoredArray):
+        stretch, meta, offset, strides = array
+        if strides is None:
+            yield from _packed_pieces(stretch, offset, meta.nbytes)
+        else:
+            yield from _scattered_pieces(stretch.opened(), meta.shape, meta.dtype, offset, strides)
+    elif array.flags.c_contiguous:
+        yield array
+    elif array.nbytes <= PIECE:
+        yield np.ascontiguousarray(array)
+    elif len(array) == 1:
+        yield from pieces(array[0])
+    else:
+        half = len(array) // 2
+        yield from pieces(array[:half])
+        yield from pieces(array[half:])
+
+
+def _packed_pieces(stretch: Stretch, offset: int, nbytes: int) -> Iterator[NDArray[np.uint8]]:
+    """Bytes one after the other; all of a stretch are compared with their checksum."""
+    stretch, crc = stretch.opened(), 0
+    staged: NDArray[np.uint8] = np.empty(min(nbytes, PIECE), np.uint8)
+    for begin in range(0, nbytes, PIECE):
+        piece = staged[: min(PIECE, nbytes - begin)]
+        stretch.read(piece.data, offset + begin)
+        if stretch.crc is not None:
+            crc = zlib.crc32(piece.data, crc)
+            if crc != stretch.crc and begin + len(piece) == stretch.nbytes == nbytes:
+                raise FileError(f"{stretch!r} is damaged: it has checksum {crc:08x}, not {stretch.crc:08x}")
+        yield piece
+
+
+def _scattered_pieces(
+    stretch: Stretch, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int, strides: tuple[int, ...]
+) -> Iterator[NDArray[Any]]:
+    """Elements at those distances, in their order."""
+    if math.prod(shape) * dtype.itemsize <= PIECE:
+        part: NDArray[Any] = np.empty(shape, dtype)
+        gather(stretch.read, part, offset, strides)
+        yield part
+    elif shape[0] == 1:
+        yield from _scattered_pieces(stretch, shape[1:], dtype, offset, strides[1:])
+    else:
+        half = shape[0] // 2
+        yield from _scattered_pieces(stretch, (half, *shape[1:]), dtype, offset, strides)
+        rest = (shape[0] - half, *shape[1:])
+        yield from _scattered_pieces(stretch, rest, dtype, offset + half * strides[0], strides)
 
 
 def gather(

@@ -21,7 +21,8 @@ TOGETHER: Final = 16  # files that are flushed together
 
 
 class ValuesWriter:
-    """New values files in an open directory. Values are written one after the other: `start`, `append`, `finish`.
+    """New values files in an open directory. Values are written one after the other: `start`, `append`, and
+    `finish` or `withdraw`.
 
     FileError if the disk fails; the caller gives all of them up then.
     """
@@ -64,6 +65,16 @@ class ValuesWriter:
             self._pack = None
             self._close(file)
         return self._crc
+
+    def withdraw(self) -> None:
+        """The value that was begun is not to be. What there is of it in a pack belongs to nobody."""
+        file, self._file = self._file, None
+        assert file is not None  # noqa: S101
+        if file is self._pack:
+            self.files[file.id] = file.content.size
+        else:
+            del self.files[file.id]
+            file.content.abandon()
 
     def place(self) -> None:
         """Give all files their names; the directory is the caller's to flush."""

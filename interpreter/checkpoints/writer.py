@@ -107,6 +107,14 @@ class GenerationWriter:
             raise MetadataError(f"generation {self.number}: {len(view)} bytes where {self._left} are left")
         self._append(view)
 
+    def withdraw(self) -> None:
+        """The tensor that was begun is not to be, as its bytes cannot be had."""
+        if self._started is None:
+            raise MetadataError(f"{self._shown}: no value is being written")
+        self._started, self._left = None, 0
+        with self._or_give_up():
+            self._values.withdraw()
+
     def routine(self, name: str, text: str, fields: Mapping[str, Any] | None = None) -> Record:
         """A routine, by its text."""
         self._check_new(name)

@@ -417,6 +417,59 @@ def test_a_checkpoint_leaves_nothing_in_the_host(make_session, tmp_path):
     assert_sound(s)
 
 
+def test_a_value_larger_than_the_host_is_written_past_it(make_session, tmp_path):
+    s = make_session(devices=small_host(tmp_path, 6144))
+    value = np.random.default_rng(1).random((40, 50))
+    w = s.asarray(value, device="sim:0")
+    s.publish({"w": w, "turned": w.T})
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert report["failed"] == {}
+    assert w.residency() == {"sim:0": "valid"}  # it is gone from the store, too
+    assert allocated(s, "store:0") == 0
+    found = in_checkpoint(tmp_path / "there")
+    np.testing.assert_array_equal(found["w"], value)
+    np.testing.assert_array_equal(found["turned"], value.T)
+    w += 1
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    np.testing.assert_array_equal(in_checkpoint(tmp_path / "there")["w"], value + 1)
+    assert_sound(s)
+
+
+def test_what_lies_in_a_file_is_written_from_there(make_session, tmp_path):
+    s = make_session(devices=small_host(tmp_path, 1 << 20))
+    value = np.random.default_rng(2).random((30, 40))
+    np.savez(tmp_path / "values.npz", loaded=value)
+    loaded = s.load(tmp_path / "values.npz")["loaded"]
+    evicted = s.asarray(value).evict()
+    s.publish({"loaded": loaded, "evicted": evicted, "column": evicted[:, 3], "turned": loaded.T})
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert report["failed"] == {}
+    assert records(s, "read") == records(s, "return") == []
+    assert loaded.residency() == evicted.residency() == {"store:0": "valid"}
+    found = in_checkpoint(tmp_path / "there")
+    for name, wanted in {"loaded": value, "evicted": value, "column": value[:, 3], "turned": value.T}.items():
+        np.testing.assert_array_equal(found[name], wanted)
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("size", [100, 1 << 17])
+def test_a_file_that_cannot_be_read_fails_its_value_alone(make_session, tmp_path, size):
+    """A small value is in a pack with others, a large one in a file of its own."""
+    s = make_session(devices=DEVICES)
+    np.savez(tmp_path / "values.npz", x=np.arange(float(size)))
+    x, y, z = s.load(tmp_path / "values.npz")["x"], s.asarray(ones(5)), s.asarray(ones(5, value=2))
+    s.publish({"y": y, "x": x, "z": z})
+    os.truncate(tmp_path / "values.npz", 500)
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert list(report["failed"]) == ["x"]
+    assert "values.npz" in report["failed"]["x"]
+    assert report["written"] == y.nbytes + z.nbytes
+    found = in_checkpoint(tmp_path / "there")
+    assert {name: value.sum() for name, value in found.items()} == {"y": 5, "z": 10}
+    assert len(list((tmp_path / "there").glob("values-*"))) == 1
+    assert_sound(s)
+
+
 def test_what_the_host_has_before_a_checkpoint_stays_there(make_session, tmp_path):
     s = make_session(devices=small_host(tmp_path, 6144))
     w = s.asarray(ones(1024), device="sim:0")

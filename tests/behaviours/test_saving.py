@@ -165,6 +165,18 @@ def test_more_than_the_host_holds_is_saved_from_the_devices(make_session, tmp_pa
     assert_sound(s)
 
 
+def test_a_value_larger_than_the_host_is_saved(make_session, tmp_path):
+    store = {"name": "store:0", "directory": str(tmp_path), "quota": 1 << 30}
+    s = make_session(devices=[{"name": "cpu:0", "memory": 8 * 1024}, "sim:0", store])
+    value = np.random.default_rng(1).random((50, 60))
+    x = s.asarray(value, device="sim:0")
+    s.save(tmp_path / "x", {"x": x, "turned": x.T, "part": x[3:5]}).wait(WAIT)
+    found = load_file(tmp_path / "x")
+    for name, wanted in {"x": value, "turned": value.T, "part": value[3:5]}.items():
+        np.testing.assert_array_equal(found[name], wanted)
+    assert_sound(s)
+
+
 def test_what_cannot_be_saved_is_an_error_at_the_line(make_session, tmp_path):
     s = make_session(devices=DEVICES)
     x = s.asarray(ones(3))

@@ -5,8 +5,8 @@ Nothing is read at a LOAD: a tensor that was loaded has its value in the store, 
 and whatever first needs it elsewhere gets a transfer. A file stays open as long as a value lies in it.
 
 Each WRITE of a value is a reader like any other, on the store's stream for files, behind the transfer that brings the
-value to the host. Those of one file are links of a chain, as side effects are: the first error ends it, and FLUSH, the
-last link, tells it.
+value to the host, or past a full host to the store. Those of one file are links of a chain, as side effects are: the
+first error ends it, and FLUSH, the last link, tells it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, Final
 from weakref import WeakSet
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
@@ -27,7 +26,7 @@ from ...interpreter.files.open_file import OpenFile, OutputFile
 from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.descriptors import descriptor_limit
 from ...interpreter.wire.messages import File, Flush, Load, Write
-from ...streams.stored import LoadedStretch, buffer_of
+from ...streams.stored import LoadedStretch, StoredArray, buffer_of, pieces
 from ...streams.stream import StreamKind
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
@@ -49,7 +48,6 @@ NO_HOST: Final = (
     "device first, and this machine has none"
 )
 TOLD: Final = 256  # entries in a slice of an answer
-PIECE: Final = 4 << 20  # bytes of a value that are put in order at a time
 LOADED: Final[Maker] = ("load", NOTHING)
 
 
@@ -182,7 +180,7 @@ class Files:
         for tensor, offset in zip(tensors, offsets, strict=True):
             kept = len(bound)
             try:
-                source = self.residency.bring_to_host(tensor, session, location)
+                source = self.residency.readable_by_files(tensor, session, location)
             except TensordError as error:  # no way leads there, or over a quota
                 self.refuse(session, error, output, location)
                 return
@@ -259,14 +257,8 @@ def told(header: FileHeader) -> Iterator[list[Any]]:
     yield some
 
 
-def write_values(file: OutputFile, offset: int, array: NDArray[Any]) -> None:
-    """The kernel of a WRITE: the array's elements, packed, row by row if they are scattered."""
-    if array.flags.c_contiguous:
-        file.write(array, offset)
-        return
-    if array.nbytes <= PIECE or len(array) == 1:
-        file.write(np.ascontiguousarray(array), offset)
-        return
-    half = len(array) // 2
-    write_values(file, offset, array[:half])
-    write_values(file, offset + array[:half].nbytes, array[half:])
+def write_values(file: OutputFile, offset: int, array: NDArray[Any] | StoredArray) -> None:
+    """The kernel of a WRITE: the array's elements, packed."""
+    for piece in pieces(array):
+        file.write(piece, offset)
+        offset += piece.nbytes

@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.checkpoints.directory import CheckpointDirectory
 from ...interpreter.checkpoints.record import Generation, Record
 from ...interpreter.checkpoints.writer import GenerationWriter
 from ...interpreter.errors import FileError, MetadataError, TensordError
+from ...interpreter.files.tensor_file import flat
 from ...interpreter.types.meta import Meta
 from ...streams.kept import KeptStretch
+from ...streams.stored import StoredArray, pieces
 from .target import Target
 
-PIECE: Final = 4 << 20  # bytes of a value that are put in order at a time
 STEP: Final = 64 << 20  # bytes after which there is something new to say
 
 
@@ -48,17 +48,20 @@ class CheckpointJob:
         self._directory: CheckpointDirectory | None = None
         self._writer: GenerationWriter | None = None
 
-    def write(self, name: str, meta: Meta, array: NDArray[Any]) -> None:
-        """Write one value. It raises what ends the checkpoint, and once it has ended, too."""
+    def write(self, name: str, meta: Meta, array: NDArray[Any] | StoredArray) -> None:
+        """Write one value. It raises what ends the checkpoint, and once it has ended, too; and FileError if the value
+        lies in a file and cannot be read: then the checkpoint goes on without it."""
         if self.error is not None:
             raise self.error.reraisable()
         try:
             writer = self._opened()
             writer.start(name, meta, self.fields.get(name))
-            self._append(writer, array)
+            unreadable = self._append(writer, array)
         except TensordError as error:
             self._end(error)
             raise
+        if unreadable is not None:
+            raise unreadable
         self.written += meta.nbytes
 
     def commit(self) -> dict[str, Any]:
@@ -102,20 +105,22 @@ class CheckpointJob:
             "collected": collected,
         }
 
-    def _append(self, writer: GenerationWriter, array: NDArray[Any]) -> None:
-        """An array's elements, piece by piece; row by row if they are scattered."""
-        if array.flags.c_contiguous:
-            flat = array.reshape(-1).view(np.uint8)
-            for start in range(0, len(flat), STEP):
-                piece = flat[start : start + STEP]
-                writer.append(piece)
-                self.done += len(piece)
-        elif array.nbytes <= PIECE or len(array) == 1:
-            self._append(writer, np.ascontiguousarray(array))
-        else:
-            half = len(array) // 2
-            self._append(writer, array[:half])
-            self._append(writer, array[half:])
+    def _append(self, writer: GenerationWriter, array: NDArray[Any] | StoredArray) -> FileError | None:
+        """The elements of an array, or why they cannot be read: then the value has not been begun."""
+        source, before = pieces(array), self.done
+        while True:
+            try:
+                piece = next(source, None)
+            except FileError as error:
+                writer.withdraw()
+                self.done = before
+                return error
+            if piece is None:
+                return None
+            view = flat(piece)
+            for start in range(0, len(view), STEP):
+                writer.append(view[start : start + STEP])
+                self.done += len(view[start : start + STEP])
 
     def _opened(self) -> GenerationWriter:
         if self._writer is None:

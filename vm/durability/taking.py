@@ -3,9 +3,9 @@
 Of each tensor under a name a twin is made, which shares its storage: a later write in place gives the written tensor a
 storage of its own (copy-on-write), so the work goes on while values are read. What is written then is what stood there
 before: it is the machine's, and no session is charged for it. Each value is a reader on the store's thread for files,
-behind the transfer that brings it to the host. A last instruction commits.
+behind the transfer that brings it to the host, or past a full host to the store. A last instruction commits.
 
-A program that fits without a checkpoint fits with one. What was brought to the host for it leaves the plan at once, and
+A program that fits without a checkpoint fits with one. What was brought there for it leaves the plan at once, and
 is gone when it is written; and a write in place for which there is no second copy's memory waits for the reader
 (`Residency.is_only_copied`).
 """
@@ -227,7 +227,7 @@ class Checkpoints:
                 job.failed[name] = str(done.error)
 
         try:
-            source = residency.bring_to_host(snapshot, scheduler.nobody, location)
+            source = residency.readable_by_files(snapshot, scheduler.nobody, location)
         except TensordError as error:
             drop_snapshot(scheduler, snapshot)
             residency.unshare(snapshot)

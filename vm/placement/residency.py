@@ -141,9 +141,9 @@ class Residency:
 
     def host_first(self, source: Copy, device: DeviceState) -> DeviceState | None:
         """The host device, if the copy lies in a file in such a way that it cannot be read in pieces."""
-        if source.device is not self.store or device is self.host or source.buffer is None:
+        if source.device is not self.store or device is self.host or is_in_pieces(source):
             return None
-        return None if source.buffer.raw.is_direct else self.host
+        return self.host
 
     def bytes_to_bring(self, tensor: Tensor) -> int:
         """The bytes of the copy that `bring` makes; -1 if they are not known."""
@@ -233,7 +233,7 @@ class Residency:
         """The host device, if data cannot go from source to target directly."""
         if source.backend.host or target.backend.host or target.backend.reaches(source.backend):
             return None
-        if source is self.store:
+        if self.store in {source, target}:
             return None
         if self.host is None:
             raise MetadataError(f"{target.name} cannot reach {source.name}, and there is no cpu device to go through")
@@ -428,20 +428,28 @@ class Residency:
         copy.version = storage.version
         return Binding(copy, tensor, 0, None)
 
-    def bring_to_host(self, tensor: Tensor, session: VmSession, location: int) -> Binding:
-        """`bring` to the host, for those who can do without: no transfer is planned that cannot have its memory, since
-        whoever reads the value next would fail with it.
+    def readable_by_files(self, tensor: Tensor, session: VmSession, location: int) -> Binding:
+        """Bind a tensor for a write to a file, which reads piece by piece: in the store where it lies there alone, else
+        on the host, or in the store if there is no room on the host.
 
-        DeviceMemoryError if it does not fit.
+        Such a write can do without: no transfer is planned that cannot have its memory, since whoever reads the value
+        next would fail with it. DeviceMemoryError if it fits nowhere.
         """
-        host, storage = self.host, tensor.storage
-        if host is None:
+        host, storage, store = self.host, tensor.storage, self.store
+        if host is None or store is None:
             raise MetadataError("this machine has no cpu device")
-        nbytes = self.bytes_to_bring(tensor)
-        spare = {*storage.current(), *self.scheduler.bound}
-        if host not in storage.copies and not self.scheduler.make_room(host, spare, session, location, max(nbytes, 0)):
-            raise DeviceMemoryError(f"{exact_size(nbytes)} do not fit on {host.name} now, beside what cannot leave it")
-        return self.bring(tensor, host, session, location)
+        source, stored = self.source(storage, host), storage.copies.get(store)
+        if source is not stored or not is_in_pieces(source):
+            nbytes, spare = self.bytes_to_bring(tensor), {*storage.current(), *self.scheduler.bound}
+            if host in storage.copies or self.scheduler.make_room(host, spare, session, location, max(nbytes, 0)):
+                return self.bring(tensor, host, session, location)
+            if stored is None and storage.nbytes >= 0 and self.may_take(store, source, storage, session, location):
+                stored = self.whole_copy(tensor, store, session, location)
+            if stored is None or not is_in_pieces(stored):
+                size = exact_size(nbytes)
+                raise DeviceMemoryError(f"{size} do not fit on {host.name} now, beside what cannot leave it")
+        self.scheduler.bound.append(stored)
+        return Binding(stored, tensor, tensor.offset, tensor.strides)
 
     def is_only_copied(self, tensor: Tensor, device: DeviceState, beside: int) -> bool:
         """Has only a checkpoint the value besides the tensor, and is there no memory to spare for the two? Then a write
@@ -545,6 +553,11 @@ class Residency:
         orphans, self.orphans = self.orphans, []
         for storage in orphans:
             drop_copies(storage)
+
+
+def is_in_pieces(stored: Copy) -> bool:
+    """Can a copy in the store be read piece by piece, in any order?"""
+    return stored.buffer is None or bool(stored.buffer.raw.is_direct)
 
 
 def account_for(storage: Storage, session: VmSession) -> None:

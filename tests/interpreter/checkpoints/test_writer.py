@@ -203,6 +203,33 @@ def test_files_are_flushed_a_few_at_a_time(directory, monkeypatch):
 # -- what makes no sense -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("nbytes", [24, LARGE + 8])
+def test_a_value_that_is_withdrawn_leaves_nothing_behind(directory, nbytes):
+    small, value = array(24), array(nbytes)
+    with directory.begin() as writer:
+        writer.write("before", meta_of(small), small)
+        writer.start("withdrawn", meta_of(value))
+        writer.append(memoryview(value).cast("B")[:9])
+        writer.withdraw()
+        writer.write("after", meta_of(small), small)
+        with pytest.raises(MetadataError, match="no value is being written"):
+            writer.withdraw()
+    generation = last(directory)
+    assert same(content_of(directory, generation), {"before": small, "after": small})
+    assert directory.verify(generation, deep=True) == {}
+    assert len(generation.files) == 1
+
+
+def test_a_generation_of_which_all_is_withdrawn_has_no_files(directory):
+    value = array(24)
+    with directory.begin() as writer:
+        writer.start("withdrawn", meta_of(value))
+        writer.append(memoryview(value).cast("B")[:9])
+        writer.withdraw()
+    assert last(directory).files == {}
+    assert content_of(directory, last(directory)) == {}
+
+
 def test_misuse_is_an_error_and_the_generation_goes_on(directory):
     meta = Meta.of((2,), "float64")
     with directory.begin() as writer:
