@@ -71,19 +71,28 @@ def test_what_cannot_leave_is_refused_and_nothing_else_happens(make_session):
     assert_sound(s)
 
 
-def test_a_run_whose_operand_stops_over_where_the_session_has_its_share_is_refused_at_that_step(make_session):
+@pytest.mark.parametrize("segments", [1, 2])
+def test_a_run_whose_operand_stops_over_where_the_session_has_its_share_is_refused_at_that_step(make_session, segments):
+    """Whether the run is one instruction, or goes on after the message that asked for it."""
     devices = [
         {"name": "cpu:0", "memory": PLENTY, "ceiling": 4096},
         *({"name": f"sim:{n}", "peer": False} for n in (0, 1)),
     ]
     s = make_session(devices=devices)
+    x, y = (s.asarray(ones(2 * KIB), device=f"sim:{n}").wait(WAIT) for n in (0, 1))
+    one = s.routine(lambda x, y: ((y + x) * 2.0,))
+    two = s.routine(lambda x, y: ((y + x) * 2.0, (x + 1.0) * 3.0))
+    run = one if segments == 1 else two
+    for n in range(3):
+        assert [z.numpy()[0] for z in run(x + n, y)] == [4 + 2 * n, 6 + 3 * n][:segments]
+    assert len(records(s, opcode="RunRoutine")) >= segments
     filling = s.asarray(ones(3 * KIB), device="cpu:0")
-    here, there = (s.asarray(ones(2 * KIB), device=f"sim:{n}").wait(WAIT) for n in (0, 1))
-    run = s.routine(lambda x, y: (x + 1.0) * 2.0 + y)
+    first, *rest = run(x + 1.0, y)
     with pytest.raises(td.QuotaError, match="more on cpu:0 are over the session's share"):
-        run(here, there).wait(WAIT)
+        first.wait(WAIT)
     filling.release()
-    assert run(here, there).numpy()[0] == 5.0
+    assert [z.numpy()[0] for z in rest] == [9] * (segments - 1)
+    assert run(x, y)[0].numpy()[0] == 4
     assert_sound(s)
 
 
