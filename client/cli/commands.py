@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from inspect import cleandoc
+from typing import Any, Final, NamedTuple
 
 import click
+
+EXAMPLES: Final = "\n\nExample:"  # where a paragraph of them begins, with a command in each line
+AS_WRITTEN: Final = "\b\n"  # before a paragraph whose lines click leaves alone
 
 
 class Listed(NamedTuple):
@@ -34,6 +38,7 @@ class Commands(click.Group):
         if cmd_name not in self.table:
             return None
         found: click.Command = getattr(import_module(f".{self.table[cmd_name].module}", __package__), cmd_name)
+        found.help = cleandoc(found.help or "").replace(EXAMPLES, f"\n\n{AS_WRITTEN}{EXAMPLES.strip()}")
         return found
 
     def resolve_command(

@@ -263,7 +263,9 @@ class TestHelpAndCompletion:
     def test_every_command_has_an_example_in_its_help(self, run, command):
         code, out, _ = run(*command, "--help")
         assert code == 0
-        assert f"Example: tensord {' '.join(command)}" in " ".join(out.split())
+        examples = [line.strip() for line in out.splitlines() if "Example:" in line]
+        assert len(examples) == out.count("Example:") > 0
+        assert all(one.startswith(f"Example: tensord {' '.join(command)}") for one in examples)
         assert "--json" in out
         assert "--address" in out
 
