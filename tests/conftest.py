@@ -96,6 +96,15 @@ def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread not in before]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def away_from_the_users_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nobody listens at the default address, whatever runs on this machine."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+        patched.delenv("TENSORD_ADDRESS", raising=False)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No thread, descriptor, shared memory or open machine is left behind."""

@@ -1,10 +1,10 @@
-"""What of a device's memory cannot be had by making room, as a clause for errors: pins, and the floors of others."""
+"""Why room could not be made on a device, as clauses for errors: pins, the floors of others, full tiers below."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from ...interpreter.types.sizes import exact_size
+from ...interpreter.types.sizes import exact_size, size
 from ..model.account import Account
 from ..model.device_state import DeviceState
 from .pins import pinned_bytes
@@ -17,6 +17,19 @@ def kept_back(device: DeviceState, account: Account | None) -> str:
     clauses = [f", {exact_size(pinned)} of that pinned" if pinned else ""]
     clauses.append(f", {exact_size(floors)} of that kept for other sessions (floor)" if floors else "")
     return "".join(clauses)
+
+
+def full_below(device: DeviceState, account: Account | None, nbytes: int) -> str:
+    """`; nothing can leave it for cpu:0, with 1 GiB of 1 GiB, or store:0, ..`; empty if there are no tiers
+    below, or one has room for so many bytes."""
+    tiers, full = device.tiers_below(), []
+    for tier in tiers:
+        share = account.shares.get(tier, 0) if tier.ceiling and account is not None else 0
+        if tier.planned + nbytes > tier.backend.limit:
+            full.append(f"{tier.name}, with {size(tier.planned)} of {size(tier.backend.limit)}")
+        elif tier.ceiling and share + nbytes > tier.ceiling:
+            full.append(f"{tier.name}, where the session has {size(share)} of its {size(tier.ceiling)}")
+    return f"; nothing can leave it for {', or '.join(full)}" if tiers and len(full) == len(tiers) else ""
 
 
 def floor_bytes(device: DeviceState, account: Account | None) -> int:

@@ -12,7 +12,7 @@ from ..model.operand import Binding
 from ..model.tensor import Copy
 from .allocation import adopt, allocate, give_back, reuse, set_aside
 from .forwarding import forward
-from .kept import kept_back
+from .kept import full_below, kept_back
 from .ledger import may_reserve, settle, settle_but, wait_for_memory
 
 
@@ -134,9 +134,9 @@ def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
     need = need_of(instruction) - scratch
     what = exact_size(need) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
     used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)}"
-    kept = kept_back(device, instruction.author.account)
+    kept, below = kept_back(device, instruction.author.account), full_below(device, instruction.author.account, need)
     return DeviceMemoryError(
-        f"{instruction.label}: {what} do not fit on {backend.name}, where {used} are in use{kept}{holders}; "
+        f"{instruction.label}: {what} do not fit on {backend.name}, where {used} are in use{kept}{holders}{below}; "
         "release tensors, or use smaller ones"
     )
 
