@@ -18,7 +18,7 @@ from .engine import INLINE_WORK, RUN_WORK, Engine
 from .failures import Failures, Line, log_lines
 from .log import log, unhindered
 from .model.session import VmSession
-from .placement.changed_files import changed_among
+from .placement.loaded_files import changed_among
 from .reporting.holdings import Largest
 from .reporting.live_trace import trace_parts
 from .reporting.locations import Places
@@ -119,12 +119,12 @@ class Runtime:
     def watch_files(self) -> None:
         """Give up the values that lie in files which have changed, and log that."""
         with self.driving():
-            files = list(self.engine.residency.files)
+            files = list(self.engine.residency.files.open)
         changed = changed_among(files)
         if not changed:
             return
         with self.driving():
-            lost = self.engine.residency.look_at_files(changed)
+            lost = self.engine.residency.files.give_up(changed)
         for file in changed:
             log.warning("a file that tensors lie in has changed", error=str(file.changed), tensors=lost)
 

@@ -261,13 +261,13 @@ def test_the_file_is_open_as_long_as_a_tensor_lies_in_it(make_session, model):
     found = s.load(model)
     s.publish("w", found["w"])
     engine = machine_of(s).engine
-    assert len(engine.residency.files) == 1
+    assert len(engine.residency.files.open) == 1
     del found
     s.sync()
-    assert len(engine.residency.files) == 1
+    assert len(engine.residency.files.open) == 1
     s.unpublish("w")
     s.sync()
-    assert len(engine.residency.files) == 0
+    assert len(engine.residency.files.open) == 0
 
 
 def test_sessions_share_what_was_loaded(make_session, model):
@@ -369,9 +369,9 @@ def test_a_session_that_ends_leaves_no_file_open(make_session, model):
         )
     finally:
         os.close(held_file)
-    assert len(machine_of(s).engine.residency.files) == 1
+    assert len(machine_of(s).engine.residency.files.open) == 1
     other.close()
-    assert len(machine_of(s).engine.residency.files) == 0
+    assert len(machine_of(s).engine.residency.files.open) == 0
 
 
 def test_no_read_runs_on_the_driving_thread(make_session, model):

@@ -94,7 +94,7 @@ class Files:
             session.reply(request, None, None)
             return
         session.files[number] = file
-        self.residency.files.add(file)
+        self.residency.files.open.add(file)
         session.reply(request, list(file.identity), None)
 
     def look(self, session: VmSession, number: int, place: Sequence[Any], request: int) -> None:
@@ -115,7 +115,7 @@ class Files:
             session.files[number] = file
             session.opened.add(file)
             self.opened.add(file)
-            self.residency.files.add(file)
+            self.residency.files.open.add(file)
             session.reply(request, told(header), None)
 
         instruction.on_retire = keep

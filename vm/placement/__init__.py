@@ -2,6 +2,8 @@
 
 - `residency`: which copies are valid where, which transfers and copies an instruction needs in front of it
 - `hints`: what sessions say about where values had better be
-- `changed_files`: values whose file is not what it was
+- `routes`: from which copy, and which way
+- `transfers`: the instructions that copy a value
+- `loaded_files`: the files that tensors lie in, and values whose file is not what it was
 - `views`: tensors on the storage of others
 """

@@ -61,8 +61,8 @@ def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, session:
     if copy is not None:
         touch(storage, device)
         return
-    source = residency.source(storage, device)
-    stopover = residency.stopover(source.device, device)
+    source = residency.routes.source(storage, device)
+    stopover = residency.routes.stopover(source.device, device)
     nbytes = residency.bytes_to_bring(tensor)
     if nbytes < 0:
         return

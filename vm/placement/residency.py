@@ -9,19 +9,13 @@ Source: Glow's device-resident tensors; OneFlow's transfers as instructions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
-from weakref import WeakSet
+from typing import NamedTuple
 
 from ...interpreter.errors import DeviceMemoryError, MetadataError, ProtocolError, QuotaError
-from ...interpreter.files.open_file import OpenFile
-from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
-from ...streams.spill import copy_from
-from ...streams.stored import copy_to
-from ...streams.stream import Stream, StreamKind
 from ..memory.making_room import drop_replica
 from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite, owns_memory
@@ -36,9 +30,10 @@ from ..model.reason import RETURN
 from ..model.session import VmSession
 from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
-from .changed_files import changed_among, give_up_values
+from .loaded_files import LoadedFiles
+from .routes import Routes, is_in_pieces
+from .transfers import Transfers
 
-BY_STORE = {StreamKind.READ: StreamKind.H2D, StreamKind.WRITE: StreamKind.D2H}  # and by which stream without a host
 VIEWS = 64  # copies of single views that a storage has beyond its tensors: programs that look at every row never end
 
 
@@ -57,10 +52,11 @@ class Residency:
     def __init__(self, scheduler: Scheduler, host: DeviceState | None, store: DeviceState | None = None) -> None:
         self.scheduler = scheduler
         self.copies = 0  # the id of the newest copy
-        self.host = host  # where data stops over between devices without peer access
-        self.store = store  # where the values of files lie, and what has left the host
-        self.files: WeakSet[OpenFile] = WeakSet()  # those that tensors lie in
-        self.changed: WeakSet[OpenFile] = WeakSet()  # those of them that are not what they were
+        self.host = host
+        self.store = store
+        self.files = LoadedFiles(scheduler.storages, store)
+        self.routes = Routes(host, store)
+        self.transfers = Transfers(scheduler, store, self.files)
         self.exports: dict[Tensor, Export] = {}  # fetched values that clients read in place
         self.orphans: list[Storage] = []  # without tensors, but read by the instruction being admitted
         scheduler.evict = self.evict
@@ -117,10 +113,10 @@ class Residency:
         kept = len(bound)
         if device.ceiling:
             self.require_share(storage, device, storage.nbytes, session, location)
-        source = self.source(storage, device)
+        source = self.routes.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, session)
-        hop = self.stopover(source.device, device) or self.host_first(source, device)
+        hop = self.routes.stopover(source.device, device) or self.routes.host_first(source, device)
         if hop is not None:
             source = storage.copies.get(hop) or self.whole_copy(tensor, hop, session, location)
         raw = tensor
@@ -133,17 +129,34 @@ class Residency:
         device.candidates[copy] = storage
         bound += (copy, source)
         source.device.candidates.setdefault(source, storage)
-        self.transfer(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location, why)
+        self.transfers.plan(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location, why)
         bound[kept:] = [copy]  # what it comes from may leave: until the transfer has arrived that stands by
         if source.device is self.store and self.is_read_once(storage):
             drop_replica(source, storage, self.scheduler.retry)
         return copy
 
-    def host_first(self, source: Copy, device: DeviceState) -> DeviceState | None:
-        """The host device, if the copy lies in a file in such a way that it cannot be read in pieces."""
-        if source.device is not self.store or device is self.host or is_in_pieces(source):
-            return None
-        return self.host
+    def readable_by_files(self, tensor: Tensor, session: VmSession, location: int) -> Binding:
+        """Bind a tensor for a write to a file, which reads piece by piece: in the store where it lies there alone, else
+        on the host, or in the store if there is no room on the host.
+
+        Such a write can do without: no transfer is planned that cannot have its memory, since whoever reads the value
+        next would fail with it. DeviceMemoryError if it fits nowhere.
+        """
+        host, storage, store = self.host, tensor.storage, self.store
+        if host is None or store is None:
+            raise MetadataError("this machine has no cpu device")
+        source, stored = self.routes.source(storage, host), storage.copies.get(store)
+        if source is not stored or not is_in_pieces(source):
+            nbytes, spare = self.bytes_to_bring(tensor), {*storage.current(), *self.scheduler.bound}
+            if host in storage.copies or self.scheduler.make_room(host, spare, session, location, max(nbytes, 0)):
+                return self.bring(tensor, host, session, location)
+            if stored is None and storage.nbytes >= 0 and self.may_take(store, source, storage, session, location):
+                stored = self.whole_copy(tensor, store, session, location)
+            if stored is None or not is_in_pieces(stored):
+                size = exact_size(nbytes)
+                raise DeviceMemoryError(f"{size} do not fit on {host.name} now, beside what cannot leave it")
+        self.scheduler.bound.append(stored)
+        return Binding(stored, tensor, tensor.offset, tensor.strides)
 
     def bytes_to_bring(self, tensor: Tensor) -> int:
         """The bytes of the copy that `bring` makes; -1 if they are not known."""
@@ -176,14 +189,14 @@ class Residency:
         kept = len(bound)
         if device.ceiling:
             self.require_share(storage, device, meta.nbytes, session, location)
-        source = self.source(storage, device)
+        source = self.routes.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, session)
-        host = self.host_first(source, device)
+        host = self.routes.host_first(source, device)
         if host is not None:
             source = self.whole_copy(bytes_of(storage, host), host, session, location)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
-        hop = self.stopover(source.device, device)
+        hop = self.routes.stopover(source.device, device)
         if hop is not None:
             origin = Binding(self.view_copy(tensor, hop, session, location), tensor, 0, None)
         copy = self.new_copy(device, meta.nbytes, storage.version)
@@ -193,7 +206,7 @@ class Residency:
         device.candidates[copy] = storage
         bound += (copy, origin.copy)
         why = note_return(storage, device, meta.nbytes, whole=False)
-        self.transfer(origin, Binding(copy, tensor, 0, None), storage, session, location, why)
+        self.transfers.plan(origin, Binding(copy, tensor, 0, None), storage, session, location, why)
         bound[kept:] = [copy]
         return copy
 
@@ -208,95 +221,6 @@ class Residency:
             oldest = next((c for c in views.values() if c not in bound and may_drop(c, storage)), None)
             if oldest is not None:
                 forget(oldest, storage)
-
-    def source(self, storage: Storage, device: DeviceState) -> Copy:
-        """The copy to transfer from: rather one that reaches the device directly, then one that is in memory, then a
-        valid one, then the host's.
-
-        All that reach it directly take one transfer. The host's leaves the peer's copy stream and memory alone.
-        """
-        best, best_rank = None, (True, True, True, True)
-        for copy in storage.copies.values():
-            rank = (
-                self.stopover(copy.device, device) is not None,
-                copy.device is self.store,
-                copy.writer is not None or copy.poison is not None,
-                copy.device is not self.host,
-            )
-            if best is None or rank < best_rank:
-                best, best_rank = copy, rank
-        if best is None:
-            raise AssertionError("a storage has at least one current copy")
-        return best
-
-    def stopover(self, source: DeviceState, target: DeviceState) -> DeviceState | None:
-        """The host device, if data cannot go from source to target directly."""
-        if source.backend.host or target.backend.host or target.backend.reaches(source.backend):
-            return None
-        if self.store in {source, target}:
-            return None
-        if self.host is None:
-            raise MetadataError(f"{target.name} cannot reach {source.name}, and there is no cpu device to go through")
-        return self.host
-
-    def transfer(
-        self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int, why: str = ""
-    ) -> Instruction:
-        """Admit the Transfer instruction itself. It belongs to no session, so no cancellation stops it. `why`: what its
-        label says in place of the kind."""
-        here, there = source.copy.device.backend, target.copy.device.backend
-        kernel: Callable[[Any, Any], None]
-        if source.copy.device is self.store:
-            kind, carrier, kernel = StreamKind.READ, target.copy.device, copy_to(there)
-        elif target.copy.device is self.store:
-            kind, carrier, kernel = StreamKind.WRITE, source.copy.device, copy_from(here)
-        elif there.host and not here.host:
-            kind, carrier, kernel = StreamKind.D2H, source.copy.device, here.copy_out
-        elif here.host and not there.host:
-            kind, carrier, kernel = StreamKind.H2D, target.copy.device, source_first(there.copy_in)
-        else:
-            kind, carrier, kernel = StreamKind.P2P, target.copy.device, source_first(there.peer_copy)
-        scheduler = self.scheduler
-        label = f"{why or kind.value} {source.copy.device.name}->{target.copy.device.name}"
-        instruction = scheduler.new_instruction(scheduler.nobody, Opcode.TRANSFER, label, target.copy.device, location)
-        instruction.author = session
-        instruction.stream = self.carried_by(kind, carrier)
-        instruction.inputs, instruction.outputs = (source,), (target,)
-        source.tensor.await_meta(instruction)
-        instruction.reads, instruction.writes = (source.copy,), (target.copy,)
-        instruction.kernel = kernel
-        instruction.bytes_moved = -1  # known when bound
-        instruction.on_retire = lambda done: self.arrived(done, carrier, kind, storage)
-        scheduler.admit(instruction)
-        return instruction
-
-    def carried_by(self, kind: StreamKind, carrier: DeviceState) -> Stream:
-        """The stream for a copy of that kind. What goes between store and host is carried by the store's own."""
-        if kind not in BY_STORE:
-            return carrier.backend.copy_stream(kind)
-        if self.store is not None and carrier.backend.host:
-            return self.store.backend.copy_stream(kind)
-        return carrier.backend.copy_stream(BY_STORE[kind])
-
-    def arrived(self, done: Instruction, carrier: DeviceState, kind: StreamKind, storage: Storage) -> None:
-        """A transfer retired: count it where it was carried out, or take the copy that it left empty out of the map."""
-        copy = done.writes[0]
-        if done.error is None:
-            carrier.count_move(kind.value, done.bytes_moved)
-            return
-        if copy.current and (len(storage.copies) > 1 or copy.view is not None):
-            forget(copy, storage)
-        if kind is StreamKind.READ and self.store is not None:
-            self.look_at_files(changed_among(self.files))
-
-    def look_at_files(self, changed: Sequence[OpenFile]) -> int:
-        """Poison the values that lie in files which have changed; how many there are."""
-        if self.store is None or not changed:
-            return 0
-        for file in changed:
-            self.files.discard(file)
-            self.changed.add(file)
-        return give_up_values(self.scheduler.storages(), self.store, changed)
 
     def require_share(
         self, storage: Storage | None, device: DeviceState, nbytes: int, session: VmSession, location: int
@@ -356,7 +280,7 @@ class Residency:
         kept = len(self.scheduler.bound)
         self.scheduler.bound += (copy, target)
         source = Binding(copy, raw, 0, None)
-        transfer = self.transfer(source, Binding(target, raw, 0, None), storage, session, location, why)
+        transfer = self.transfers.plan(source, Binding(target, raw, 0, None), storage, session, location, why)
         del self.scheduler.bound[kept:]
         storage.evicted = device
         device.evicted[0] += 1
@@ -389,7 +313,7 @@ class Residency:
     def check_route(self, tensor: Tensor, device: DeviceState) -> None:
         """MetadataError if data cannot go from where the tensor is to the device."""
         if device not in tensor.storage.copies:
-            self.stopover(self.source(tensor.storage, device).device, device)
+            self.routes.stopover(self.routes.source(tensor.storage, device).device, device)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -427,29 +351,6 @@ class Residency:
         storage.version += 1
         copy.version = storage.version
         return Binding(copy, tensor, 0, None)
-
-    def readable_by_files(self, tensor: Tensor, session: VmSession, location: int) -> Binding:
-        """Bind a tensor for a write to a file, which reads piece by piece: in the store where it lies there alone, else
-        on the host, or in the store if there is no room on the host.
-
-        Such a write can do without: no transfer is planned that cannot have its memory, since whoever reads the value
-        next would fail with it. DeviceMemoryError if it fits nowhere.
-        """
-        host, storage, store = self.host, tensor.storage, self.store
-        if host is None or store is None:
-            raise MetadataError("this machine has no cpu device")
-        source, stored = self.source(storage, host), storage.copies.get(store)
-        if source is not stored or not is_in_pieces(source):
-            nbytes, spare = self.bytes_to_bring(tensor), {*storage.current(), *self.scheduler.bound}
-            if host in storage.copies or self.scheduler.make_room(host, spare, session, location, max(nbytes, 0)):
-                return self.bring(tensor, host, session, location)
-            if stored is None and storage.nbytes >= 0 and self.may_take(store, source, storage, session, location):
-                stored = self.whole_copy(tensor, store, session, location)
-            if stored is None or not is_in_pieces(stored):
-                size = exact_size(nbytes)
-                raise DeviceMemoryError(f"{size} do not fit on {host.name} now, beside what cannot leave it")
-        self.scheduler.bound.append(stored)
-        return Binding(stored, tensor, tensor.offset, tensor.strides)
 
     def is_only_copied(self, tensor: Tensor, device: DeviceState, beside: int) -> bool:
         """Has only a checkpoint the value besides the tensor, and is there no memory to spare for the two? Then a write
@@ -499,20 +400,9 @@ class Residency:
         tensor.offset, tensor.strides = 0, None
         target = Binding(copy, tensor, 0, None)
         if old is not None:
-            self.fill(old, target, session, location)
+            self.transfers.copy(old, target, session, location)
             tensor.storage.version = copy.version = copy.version + 1  # the Copy has written the one before
         return target
-
-    def fill(self, source: Binding, target: Binding, session: VmSession, location: int) -> None:
-        """Admit a Copy instruction within one device."""
-        scheduler = self.scheduler
-        instruction = scheduler.new_instruction(scheduler.nobody, Opcode.COPY, "copy", target.copy.device, location)
-        instruction.author = session
-        instruction.inputs, instruction.outputs = (source,), (target,)
-        source.tensor.await_meta(instruction)
-        instruction.reads, instruction.writes = (source.copy,), (target.copy,)
-        instruction.kernel = copy_array
-        scheduler.admit(instruction)
 
     # -- releasing -------------------------------------------------------------------------------------------------
 
@@ -553,11 +443,6 @@ class Residency:
         orphans, self.orphans = self.orphans, []
         for storage in orphans:
             drop_copies(storage)
-
-
-def is_in_pieces(stored: Copy) -> bool:
-    """Can a copy in the store be read piece by piece, in any order?"""
-    return stored.buffer is None or bool(stored.buffer.raw.is_direct)
 
 
 def account_for(storage: Storage, session: VmSession) -> None:
@@ -611,17 +496,3 @@ def refuse_transfer(tensor: Tensor, device: DeviceState) -> None:
     if device not in storage.copies and not small:
         homes = ", ".join(at.name for at in storage.copies)
         raise MetadataError(f"placement is strict: the tensor is on {homes}, not on {device.name}; use to_device")
-
-
-def copy_array(source: Any, target: Any) -> None:
-    """Copy one array into another of the same device, shape and dtype."""
-    target[...] = source
-
-
-def source_first(copy: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """A device's copy(target, source) as a kernel, which gets its inputs before its outputs."""
-
-    def run(source: Any, target: Any) -> None:
-        copy(target, source)
-
-    return run

@@ -110,7 +110,7 @@ def _trace(
 
 def changed_files(engine: Engine) -> list[str]:
     """Some of the files that have changed underneath the tensors that still lie in them."""
-    return sorted({file.name for file in engine.residency.changed})[:FILES]
+    return sorted({file.name for file in engine.residency.files.changed})[:FILES]
 
 
 def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
             }
             for name, device in engine.pools.items()
         },
-        "files": {"loaded": len(engine.residency.files), "changed": changed_files(engine)},
+        "files": {"loaded": len(engine.residency.files.open), "changed": changed_files(engine)},
         "checkpoints": _checkpoints(engine, _session, about),
         "sessions": len(engine.directory.sessions),
         "tensors": sum(len(session.tensors) for session in engine.directory.sessions.values()),

@@ -147,7 +147,7 @@ class TestSeveralDevices:
     def test_without_a_way_between_devices_it_is_the_ops_that_fail(self) -> None:
         it = Linked(CHAIN, "sim:0")
         it.inputs = (it.upload("sim:1"),)
-        it.parts.residency.host = None
+        it.parts.residency.routes.host = None
         for name in ("sim:0", "sim:1"):
             it.parts.backends[name].reaches = lambda _other: False
         (result,) = it.run()

@@ -135,9 +135,9 @@ class TestReading:
     def test_a_copy_that_is_there_is_a_better_source_than_one_under_way(self, parts: Parts) -> None:
         x = parts.tensor(home="sim:0")
         bring(parts, x, "cpu:0")  # the host would be preferred, but its copy is not there yet
-        assert parts.residency.source(x.storage, parts.at("sim:1")) is copy_of(x)
+        assert parts.residency.routes.source(x.storage, parts.at("sim:1")) is copy_of(x)
         parts.drain()
-        assert parts.residency.source(x.storage, parts.at("sim:1")) is copy_of(x, parts.at("cpu:0"))
+        assert parts.residency.routes.source(x.storage, parts.at("sim:1")) is copy_of(x, parts.at("cpu:0"))
 
 
 class TestFailing:

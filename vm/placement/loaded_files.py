@@ -1,13 +1,14 @@
-"""Files that have changed underneath the tensors that lie in them.
+"""The files that tensors lie in, and those of them that have changed underneath.
 
-The value of such a tensor is the file's. Once the file has changed, nobody can say what that was, so the tensor fails
-with an error that names the file, whether its value happens to be in memory or not: else it would depend on what was
-evicted. What was computed from it before stays.
+The value of a tensor that was loaded is the file's. Once the file has changed, nobody can say what that was, so the
+tensor fails with an error that names the file, whether its value happens to be in memory or not: else it would depend
+on what was evicted. What was computed from it before stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from weakref import WeakSet
 
 from ...interpreter.errors import FileError
 from ...interpreter.files.open_file import OpenFile
@@ -15,6 +16,26 @@ from ...streams.stored import LoadedStretch
 from ..memory.replicas import forget
 from ..model.device_state import DeviceState
 from ..model.tensor import Storage
+
+
+class LoadedFiles:
+    """The files of one engine. `open`: those that tensors lie in, and `changed`, those of them that are not what they
+    were. `storages`: gives all that there are."""
+
+    def __init__(self, storages: Callable[[], Iterable[Storage]], store: DeviceState | None) -> None:
+        self.open: WeakSet[OpenFile] = WeakSet()
+        self.changed: WeakSet[OpenFile] = WeakSet()
+        self._storages = storages
+        self._store = store
+
+    def give_up(self, changed: Sequence[OpenFile]) -> int:
+        """Poison the values that lie in files which have changed; how many there are."""
+        if self._store is None or not changed:
+            return 0
+        for file in changed:
+            self.open.discard(file)
+            self.changed.add(file)
+        return give_up_values(self._storages(), self._store, changed)
 
 
 def changed_among(files: Iterable[OpenFile]) -> list[OpenFile]:

@@ -1,0 +1,111 @@
+"""The instructions that copy a value: Transfers between devices, and Copies within one.
+
+They belong to no session, so no cancellation stops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...interpreter.opcodes import Opcode
+from ...streams.spill import copy_from
+from ...streams.stored import copy_to
+from ...streams.stream import Stream, StreamKind
+from ..memory.replicas import forget
+from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
+from ..model.operand import Binding
+from ..model.session import VmSession
+from ..model.tensor import Storage
+from ..scheduler.scheduler import Scheduler
+from .loaded_files import LoadedFiles, changed_among
+
+# What goes between the store and another device than the host is carried by that device's stream of this kind.
+BY_STORE: Final = {StreamKind.READ: StreamKind.H2D, StreamKind.WRITE: StreamKind.D2H}
+
+
+class Transfers:
+    """Admits them. `files`: told when a read has failed."""
+
+    __slots__ = ("files", "scheduler", "store")
+
+    def __init__(self, scheduler: Scheduler, store: DeviceState | None, files: LoadedFiles) -> None:
+        self.scheduler = scheduler
+        self.store = store
+        self.files = files
+
+    def plan(
+        self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int, why: str = ""
+    ) -> Instruction:
+        """Admit a Transfer. `why`: what its label says in place of the kind."""
+        here, there = source.copy.device.backend, target.copy.device.backend
+        kernel: Callable[[Any, Any], None]
+        if source.copy.device is self.store:
+            kind, carrier, kernel = StreamKind.READ, target.copy.device, copy_to(there)
+        elif target.copy.device is self.store:
+            kind, carrier, kernel = StreamKind.WRITE, source.copy.device, copy_from(here)
+        elif there.host and not here.host:
+            kind, carrier, kernel = StreamKind.D2H, source.copy.device, here.copy_out
+        elif here.host and not there.host:
+            kind, carrier, kernel = StreamKind.H2D, target.copy.device, source_first(there.copy_in)
+        else:
+            kind, carrier, kernel = StreamKind.P2P, target.copy.device, source_first(there.peer_copy)
+        label = f"{why or kind.value} {source.copy.device.name}->{target.copy.device.name}"
+        instruction = self._instruction(Opcode.TRANSFER, label, source, target, session, location)
+        instruction.stream = self._carried_by(kind, carrier)
+        instruction.kernel = kernel
+        instruction.bytes_moved = -1  # known when bound
+        instruction.on_retire = lambda done: self._arrived(done, carrier, kind, storage)
+        self.scheduler.admit(instruction)
+        return instruction
+
+    def copy(self, source: Binding, target: Binding, session: VmSession, location: int) -> None:
+        """Admit a Copy within one device."""
+        instruction = self._instruction(Opcode.COPY, "copy", source, target, session, location)
+        instruction.kernel = copy_array
+        self.scheduler.admit(instruction)
+
+    def _instruction(
+        self, opcode: Opcode, label: str, source: Binding, target: Binding, session: VmSession, location: int
+    ) -> Instruction:
+        scheduler = self.scheduler
+        instruction = scheduler.new_instruction(scheduler.nobody, opcode, label, target.copy.device, location)
+        instruction.author = session
+        instruction.inputs, instruction.outputs = (source,), (target,)
+        source.tensor.await_meta(instruction)
+        instruction.reads, instruction.writes = (source.copy,), (target.copy,)
+        return instruction
+
+    def _carried_by(self, kind: StreamKind, carrier: DeviceState) -> Stream:
+        """The stream for a copy of that kind. What goes between store and host is carried by the store's own."""
+        if kind not in BY_STORE:
+            return carrier.backend.copy_stream(kind)
+        if self.store is not None and carrier.backend.host:
+            return self.store.backend.copy_stream(kind)
+        return carrier.backend.copy_stream(BY_STORE[kind])
+
+    def _arrived(self, done: Instruction, carrier: DeviceState, kind: StreamKind, storage: Storage) -> None:
+        """A transfer retired: count it where it was carried out, or take the copy that it left empty out of the map."""
+        copy = done.writes[0]
+        if done.error is None:
+            carrier.count_move(kind.value, done.bytes_moved)
+            return
+        if copy.current and (len(storage.copies) > 1 or copy.view is not None):
+            forget(copy, storage)
+        if kind is StreamKind.READ:
+            self.files.give_up(changed_among(self.files.open))
+
+
+def copy_array(source: Any, target: Any) -> None:
+    """Copy one array into another of the same device, shape and dtype."""
+    target[...] = source
+
+
+def source_first(copy: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """A device's copy(target, source) as a kernel, which gets its inputs before its outputs."""
+
+    def run(source: Any, target: Any) -> None:
+        copy(target, source)
+
+    return run
