@@ -11,6 +11,7 @@ import click
 from . import options
 from .ask import ask, print_json
 from .figures import plural, size
+from .waiting import waiting
 
 
 @click.command()
@@ -30,7 +31,8 @@ def evict(names: tuple[str, ...], address: str | None, session: int, device: str
     """
     if not names and not session and not device:
         raise click.UsageError("say what: names, --session or --device")
-    left = evicted(address, names, session, device)
+    with waiting("evicting"):
+        left = evicted(address, names, session, device)
     if as_json:
         print_json(left)
         return

@@ -11,6 +11,7 @@ import click
 from . import options
 from .ask import connected, print_json
 from .figures import plural, shape, size
+from .waiting import waiting
 
 if TYPE_CHECKING:
     from ...interpreter.files.header import Entry, FileHeader
@@ -51,7 +52,7 @@ def load(
     there = [entry for entry in entries if entry.meta is not None]
     failed = {entry.name: entry.error for entry in entries if entry.meta is None}
     if not listing and there:
-        with connected(address) as session:
+        with connected(address) as session, waiting("publishing the tensors"):
             tensors = session.load(file, [entry.name for entry in there], device=device, own=own, raw=raw)
             session.publish({prefix + name: tensor for name, tensor in tensors.items()})
     rows = [row_of(entry, "" if listing else prefix) for entry in (entries if listing else there)]
