@@ -41,7 +41,6 @@ from .durability.taking import Told
 from .model.device_state import DeviceState, Uses
 from .model.directory import Directory
 from .model.session import ReplySink, VmSession
-from .model.tensor import Storage
 from .model.unfolding import rest_of_run
 from .placement.residency import Residency
 from .scheduler.lost_devices import abandon_lost
@@ -88,7 +87,7 @@ class Engine:
         self.ring = Ring(enabled=tracing, capacity=trace_capacity)
         self.scheduler = Scheduler(self.devices, clock, self.infer, self.ring, self.tiers)
         host = next((device for device in self.devices.values() if device.backend.host), None)
-        self.scheduler.storages = self.storages
+        self.scheduler.storages = self.directory.storages
         self.residency = Residency(self.scheduler, host, self.store)
         for device in self.devices.values():
             if device.policy is not Eviction.NEVER:
@@ -106,13 +105,6 @@ class Engine:
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._opened = 0
         self.fault: Exception | None = None
-
-    def storages(self) -> Iterable[Storage]:
-        """Every storage that a handle, a name or a checkpoint can reach."""
-        snapshots = self.scheduler.snapshots
-        if not snapshots:
-            return self.directory.storages()
-        return dict.fromkeys(chain(self.directory.storages(), snapshots))
 
     @property
     def pools(self) -> dict[str, DeviceState]:
@@ -170,7 +162,7 @@ class Engine:
         scheduler.stamp(scheduler.clock())
         if self.finished:
             scheduler.release_finished()
-            abandon_lost(self.tiers.values(), self.storages, scheduler.doom)
+            abandon_lost(self.tiers.values(), self.directory.storages, scheduler.doom)
         if self._doomed:
             scheduler.retire_doomed()
         if self.pending:

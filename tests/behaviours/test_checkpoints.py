@@ -516,6 +516,27 @@ def test_a_result_waits_for_the_memory_of_an_operand_that_only_a_checkpoint_read
     assert_sound(s)
 
 
+@pytest.mark.parametrize("host", [6144, 1024])
+def test_what_a_device_has_for_a_checkpoint_alone_is_gone_with_the_transfer(make_session, tmp_path, host):
+    """To the host, or past it: no result on the device waits for the disk, or fails since it does not fit besides."""
+    s = make_session(devices=[*small_host(tmp_path, host), {"name": "sim:1", "memory": 6144, "eviction": "never"}])
+    w = s.asarray(ones(1024), device="sim:1")
+    s.publish("w", w)
+    store_of(s).hold("save")
+    taken = s.checkpoint(tmp_path / "there")
+    s.unpublish("w")
+    w = w + 1
+    s.call("add", [w, 1], out=[w])
+    w.wait(WAIT)
+    assert not taken.done
+    store_of(s).resume("save")
+    taken.wait(WAIT)
+    assert w[:2].tolist() == [3, 3]
+    assert in_checkpoint(tmp_path / "there")["w"].sum() == 1024
+    assert allocated(s, "store:0") == 0
+    assert_sound(s)
+
+
 def test_a_second_copy_leaves_room_for_what_the_write_needs_besides(make_session, tmp_path):
     size = 256 * 256 * 8
     s = make_session(devices=small_host(tmp_path, 11 * size // 2))

@@ -119,7 +119,8 @@ def tight_limits(program: Program) -> tuple[dict[str, int], bool]:
             if world.eviction == "never":
                 return full, not serial.errors
             less |= {name: int(less[name] * GROWTH) + 8 for name in short}
-    return {name: nbytes + evicting.pinned_away[name] for name, nbytes in less.items()}, not serial.errors
+    # 0 is no limit at all
+    return {name: nbytes and nbytes + evicting.pinned_away[name] for name, nbytes in less.items()}, not serial.errors
 
 
 def run_serially(program: Program, limits: dict[str, int] | None = None) -> Machine:

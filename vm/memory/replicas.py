@@ -60,6 +60,14 @@ def drop_copies(storage: Storage) -> None:
             drop(copy)
 
 
+def leave_to_readers(storage: Storage) -> None:
+    """No tensor has the value any more, but those of checkpoints: the instructions that read it are admitted, and keep
+    its memory for as long as they need it, outside of the plan."""
+    credit(storage)
+    for copy in storage.current():
+        forget(copy, storage)
+
+
 def drop_idle(device: DeviceState) -> bool:
     """Free the least recently used copy that is valid elsewhere and has no uses. False if there is none."""
     idle = [

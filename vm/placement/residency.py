@@ -21,8 +21,8 @@ from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite, owns_memory
 from ..memory.pins import move_pins
 from ..memory.recency import touch
-from ..memory.replicas import drop_copies, forget, hold, may_drop
-from ..model.account import charge, check_bytes, check_share, count, credit
+from ..memory.replicas import drop_copies, forget, hold, leave_to_readers, may_drop
+from ..model.account import charge, check_bytes, check_share, count
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding
@@ -387,11 +387,8 @@ class Residency:
         self.scheduler.bound.append(copy)
         before = tensor.storage
         before.sharers -= 1
-        if before.sharers == 0:
+        if before.sharers == self.scheduler.snapshots.get(before, 0):
             self.orphans.append(before)
-        elif before.sharers == self.scheduler.snapshots.get(before, -1):  # only a checkpoint reads it: it is nobody's
-            credit(before)
-            charge(self.scheduler.nobody, before)
         tensor.storage = Storage(nbytes, device, copy)
         if tensor.home.pins:
             move_pins(tensor, before)
@@ -412,6 +409,8 @@ class Residency:
         storage.sharers -= 1
         if storage.sharers == 0:
             drop_copies(storage)
+        elif storage.sharers == self.scheduler.snapshots.get(storage, 0):
+            leave_to_readers(storage)
         if tensor.bound:
             self.let_go(tensor)
 
@@ -442,7 +441,7 @@ class Residency:
         """Drop the copies of orphans. The admitted instruction's accesses keep their memory until it has run."""
         orphans, self.orphans = self.orphans, []
         for storage in orphans:
-            drop_copies(storage)
+            leave_to_readers(storage)
 
 
 def account_for(storage: Storage, session: VmSession) -> None:

@@ -34,7 +34,7 @@ LOOKED_AT: Final = 512  # handles, names, storages or instructions in a slice: s
 TENSOR: Final = "tensor"  # a current copy of a storage
 VIEW: Final = "view"  # a current copy of the bytes of one view
 MAPPED: Final = "mapped"  # a copy that clients read in place, current or stale
-CHECKPOINT: Final = "checkpoint"  # what stood somewhere when a checkpoint began, and was written to since
+CHECKPOINT: Final = "checkpoint"  # a stale copy that a checkpoint writes to the disk: its instructions have that label
 STANDBY: Final = "standby"  # a stale copy that is kept until the transfer of its value has arrived
 IN_USE: Final = "in use"  # a stale copy that instructions still access
 ARENA: Final = "arena"  # what is inside of a run under way
@@ -124,9 +124,6 @@ class Walk:
                 yield self._values(storage, (session,), ())
         for storage, holders in shared.items():
             yield self._values(storage, tuple(holders), self._names.get(storage, ()))
-        for storage, count in list(engine.scheduler.snapshots.items()):
-            if storage.sharers == count:
-                yield [one._replace(sort=CHECKPOINT) for one in self._values(storage, (), ())]
         for instruction in list(engine.live.values()):
             if not instruction.retired:
                 yield self._under_way(instruction)
@@ -167,7 +164,7 @@ class Walk:
         since, author, line = instruction.dispatched, instruction.author.id, instruction.location
         if instruction.scratch:
             yield Extent(instruction.device.name, TEMPORARIES, instruction.scratch, since, author, line, (author,))
-        arena = arena_of(instruction)
+        arena, use = arena_of(instruction), CHECKPOINT if instruction.label == CHECKPOINT else IN_USE
         if arena is not None and arena.buffer is None and instruction.arguments:
             self._arenas[id(owner_of(instruction.arguments[-1]))] = instruction  # later runs of its stream may reuse it
         for copy in instruction.reads + instruction.writes:
@@ -175,7 +172,7 @@ class Walk:
                 continue
             self._stale.add(copy)
             if nbytes := self._bytes_of(copy):
-                sort, detail = (ARENA, instruction.label) if copy is arena else (IN_USE, "")
+                sort, detail = (ARENA, instruction.label) if copy is arena else (use, "")
                 yield Extent(copy.device.name, sort, nbytes, since, author, line, (author,), detail=detail)
 
     def _mapped_by_clients(self) -> Iterator[Extent]:
