@@ -36,7 +36,7 @@ class KeptStretch(Stretch):
     __slots__ = ("__weakref__", "_entry", "_held", "_reader", "file", "path")
 
     def __init__(self, reader: KeptReader, name: str, record: Record) -> None:
-        super().__init__(record.nbytes, crc=record.crc)
+        super().__init__(record.nbytes)
         self.path = reader.path
         self.file = record.file
         self._reader = reader

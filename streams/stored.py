@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -19,11 +18,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.errors import FileError
 from ..interpreter.files.header import Entry
 from ..interpreter.files.open_file import OpenFile
 from ..interpreter.files.tensor_file import flat
-from ..interpreter.files.values import read_array, read_range
+from ..interpreter.files.values import EntryReader, read_array, read_range
 from ..interpreter.schema.opdef import Array
 from ..interpreter.types.meta import Meta, packed_strides
 from .device import PIECE, Buffer, Device
@@ -36,16 +34,16 @@ class Stretch(ABC):
     """The bytes of one storage in a file.
 
     `is_direct`: any range of them can be read by itself; else only the whole, in its order. `once`: the value is no
-    longer the file's once it has been read. `crc`: CRC-32 of the bytes, if that is known.
+    longer the file's once it has been read. `has_checksum`: is there one, that `in_order` compares?
     """
 
-    __slots__ = ("crc", "is_direct", "nbytes", "once")
+    __slots__ = ("has_checksum", "is_direct", "nbytes", "once")
 
-    def __init__(self, nbytes: int, *, is_direct: bool = True, once: bool = False, crc: int | None = None) -> None:
+    def __init__(self, nbytes: int, *, is_direct: bool = True, once: bool = False, has_checksum: bool = False) -> None:
         self.nbytes = nbytes
-        self.crc = crc
         self.is_direct = is_direct
         self.once = once
+        self.has_checksum = has_checksum
 
     @abstractmethod
     def read(self, target: memoryview, offset: int) -> None:
@@ -54,6 +52,18 @@ class Stretch(ABC):
     def read_whole(self, target: NDArray[np.uint8]) -> None:
         """Fill the target, which is packed, with all bytes."""
         self.read(flat(target), 0)
+
+    def in_order(self) -> Callable[[memoryview], None]:
+        """A function that fills its argument with the next bytes, from the first one on. It raises FileError, at the
+        latest with the last one, if they cannot be had or do not have their checksum."""
+        done = 0
+
+        def read(target: memoryview) -> None:
+            nonlocal done
+            self.read(target, done)
+            done += len(target)
+
+        return read
 
     def opened(self) -> Stretch:
         """The same bytes, for several reads one after the other."""
@@ -69,8 +79,8 @@ class LoadedStretch(Stretch):
     __slots__ = ("_digest", "_seen", "entry", "file")
 
     def __init__(self, file: OpenFile, entry: Entry, *, once: bool = False, digest: bool = False) -> None:
-        crc = None if entry.skip else entry.piece.crc
-        super().__init__(entry.nbytes, is_direct=entry.is_direct and not digest, once=once, crc=crc)
+        has_checksum = entry.piece.crc is not None
+        super().__init__(entry.nbytes, is_direct=entry.is_direct and not digest, once=once, has_checksum=has_checksum)
         self.file = file
         self.entry = entry
         self._digest = digest
@@ -83,6 +93,16 @@ class LoadedStretch(Stretch):
         self.file.check()
         read_range(self.file, self.entry, target, offset)
         self.file.check()
+
+    def in_order(self) -> Callable[[memoryview], None]:
+        self.file.check()
+        reader = EntryReader(self.file, self.entry)
+
+        def read(target: memoryview) -> None:
+            reader.read_into(target)
+            self.file.check()
+
+        return read
 
     def read_whole(self, target: NDArray[np.uint8]) -> None:
         entry, file = self.entry, self.file
@@ -153,7 +173,7 @@ def copy_to(device: Device) -> Callable[[StoredArray, Array], None]:
 def _copy_pieces(stretch: Stretch, offset: int, nbytes: int, device: Device, target: Array) -> None:
     """Packed bytes, through one piece of host memory."""
     there, begin = target.reshape(-1).view("uint8"), 0
-    for piece in _packed_pieces(stretch, offset, nbytes):
+    for piece in _packed_pieces(stretch.opened(), offset, nbytes):
         device.copy_in(there[begin : begin + len(piece)], piece)
         begin += len(piece)
 
@@ -173,37 +193,50 @@ def _copy_parts(stretch: Stretch, offset: int, strides: tuple[int, ...], device:
 
 
 def pieces(array: NDArray[Any] | StoredArray) -> Iterator[NDArray[Any]]:
-    """The elements of an array in their order, as packed arrays: all at once if it is one already, else some MiB each,
-    in memory that is used again for the next. FileError if they cannot be read, before the last ones are given."""
-    if isinstance(array, StoredArray):
-        stretch, meta, offset, strides = array
-        if strides is None:
-            yield from _packed_pieces(stretch, offset, meta.nbytes)
-        else:
-            yield from _scattered_pieces(stretch.opened(), meta.shape, meta.dtype, offset, strides)
-    elif array.flags.c_contiguous:
+    """The elements of an array in their order: as one array if it is packed in memory, else as packed arrays of some
+    MiB, each in memory that the next one may be in, too. FileError if they cannot be read, before the last are given.
+
+    Where all of a file's value is asked for it is compared with its checksum; of scattered elements, before any."""
+    if not isinstance(array, StoredArray):
+        yield from _pieces_in_memory(array)
+        return
+    stretch, meta, offset, strides = array
+    if not meta.nbytes:
+        return
+    stretch = stretch.opened()
+    if strides is None:
+        yield from _packed_pieces(stretch, offset, meta.nbytes)
+        return
+    if stretch.has_checksum and meta.nbytes == stretch.nbytes:
+        for _ in _packed_pieces(stretch, 0, stretch.nbytes):
+            pass
+    yield from _scattered_pieces(stretch, meta.shape, meta.dtype, offset, strides)
+
+
+def _pieces_in_memory(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Of a host array."""
+    if array.flags.c_contiguous:
         yield array
     elif array.nbytes <= PIECE:
         yield np.ascontiguousarray(array)
     elif len(array) == 1:
-        yield from pieces(array[0])
+        yield from _pieces_in_memory(array[0])
     else:
         half = len(array) // 2
-        yield from pieces(array[:half])
-        yield from pieces(array[half:])
+        yield from _pieces_in_memory(array[:half])
+        yield from _pieces_in_memory(array[half:])
 
 
 def _packed_pieces(stretch: Stretch, offset: int, nbytes: int) -> Iterator[NDArray[np.uint8]]:
     """Bytes one after the other; all of a stretch are compared with their checksum."""
-    stretch, crc = stretch.opened(), 0
+    read = stretch.in_order() if nbytes == stretch.nbytes else None
     staged: NDArray[np.uint8] = np.empty(min(nbytes, PIECE), np.uint8)
     for begin in range(0, nbytes, PIECE):
         piece = staged[: min(PIECE, nbytes - begin)]
-        stretch.read(piece.data, offset + begin)
-        if stretch.crc is not None:
-            crc = zlib.crc32(piece.data, crc)
-            if crc != stretch.crc and begin + len(piece) == stretch.nbytes == nbytes:
-                raise FileError(f"{stretch!r} is damaged: it has checksum {crc:08x}, not {stretch.crc:08x}")
+        if read is not None:
+            read(piece.data)
+        else:
+            stretch.read(piece.data, offset + begin)
         yield piece
 
 

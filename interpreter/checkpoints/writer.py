@@ -108,7 +108,8 @@ class GenerationWriter:
         self._append(view)
 
     def withdraw(self) -> None:
-        """The tensor that was begun is not to be, as its bytes cannot be had."""
+        """The tensor that was begun is not to be, as its bytes cannot be had. What there is of it may stay in a pack,
+        and belongs to nobody."""
         if self._started is None:
             raise MetadataError(f"{self._shown}: no value is being written")
         self._started, self._left = None, 0

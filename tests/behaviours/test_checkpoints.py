@@ -452,13 +452,42 @@ def test_what_lies_in_a_file_is_written_from_there(make_session, tmp_path):
     assert_sound(s)
 
 
+def test_damage_of_what_is_written_from_a_file_is_noticed_in_any_order_of_its_elements(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    np.savez(tmp_path / "values.npz", x=np.arange(600.0).reshape(20, 30))
+    data = bytearray((tmp_path / "values.npz").read_bytes())
+    data[1000] ^= 1
+    (tmp_path / "values.npz").write_bytes(data)
+    x = s.load(tmp_path / "values.npz")["x"]
+    s.publish({"x": x, "turned": x.T, "sound": s.asarray(ones(3))})
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert sorted(report["failed"]) == ["turned", "x"]
+    assert all("checksum" in why for why in report["failed"].values())
+    assert list(in_checkpoint(tmp_path / "there")) == ["sound"]
+    for device in DEVICES:
+        with pytest.raises(td.FileError, match="checksum"):
+            s.load(tmp_path / "values.npz", device=device)["x"].to_device(device).wait(WAIT)
+
+
+def test_what_was_to_be_read_once_is_read_by_a_checkpoint(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    np.save(tmp_path / "x.npy", np.arange(600.0))
+    x = s.load(tmp_path / "x.npy", own=True)["array"]
+    s.publish("x", x)
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    os.truncate(tmp_path / "x.npy", 200)
+    assert x.numpy().sum() == np.arange(600.0).sum()
+
+
+@pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("size", [100, 1 << 17])
-def test_a_file_that_cannot_be_read_fails_its_value_alone(make_session, tmp_path, size):
-    """A small value is in a pack with others, a large one in a file of its own."""
+def test_a_file_that_cannot_be_read_fails_its_value_alone(make_session, tmp_path, size, last):
+    """A small value is in a pack with others, a large one in a file of its own; behind the last one comes the commit
+    at once."""
     s = make_session(devices=DEVICES)
     np.savez(tmp_path / "values.npz", x=np.arange(float(size)))
     x, y, z = s.load(tmp_path / "values.npz")["x"], s.asarray(ones(5)), s.asarray(ones(5, value=2))
-    s.publish({"y": y, "x": x, "z": z})
+    s.publish({"y": y, "x": x, "z": z} if not last else {"y": y, "z": z, "x": x})
     os.truncate(tmp_path / "values.npz", 500)
     report = s.checkpoint(tmp_path / "there").wait(WAIT)
     assert list(report["failed"]) == ["x"]

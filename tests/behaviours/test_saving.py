@@ -174,6 +174,7 @@ def test_a_value_larger_than_the_host_is_saved(make_session, tmp_path):
     found = load_file(tmp_path / "x")
     for name, wanted in {"x": value, "turned": value.T, "part": value[3:5]}.items():
         np.testing.assert_array_equal(found[name], wanted)
+    assert x.residency() == {"sim:0": "valid"}
     assert_sound(s)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 import numpy as np
 import pytest
 
@@ -20,14 +18,28 @@ class InMemory(Stretch):
 
     __slots__ = ("content", "reads")
 
-    def __init__(self, content: bytes, crc: int | None = None) -> None:
-        super().__init__(len(content), crc=crc)
+    def __init__(self, content: bytes, *, has_checksum: bool = False) -> None:
+        super().__init__(len(content), has_checksum=has_checksum)
         self.content = content
         self.reads: list[int] = []
 
     def read(self, target: memoryview, offset: int) -> None:
         self.reads.append(len(target))
         target[:] = self.content[offset : offset + len(target)]
+
+
+class Damaged(InMemory):
+    """The last bytes say so."""
+
+    def in_order(self):
+        read = super().in_order()
+
+        def checked(target: memoryview) -> None:
+            read(target)
+            if sum(self.reads) == self.nbytes:
+                raise FileError("it has another checksum")
+
+        return checked
 
 
 @pytest.fixture(autouse=True)
@@ -63,15 +75,24 @@ def test_the_pieces_of_an_array_are_its_elements_in_order(number):
 
 def test_packed_bytes_are_read_once():
     content = np.random.default_rng(1).bytes(1000)
-    stretch = InMemory(content, zlib.crc32(content))
+    stretch = InMemory(content, has_checksum=True)
     assert joined(StoredArray(stretch, Meta.of((125,), "float64"))) == content
     assert sum(stretch.reads) == 1000
 
 
-def test_damage_is_noticed_before_the_last_piece_is_given():
+def test_no_bytes_are_not_read():
+    class Gone(InMemory):
+        def opened(self) -> Stretch:
+            raise FileError("gone")
+
+    assert joined(StoredArray(Gone(b""), Meta.of((0, 3), "float64"), 0, (8, 8))) == b""
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((125,), None), ((5, 25), (8, 40))])
+def test_damage_is_noticed_before_the_last_piece_is_given(shape, strides):
     """Who writes them elsewhere has not written all by then, and can take the rest back."""
-    stretch = InMemory(bytes(1000), 7)
+    stretch = Damaged(bytes(1000), has_checksum=True)
     given: list[int] = []
     with pytest.raises(FileError, match="checksum"):
-        given.extend(piece.nbytes for piece in pieces(StoredArray(stretch, Meta.of((125,), "float64"))))
+        given.extend(piece.nbytes for piece in pieces(StoredArray(stretch, Meta.of(shape, "float64"), 0, strides)))
     assert sum(given) < 1000

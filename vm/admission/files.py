@@ -28,6 +28,7 @@ from ...interpreter.wire.descriptors import descriptor_limit
 from ...interpreter.wire.messages import File, Flush, Load, Write
 from ...streams.stored import LoadedStretch, StoredArray, buffer_of, pieces
 from ...streams.stream import StreamKind
+from ..memory.making_room import drop_replica
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.session import FileOpener, VmSession
@@ -178,7 +179,7 @@ class Files:
         stream, bound = store.backend.copy_stream(StreamKind.SAVE), self.scheduler.bound
         file, link = output
         for tensor, offset in zip(tensors, offsets, strict=True):
-            kept = len(bound)
+            kept, there = len(bound), tensor.storage.copies.get(store)
             try:
                 source = self.residency.readable_by_files(tensor, session, location)
             except TensordError as error:  # no way leads there, or over a quota
@@ -190,8 +191,16 @@ class Files:
             await_metas(instruction)
             instruction.stream = stream
             instruction.kernel = partial(write_values, file, offset)
+            instruction.on_retire = self.look_at_files
             self.scheduler.admit(instruction)
             del bound[kept:]  # it may leave for the next one, once it is written
+            if source.copy.device is store and there is None:
+                drop_replica(source.copy, tensor.storage, self.scheduler.retry)
+
+    def look_at_files(self, done: Instruction) -> None:
+        """A value was written, or could not be read: perhaps since the file that it lies in has changed."""
+        if done.error is not None:
+            self.residency.files.look()
 
     def refuse(
         self, session: VmSession, error: TensordError, output: tuple[OutputFile, Copy] | None, location: int

@@ -61,7 +61,7 @@ class CheckpointJob:
             self._end(error)
             raise
         if unreadable is not None:
-            raise unreadable
+            raise unreadable  # it is in `failed` already when the commit begins (`taking.write_value`)
         self.written += meta.nbytes
 
     def commit(self) -> dict[str, Any]:
@@ -105,13 +105,13 @@ class CheckpointJob:
             "collected": collected,
         }
 
-    def _append(self, writer: GenerationWriter, array: NDArray[Any] | StoredArray) -> FileError | None:
+    def _append(self, writer: GenerationWriter, array: NDArray[Any] | StoredArray) -> Exception | None:
         """The elements of an array, or why they cannot be read: then the value has not been begun."""
         source, before = pieces(array), self.done
         while True:
             try:
                 piece = next(source, None)
-            except FileError as error:
+            except (TensordError, MemoryError) as error:
                 writer.withdraw()
                 self.done = before
                 return error

@@ -225,6 +225,7 @@ class Checkpoints:
             if done.error is not None:
                 done.error.heard = True
                 job.failed[name] = str(done.error)
+                residency.files.look()
 
         try:
             source = residency.readable_by_files(snapshot, scheduler.nobody, location)
@@ -268,10 +269,19 @@ def drop_snapshot(scheduler: Scheduler, snapshot: Tensor) -> None:
 
 
 def write_value(job: CheckpointJob, name: str, snapshot: Tensor, array: Any) -> None:
-    """The kernel: by now the meta is known."""
+    """The kernel: by now the meta is known. A failure is noted here, as the commit may begin before this retires."""
+    try:
+        job.write(name, meta_of(name, snapshot), array)
+    except BaseException as error:
+        job.failed[name] = str(error)
+        raise
+
+
+def meta_of(name: str, snapshot: Tensor) -> Meta:
+    """A value's meta. MetadataError if it is not known."""
     if not isinstance(snapshot.meta, Meta):
         raise MetadataError(f"{name!r} has no shape yet")
-    job.write(name, snapshot.meta, array)
+    return snapshot.meta
 
 
 def fields_of(routine: PublishedRoutine, captured: Sequence[str]) -> dict[str, Any]:

@@ -28,6 +28,10 @@ class LoadedFiles:
         self._storages = storages
         self._store = store
 
+    def look(self) -> None:
+        """A read has failed: perhaps since a file has changed."""
+        self.give_up(changed_among(self.open))
+
     def give_up(self, changed: Sequence[OpenFile]) -> int:
         """Poison the values that lie in files which have changed; how many there are."""
         if self._store is None or not changed:

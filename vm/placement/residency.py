@@ -140,21 +140,22 @@ class Residency:
         on the host, or in the store if there is no room on the host.
 
         Such a write can do without: no transfer is planned that cannot have its memory, since whoever reads the value
-        next would fail with it. DeviceMemoryError if it fits nowhere.
+        next would fail with it. What leaves its file when it is read is read to the host, if there is room.
+        DeviceMemoryError if it fits nowhere.
         """
         host, storage, store = self.host, tensor.storage, self.store
         if host is None or store is None:
-            raise MetadataError("this machine has no cpu device")
+            raise MetadataError("values are written to files from a cpu device, and this machine has none")
         source, stored = self.routes.source(storage, host), storage.copies.get(store)
-        if source is not stored or not is_in_pieces(source):
+        if source is not stored or not is_in_pieces(source) or self.is_read_once(storage):
             nbytes, spare = self.bytes_to_bring(tensor), {*storage.current(), *self.scheduler.bound}
             if host in storage.copies or self.scheduler.make_room(host, spare, session, location, max(nbytes, 0)):
                 return self.bring(tensor, host, session, location)
             if stored is None and storage.nbytes >= 0 and self.may_take(store, source, storage, session, location):
                 stored = self.whole_copy(tensor, store, session, location)
             if stored is None or not is_in_pieces(stored):
-                size = exact_size(nbytes)
-                raise DeviceMemoryError(f"{size} do not fit on {host.name} now, beside what cannot leave it")
+                places = f"{host.name} or {store.name}" if store.backend.limit else host.name
+                raise DeviceMemoryError(f"{exact_size(nbytes)} do not fit on {places} now, beside what cannot leave")
         self.scheduler.bound.append(stored)
         return Binding(stored, tensor, tensor.offset, tensor.strides)
 

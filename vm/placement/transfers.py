@@ -19,7 +19,7 @@ from ..model.operand import Binding
 from ..model.session import VmSession
 from ..model.tensor import Storage
 from ..scheduler.scheduler import Scheduler
-from .loaded_files import LoadedFiles, changed_among
+from .loaded_files import LoadedFiles
 
 # What goes between the store and another device than the host is carried by that device's stream of this kind.
 BY_STORE: Final = {StreamKind.READ: StreamKind.H2D, StreamKind.WRITE: StreamKind.D2H}
@@ -94,7 +94,7 @@ class Transfers:
         if copy.current and (len(storage.copies) > 1 or copy.view is not None):
             forget(copy, storage)
         if kind is StreamKind.READ:
-            self.files.give_up(changed_among(self.files.open))
+            self.files.look()
 
 
 def copy_array(source: Any, target: Any) -> None:
