@@ -343,6 +343,25 @@ def test_the_session_that_asked_may_end(make_session, tmp_path):
     assert in_checkpoint(tmp_path / "there")["x"][0] == 1
 
 
+@pytest.mark.parametrize("end", ["cancel", "close"])
+def test_the_maker_of_what_only_a_checkpoint_has_left_may_end(make_session, tmp_path, end):
+    keeper = make_session("local:n", devices=DEVICES)
+    s = make_session("local:n", devices=DEVICES)
+    device_of(s, "sim:0").hold("compute")
+    x = s.asarray(ones(3), device="sim:0") + 1
+    s.publish("x", x)
+    s.flush()
+    taken = keeper.checkpoint(tmp_path / "there")
+    keeper.flush()
+    s.unpublish("x")
+    del x
+    s.flush()
+    getattr(s, end)()
+    device_of(keeper, "sim:0").resume("compute")
+    assert taken.wait(WAIT)["failed"] == {}
+    assert in_checkpoint(tmp_path / "there")["x"][0] == 2
+
+
 KILLED = """
 import os, sys, threading, numpy as np, tensord as td
 s = td.connect("local", devices=["cpu:0", "sim:0"])

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from ...interpreter.errors import CancelledError
+from ...interpreter.opcodes import Opcode
 from ..memory.pins import end_pins
 from ..model.device_state import DeviceState
 from ..model.directory import Directory, Leaving
@@ -151,7 +152,8 @@ class Cancellation:
             self.scheduler.retry(device)
 
     def _needed_by_others(self, session: VmSession) -> set[int]:
-        """Ids of other sessions' instructions, those whose results names or other sessions hold, and all sources.
+        """Ids of other sessions' and checkpoints' instructions, those whose results names or other sessions hold, and
+        all sources.
 
         Backwards, since an instruction comes before those that need it.
         """
@@ -159,7 +161,8 @@ class Cancellation:
         own = held_alone(session, written_now(scheduler.live.values()))
         protected: set[int] = set()
         for instruction in reversed(scheduler.live.values()):
-            foreign = instruction.session is not session and instruction.session is not scheduler.nobody
+            nobodys = instruction.session is scheduler.nobody and instruction.opcode is not Opcode.ACCESS
+            foreign = instruction.session is not session and not nobodys
             if foreign or writes_beyond(instruction, own) or is_awaited(instruction, protected):
                 protected.add(instruction.id)
             if instruction.id in protected:
