@@ -120,7 +120,8 @@ def tight_limits(program: Program) -> tuple[dict[str, int], bool]:
                 return full, not serial.errors
             less |= {name: int(less[name] * GROWTH) + 8 for name in short}
     # 0 is no limit at all
-    return {name: nbytes and nbytes + evicting.pinned_away[name] for name, nbytes in less.items()}, not serial.errors
+    more = evicting.in_other_orders
+    return {name: nbytes and nbytes + more[name] for name, nbytes in less.items()}, not serial.errors
 
 
 def run_serially(program: Program, limits: dict[str, int] | None = None) -> Machine:

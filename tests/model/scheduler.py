@@ -121,10 +121,11 @@ class Machine:
         piece: int = PIECE,
     ) -> None:
         world = program.world
+        self.peer = world.peer
         self.gpu = installed_gpu()
         self.strict = strict  # check the engine's invariants after every pass, and that the reports of memory add up
         self.sorts: Counter[str] = Counter()  # what bytes were for, as these said
-        self.pinned_away: Counter[str] = Counter()  # per device, the most that pins would keep there in another order
+        self.in_other_orders: Counter[str] = Counter()  # per device, the most that another order may need beyond this
         self.rng = random.Random(seed)
         self.habits = Habits(self.rng)
         self.now = 0
@@ -330,7 +331,7 @@ class Machine:
             self.engine.take(session, islice(rest, 1) if session.unfolding is None else rest_of_run(session, 1))
             self.engine.flush()
             self.drain(serially=True)
-            self.pinned_away |= pinned_away(self.engine.tiers)
+            self.in_other_orders |= pinned_away(self.engine.tiers) + stopping_over(self.engine, self.peer)
 
     def control(self, step: Step, *, serially: bool) -> None:
         session = self.sessions[step.session]
@@ -397,6 +398,15 @@ def pinned_away(tiers: dict[str, Any]) -> Counter[str]:
             if device.pinned
         }
     )
+
+
+def stopping_over(engine: Engine, peer: bool) -> Counter[str]:
+    """Bytes of the largest value in the store, for the host. A device reads it from there; but in another order it may
+    lie on another device, and stops over on the host if that is no peer."""
+    if peer or engine.residency.store is None or engine.residency.host is None:
+        return Counter()
+    in_store = engine.residency.store.candidates.values()
+    return Counter({engine.residency.host.name: max((storage.nbytes for storage in in_store), default=0)})
 
 
 def ungrouped(steps: Iterable[Step]) -> Iterator[Step]:

@@ -328,10 +328,9 @@ class RunInstruction(Instruction):
 
     def call(self, call: Call, kernel: Any, arguments: list[Any]) -> None:
         """Call one kernel, unless all its results depend on a poisoned operand."""
-        healthy = self.spread(call)
-        if not healthy:
+        if not self.spread(call):
             return
-        if healthy < len(call.results):  # of a fusion, which cannot fail: some of its results are nobody's values
+        if any(given is None for given in arguments):  # of a fusion, which cannot fail: what depends on it is no value
             arguments = [stand_in(given, place) for given, place in zip(arguments, call.arguments, strict=True)]
         try:
             kernel(*arguments)

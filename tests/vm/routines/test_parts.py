@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -30,7 +31,15 @@ return %3, %4"""
 class OnSim:
     """A routine on a sim device, which has run once, op by op. `fuses`: are its elementwise ops computed together?"""
 
-    def __init__(self, text: str = FORK, *, fuses: bool = False, late: bool = False) -> None:
+    def __init__(
+        self,
+        text: str = FORK,
+        *,
+        fuses: bool = False,
+        late: bool = False,
+        ones: int = 0,
+        passes: Sequence[str] = ("all",),
+    ) -> None:
         self.parts = Parts("sim:0", "cpu:0", events=True, late=late)
         self.sim = self.parts.backends["sim:0"]
         segments = self.parts.engine.admission.routines.segments
@@ -38,15 +47,19 @@ class OnSim:
         self.client = self.parts.client()
         self.client.send(*[Location(line, f"user.py:{line}") for line in range(2, 6)])
         self.program = Program.parse(text)
-        self.client.send(self.client.upload_message([1.0, 2.0])._replace(device="sim:0"))
-        self.x = self.client.ids
-        self.routine = link(self.client, self.program, devices=("sim:0",))
-        self.client.send(Release(run(self.client, self.routine, self.program, (self.x,))))
+        self.inputs = [self.upload([1.0, 2.0]), *[self.upload(1.0) for _ in range(ones)]]
+        self.routine = link(self.client, self.program, devices=("sim:0",), passes=passes)
+        self.client.send(Release(run(self.client, self.routine, self.program, self.inputs)))
         self.parts.drain()
+
+    def upload(self, values: Any) -> int:
+        """Send a tensor to the device; its id."""
+        self.client.send(self.client.upload_message(values)._replace(device="sim:0"))
+        return self.client.ids
 
     def run(self) -> tuple[int, ...]:
         """Send a run; the ids of its results."""
-        return run(self.client, self.routine, self.program, (self.x,))
+        return run(self.client, self.routine, self.program, self.inputs)
 
     def results(self, ids: tuple[int, ...]) -> list[Any]:
         """The values, or what the errors are of: op and line."""
@@ -113,6 +126,28 @@ class TestFaults:
         assert it.results((found, other)) == [("square", "user.py:3"), SECOND]
         assert [error.op for error in it.parts.errors] == ["square"]
         it.close()
+
+
+# Nobody has the result of the last step, which reads an operand that no other step reads.
+UNUSED = """\
+tensord program 1
+parameter %0 x: float64[2] on d0
+parameter %1 y: float64[] on d0
+%2: float64[2] = relu %0 on d0                                  # 2
+%3: float64[2] = square %2 on d0                                # 3
+%4: bool[2] = equal %1, %3 on d0                                # 4
+return %3"""
+
+
+def test_an_operand_that_has_failed_reaches_no_value_through_a_result_that_nobody_has() -> None:
+    """It has no memory, and the fusion computes the value without it."""
+    it = OnSim(UNUSED, fuses=True, ones=1, passes=("fusion",))
+    it.sim.inject(Fault.of({"kind": "fail", "label": "upload"}))
+    it.inputs[1] = it.upload(1.0)
+    it.parts.drain()
+    assert it.results(it.run()) == [[1.0, 4.0]]
+    assert len(it.parts.errors) == 1
+    it.close()
 
 
 def test_a_cancellation_takes_effect_between_two_ops() -> None:
