@@ -23,6 +23,7 @@ from zmq.utils.garbage import gc as zero_copy
 
 import tensord
 from tensord.client.session import Session
+from tensord.streams.worker import WorkerStream
 from tensord.vm.engine import Engine
 from tensord.vm.machine import VirtualMachine
 
@@ -278,6 +279,8 @@ def sessions_here() -> Iterator[Callable[..., Session]]:
         return session
 
     yield make
+    for _, machine, _ in opened:
+        resume_streams(machine)
     for session, _, _ in reversed(opened):
         session.close()
     for _, machine, expect_empty in opened:
@@ -292,6 +295,14 @@ def machine_of(session: Session) -> VirtualMachine:
     """The machine behind an embedded session."""
     machine: VirtualMachine = session._transport.machine
     return machine
+
+
+def resume_streams(machine: VirtualMachine) -> None:
+    """A test that failed may have left streams held, and its sessions wait for what they saved."""
+    for backend in machine.tiers.values():
+        for stream in backend.streams:
+            if isinstance(stream, WorkerStream) and stream.held:
+                stream.resume()
 
 
 def forget_names(machine: VirtualMachine) -> None:
