@@ -19,7 +19,7 @@ from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.streams.faults import Fault, FaultKind
 
-from .looking_inside import WAIT, allocated, assert_sound, device_of, machine_of, ones, records, store_of
+from .looking_inside import WAIT, allocated, assert_sound, device_of, held, machine_of, ones, records, store_of
 
 DEVICES = ["cpu:0", "sim:0"]
 
@@ -360,6 +360,28 @@ def test_the_maker_of_what_only_a_checkpoint_has_left_may_end(make_session, tmp_
     device_of(keeper, "sim:0").resume("compute")
     assert taken.wait(WAIT)["failed"] == {}
     assert in_checkpoint(tmp_path / "there")["x"][0] == 2
+
+
+def test_what_only_a_checkpoint_had_is_gone_when_it_could_not_leave_its_device(make_session, tmp_path):
+    """A copy that is evicted stays until its transfer has arrived, and comes back if that failed: for users alone."""
+    s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 6144}])
+    device = device_of(s, "sim:0")
+    x = s.asarray(ones(1024), device="sim:0")
+    x.wait(WAIT)
+    s.publish({"a": s.asarray(ones(3)), "x": x})  # 12 bytes on the host
+    device.inject(Fault(FaultKind.FAIL, stream="d2h"))
+    store_of(s).hold("save")  # the checkpoint is busy with the value in front of x
+    with held(s, "sim:0", "d2h"):
+        y = s.asarray(ones(1024, value=2), device="sim:0")  # x has to leave
+        taken = s.checkpoint(tmp_path / "there")
+        s.unpublish("x")
+        del x
+        s.flush()
+    y.wait(WAIT)
+    assert (allocated(s, "sim:0"), allocated(s, "cpu:0")) == (y.nbytes, 12)
+    store_of(s).resume("save")
+    assert list(taken.wait(WAIT)["failed"]) == ["x"]
+    assert_sound(s)
 
 
 KILLED = """

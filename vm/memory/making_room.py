@@ -158,8 +158,12 @@ def await_transfer(copy: Copy, storage: Storage, transfer: Instruction, freed: C
 
 
 def is_last(copy: Copy, storage: Storage) -> bool:
-    """Is the copy the only healthy one of the storage's present version?"""
-    if not storage.sharers or copy.version != storage.version or copy.poison is not None:
+    """Is the copy the only healthy one of the storage's present version, and may anybody still want it?
+
+    A storage without copies was left to the admitted readers (`leave_to_readers`): any other has one on every tier that
+    something is on its way to.
+    """
+    if not storage.sharers or not storage.copies or copy.version != storage.version or copy.poison is not None:
         return False
     return not any(c.is_or_will_be_valid for c in storage.copies.values())
 
