@@ -331,7 +331,9 @@ class Machine:
             self.engine.take(session, islice(rest, 1) if session.unfolding is None else rest_of_run(session, 1))
             self.engine.flush()
             self.drain(serially=True)
-            self.in_other_orders |= pinned_away(self.engine.tiers) + stopping_over(self.engine, self.peer)
+            self.in_other_orders |= (
+                pinned_away(self.engine.tiers) + stopping_over(self.engine, self.peer) + brought_in_parts(self.engine)
+            )
 
     def control(self, step: Step, *, serially: bool) -> None:
         session = self.sessions[step.session]
@@ -407,6 +409,20 @@ def stopping_over(engine: Engine, peer: bool) -> Counter[str]:
         return Counter()
     in_store = engine.residency.store.candidates.values()
     return Counter({engine.residency.host.name: max((storage.nbytes for storage in in_store), default=0)})
+
+
+def brought_in_parts(engine: Engine) -> Counter[str]:
+    """What values are larger than the view of them that was brought alone to a device. In another order all of a value
+    may lie there, evicted from elsewhere, and then all of it is the operand that stays."""
+    more: Counter[str] = Counter()
+    for storage in {tensor.storage for tensor in engine.directory.tensors()}:
+        parts: dict[Any, int] = {}
+        for (device, _), copy in (storage.views or {}).items():
+            parts[device] = max(parts.get(device, 0), copy.nbytes)
+        for device, nbytes in parts.items():
+            if device not in storage.copies:
+                more[device.name] += storage.nbytes - nbytes
+    return more
 
 
 def ungrouped(steps: Iterable[Step]) -> Iterator[Step]:
