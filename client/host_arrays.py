@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.errors import ConnectionLost, MetadataError, ProtocolError, metadata_error
+from ..interpreter.errors import ConnectionLost, DeviceMemoryError, MetadataError, ProtocolError, metadata_error
 from ..interpreter.schema.attributes import check_dtype, check_int, check_shape
 from ..interpreter.types.meta import Meta
 from ..interpreter.types.sizes import size
@@ -35,8 +35,18 @@ def host_meta(function: str, shape: Any, dtype: Any) -> Meta:
         raise located(metadata_error(error, f"{function}: {error}", function)) from None
 
 
-def new_host_array(session: Session, meta: Meta) -> NDArray[Any]:
-    """A host array, contents undefined; a plain one where the machine reads no memory of this process."""
+def new_host_array(session: Session, meta: Meta, function: str = "empty_host") -> NDArray[Any]:
+    """A host array, contents undefined; DeviceMemoryError if this process gets no memory for it."""
+    try:
+        return unfilled(session, meta)
+    except MemoryError:
+        needed = f"{meta} needs {size(meta.nbytes)} of memory, which this process cannot get"
+        message = f"{function}: {needed}; use smaller arrays"
+        raise located(DeviceMemoryError(message, op=function)) from None
+
+
+def unfilled(session: Session, meta: Meta) -> NDArray[Any]:
+    """A host array; a plain one where the machine reads no memory of this process."""
     memory = session._transport.host_memory(meta.nbytes)
     return np.empty(meta.shape, meta.dtype) if memory is None else memory.loans.array(memory, meta.shape, meta.dtype)
 
@@ -161,7 +171,7 @@ class HostPool:
         return None
 
     def _make(self) -> NDArray[Any]:
-        array = new_host_array(self._session, self._meta)
+        array = new_host_array(self._session, self._meta, "pool")
         self._made += 1
         return array
 

@@ -5,6 +5,10 @@ machine opens the client's descriptor and writes each value where the header say
 order; the client then gives the file its name. Until that, whatever was there before is untouched, and an error, or the
 end of this process, leaves it so.
 
+Of several saves to one path the last one that succeeds stays. Their values may come in another order than the saves, so
+a file whose values come after a later save has succeeded is not given its name (`Commits`). No save waits for another
+one: it might be stuck.
+
 No file is lost without a word: a session that is closed first waits for what it saves, and so does the end of the
 program. What failed and nobody has waited for is logged then.
 """
@@ -20,7 +24,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..interpreter.errors import (
     FileError,
@@ -49,6 +53,8 @@ from .transport.interface import Reply
 if TYPE_CHECKING:
     from .session import Session
 
+Place: TypeAlias = tuple[int, int, str]  # device and inode of a directory, and a name in it
+
 PATIENCE: Final = 5.0  # seconds after which the end of a session says what it waits for
 LOG: Final = logging.getLogger("tensord.client")
 
@@ -61,6 +67,7 @@ class Saving:
         self.error: TensordError | None = None
         self._writer = writer
         self._folder = folder
+        self._place = place_of(folder, path)
         self._outbox = outbox
         self._reply = reply
         self._told = False
@@ -72,9 +79,9 @@ class Saving:
         return self._ended.is_set()
 
     def wait(self, timeout: float | None = None) -> Path:
-        """Wait until the file is there and on the disk; its path. Raises what has gone wrong.
+        """Wait until the file, or that of a later save to the path, is there and on the disk; its path.
 
-        TimeoutError after `timeout` seconds; saving goes on.
+        Raises what has gone wrong. TimeoutError after `timeout` seconds; saving goes on.
         """
         limit = seconds("wait", timeout)
         deadline = None if limit is None else monotonic() + limit
@@ -98,12 +105,15 @@ class Saving:
     def _commit(self) -> None:
         try:
             self._reply.result()
-            self._writer.filled()
-            self._writer.commit()
+            if not COMMITS.is_overtaken(self):
+                self._writer.filled()
+                self._writer.commit()
+                COMMITS.overtake(self)
         except TensordError as error:
             self.error = without_frames(error)
         finally:
             self._writer.abandon()
+            COMMITS.forget(self)
             os.close(self._folder)
             KEPT.pop(self, None)
             self._ended.set()
@@ -164,12 +174,42 @@ class Checkpointing:
 
 
 class Commits:
-    """Gives files their names, one after the other in the order in which their values were there."""
+    """Gives files their names, one after the other in the order in which their values were there.
+
+    One that would replace the file of a later save is left out. `_open` has the saves to each place, in program order,
+    that may still be given their names: those behind the last one that was.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may save, too
         self._waiting: deque[Callable[[], None]] = deque()
+        self._open: dict[Place, list[Saving]] = {}
         self._running = False
+
+    def expect(self, saving: Saving) -> None:
+        """A save was issued, behind all that were expected before."""
+        with self._lock:
+            self._open.setdefault(saving._place, []).append(saving)
+
+    def is_overtaken(self, saving: Saving) -> bool:
+        """Has a later save to that place succeeded?"""
+        with self._lock:
+            return saving not in self._open.get(saving._place, ())
+
+    def overtake(self, saving: Saving) -> None:
+        """A file has its name: those of earlier saves must not replace it."""
+        with self._lock:
+            there = self._open[saving._place]
+            del there[: there.index(saving)]
+
+    def forget(self, saving: Saving) -> None:
+        """A save has ended, whether it has succeeded or not."""
+        with self._lock:
+            there = self._open.get(saving._place, [])
+            if saving in there:
+                there.remove(saving)
+            if not there:
+                self._open.pop(saving._place, None)
 
     def add(self, commit: Callable[[], None]) -> None:
         """Have it done on a thread that lives as long as there is something to do."""
@@ -271,8 +311,15 @@ def save(
         saving = issue(session, where, writer, folder, owned)
         undo.pop_all()
     savings.add(saving, session)
+    COMMITS.expect(saving)
     saving._reply.when_done(saving._begin_commit)
     return saving
+
+
+def place_of(folder: int, path: Path) -> Place:
+    """Where a file in an open directory will be, by whichever path the directory was opened."""
+    status = os.fstat(folder)
+    return status.st_dev, status.st_ino, path.name
 
 
 def opened_folder(folder: Path) -> int:
@@ -313,7 +360,7 @@ def checkpoint(
     """Have the machine take a checkpoint; see `Session.checkpoint`."""
     outbox = session._outbox
     refuse_captured(outbox, "no checkpoint can be taken")
-    where, listed = directory_of(directory, "checkpoint"), listed_names(names or ())
+    where, listed = directory_of(directory, "checkpoint"), chosen_names(names, "checkpoint")
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
         raise located(MetadataError(f"checkpoint: keep is a number of generations, 0 for all, not {keep!r}"))
     reply = outbox.ask(lambda request, location: CheckpointMessage(str(where), listed, keep, request, location))
@@ -336,7 +383,7 @@ def restore(
 ) -> dict[str, Any]:
     """Have the machine publish what a checkpoint holds; see `Session.restore`."""
     outbox = session._outbox
-    where, listed = directory_of(directory, "restore"), listed_names(names or ())
+    where, listed = directory_of(directory, "restore"), chosen_names(names, "restore")
     if isinstance(generation, bool) or not isinstance(generation, int) or generation < 0:
         raise located(MetadataError(f"restore: a generation is a number, 0 for the last one, not {generation!r}"))
     build = partial(restoring, str(where), generation, listed, deep)
@@ -347,6 +394,16 @@ def restore(
 def restoring(where: str, generation: int, names: tuple[str, ...], deep: bool, request: int, _location: int) -> Restore:
     """The question for what was published."""
     return Restore(where, generation, names, deep, request)
+
+
+def chosen_names(names: Any, what: str) -> tuple[str, ...]:
+    """The names as messages carry them, none for all. An empty list would mean all there, and is refused."""
+    if names is None:
+        return ()
+    listed = listed_names(names)
+    if not listed:
+        raise located(MetadataError(f"{what}: the list of names is empty; leave it out for all names"))
+    return listed
 
 
 def directory_of(directory: Any, what: str) -> Path:

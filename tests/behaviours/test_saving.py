@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import tensord as td
+from tensord.client.saving import COMMITS
 from tensord.interpreter.errors import CaptureError
 from tensord.streams.faults import Fault, FaultKind
 
@@ -216,6 +217,72 @@ def test_of_two_saves_to_one_path_the_later_one_stays(make_session, tmp_path):
         second.wait(WAIT)
         first.wait(WAIT)
         assert load_file(tmp_path / "x")["x"][0] == -n
+
+
+def test_a_save_that_was_overtaken_ends_and_leaves_the_later_file(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    path = tmp_path / "folder" / "x"
+    late, early = s.asarray(ones(3), device="sim:0"), s.asarray(ones(3))
+    with held(s, "sim:0", "compute"):
+        late += 0
+        first = s.save(path, {"x": late})
+        other = s.save(tmp_path / "folder" / "y", {"x": late})
+        second = s.save(tmp_path / "link" / "x", {"x": early * 2})
+        third = s.save(path, {"x": late})
+        fourth = s.save(path, {"x": early * 4})
+        second.wait(WAIT)
+        fourth.wait(WAIT)
+        assert not first.done
+    for saving in (first, other, third):
+        assert saving.wait(WAIT) == saving.path
+    assert load_file(path)["x"][0] == 4
+    assert sorted(names_in(tmp_path / "folder")) == ["x", "y"]
+    assert_sound(s)
+    assert not COMMITS._open
+
+
+def test_a_save_that_was_overtaken_raises_its_own_error(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    x = s.asarray(ones(3), device="sim:0")
+    with held(s, "sim:0", "compute"):
+        device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+        first = s.save(tmp_path / "x", {"x": x + 1.0})
+        s.save(tmp_path / "x", {"x": s.asarray(ones(3, value=2))}).wait(WAIT)
+    with pytest.raises(td.KernelError):
+        first.wait(WAIT)
+    assert load_file(tmp_path / "x")["x"][0] == 2
+    assert names_in(tmp_path) == ["x"]
+
+
+def test_a_later_save_that_fails_does_not_keep_an_earlier_one_from_its_place(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    late = s.asarray(ones(3), device="sim:0")
+    with held(s, "sim:0", "compute"):
+        late += 0
+        first = s.save(tmp_path / "x", {"x": late})
+        device_of(s, "cpu:0").inject(Fault(FaultKind.FAIL, label="add"))
+        second = s.save(tmp_path / "x", {"x": s.asarray(ones(3)) + 1.0})
+        with pytest.raises(td.KernelError):
+            second.wait(WAIT)
+    first.wait(WAIT)
+    assert load_file(tmp_path / "x")["x"][0] == 1
+    assert names_in(tmp_path) == ["x"]
+    assert not COMMITS._open
+
+
+def test_an_earlier_save_does_not_wait_for_a_later_one_that_is_stuck(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    late = s.asarray(ones(3, value=2), device="sim:0")
+    with held(s, "sim:0", "compute"):
+        late += 0
+        first = s.save(tmp_path / "x", {"x": s.asarray(ones(3))})
+        second = s.save(tmp_path / "x", {"x": late})
+        first.wait(WAIT)
+        assert load_file(tmp_path / "x")["x"][0] == 1
+    second.wait(WAIT)
+    assert load_file(tmp_path / "x")["x"][0] == 2
 
 
 def test_a_session_that_is_dropped_lives_until_its_files_are_there(tmp_path):

@@ -70,6 +70,18 @@ class TestAnArray:
                 make(*arguments)
             assert "test_host_arrays.py" in str(caught.value.location)
 
+    def test_for_which_there_is_no_memory_is_refused_here(self, session):
+        more = 1 << 45  # elements: more bytes than a process can address
+        for make in (session.empty_host, lambda shape: session.pool(shape, None, 2)):
+            with pytest.raises(td.DeviceMemoryError, match=r"float64\[35184372088832\] needs 256 TiB") as caught:
+                make((more,))
+            assert "test_host_arrays.py" in str(caught.value.location)
+        pool = session.pool((more,))
+        with pytest.raises(td.DeviceMemoryError, match="pool: ") as caught:
+            pool.get()
+        assert "test_host_arrays.py" in str(caught.value.location)
+        assert pool.stats()["made"] == 0
+
     def test_is_of_no_use_once_the_session_has_ended(self, session):
         array = filled(session)
         session.close()

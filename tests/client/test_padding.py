@@ -26,6 +26,11 @@ def padded(values: Any, shape: tuple[int, ...], fill: Any = 0) -> Any:
         (np.arange(6).reshape(2, 3), (4, 3), 7),
         (np.arange(6, dtype="uint8").reshape(2, 3), (4, 3), 255),
         (np.ones((2, 2), bool), (3, 3), True),
+        (np.ones((2, 2), bool), (3, 3), 0),
+        (np.ones((2, 2), bool), (3, 3), 1),
+        (np.ones((2, 2), "float32"), (3, 3), np.finfo("float32").max),
+        (np.ones((2, 2), "float32"), (3, 3), 3.4028235e38),  # as it is printed
+        (np.ones((2, 2), "complex64"), (3, 3), -np.inf),
         (np.ones((2, 2), "complex64"), (3, 3), 1j),
         (np.ones((2, 2), "float32"), (2, 2), 5),
         (np.ones((0, 3), "float32"), (2, 4), 5),
@@ -89,6 +94,30 @@ def test_what_does_not_fit_is_an_error_at_the_call(session, options, message):
     assert "test_padding.py" in str(caught.value.location)
     assert caught.value.op == "asarray"
     assert session.sync() == 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        ("bool", 2),
+        ("bool", -1),
+        ("bool", np.int64(2)),
+        ("bool", 0.5),
+        ("uint8", 300),
+        ("uint8", -1),
+        ("int32", 0.5),
+        ("int32", 1 << 31),
+        ("float64", 1j),
+        pytest.param("float64", 10**5000, id="more digits than Python prints"),
+        ("float32", 1e300),
+        ("float32", 10**39),
+        ("complex64", complex(0, -1e300)),
+    ],
+)
+def test_a_fill_that_the_dtype_does_not_hold_is_refused(session, dtype, fill):
+    with pytest.raises(td.MetadataError, match=f"asarray: fill: .* {dtype}") as caught:
+        session.asarray([True], dtype=dtype, padded_to=(3,), fill=fill)
+    assert "test_padding.py" in str(caught.value.location)
 
 
 def test_a_routine_pads_in_each_run(session):
