@@ -6,12 +6,15 @@ read, and from then on only if it is about to be removed (`hold`).
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from pathlib import Path
+from typing import Any, Final
 from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..interpreter.checkpoints.layout import values_file
 from ..interpreter.checkpoints.reader import CheckpointReader
 from ..interpreter.checkpoints.record import Record
 from ..interpreter.files.header import Entry
@@ -19,7 +22,8 @@ from ..interpreter.files.open_file import OpenFile
 from ..interpreter.files.values import read_array, read_range
 from .stored import LoadedStretch, Stretch
 
-STRETCHES: WeakSet[KeptStretch] = WeakSet()  # of this process; the driving threads add and list them
+STRETCHES: WeakSet[KeptStretch] = WeakSet()  # of this process
+ADDING: Final = threading.Lock()  # machines have threads of their own, which add and list them
 
 
 class KeptReader(CheckpointReader):
@@ -42,11 +46,15 @@ class KeptStretch(Stretch):
         self._reader = reader
         self._entry: Entry = record.entry(name)
         self._held: OpenFile | None = None
-        STRETCHES.add(self)
+        with ADDING:
+            STRETCHES.add(self)
 
-    def hold(self) -> None:
-        """Keep the file open: it may be removed."""
-        self._held = self._opened()
+    def hold(self, opened: dict[int, OpenFile]) -> None:
+        """Keep the file open: it may be removed. `opened`: files of the directory by id, each open once for all."""
+        if self._held is None:
+            file = opened.get(self.file) or self._open()
+            self._check_within(file)
+            self._held = opened[self.file] = file
 
     def opened(self) -> Stretch:
         return LoadedStretch(self._opened(), self._entry)
@@ -62,8 +70,20 @@ class KeptStretch(Stretch):
     def _opened(self) -> OpenFile:
         if self._held is not None:
             return self._held
-        file = OpenFile(self._reader.open_values(self.file), f"{self.path}/{self._entry.name}")
+        file = self._open()
+        self._check_within(file)
+        return file
+
+    def _open(self) -> OpenFile:
+        return OpenFile(self._reader.open_values(self.file), f"{self.path}/{values_file(self.file)}")
+
+    def _check_within(self, file: OpenFile) -> None:
         end = self._entry.offset + self._entry.nbytes
         if end > file.size:
             raise file.failed(f"has {file.size} bytes and should have {end} at least; was it cut short?")
-        return file
+
+
+def stretches_in(path: Path) -> list[KeptStretch]:
+    """The values that lie in a directory, by its real path."""
+    with ADDING:
+        return [stretch for stretch in STRETCHES if stretch.path == path]

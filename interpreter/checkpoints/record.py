@@ -29,7 +29,7 @@ class CheckpointLimits:
     manifest: int = 64 * MIB
     names: int = 1 << 16
     name: int = 1024
-    fields: int = 1 << 12
+    fields: int = MIB  # a routine's are as many as the tensors that it captures
     text: int = 16 * MIB
 
 

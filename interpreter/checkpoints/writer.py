@@ -48,8 +48,8 @@ Ended = Callable[[Generation | None], None]
 class GenerationWriter:
     """A generation that is being written; made by `CheckpointDirectory.begin`.
 
-    Each name is given once: by `keep`, `write` (or `start` and `append`), or `routine`. As a context manager it
-    commits, or abandons if an exception comes through.
+    Each name is given once, by `keep`, `write` (or `start` and `append`), or `routine`, unless it is discarded. As a
+    context manager it commits, or abandons if an exception comes through.
 
     Raises MetadataError for what makes no sense, and QuotaError beyond the limits; the generation goes on then. After a
     FileError it is given up, and so it is if it is not whole at its commit.
@@ -115,6 +115,11 @@ class GenerationWriter:
         self._started, self._left = None, 0
         with self._or_give_up():
             self._values.withdraw()
+
+    def discard(self, name: str) -> None:
+        """Take back what was given under a name, if anything was. Its bytes may stay, and belong to nobody."""
+        self._check_open()
+        self.records.pop(name, None)
 
     def routine(self, name: str, text: str, fields: Mapping[str, Any] | None = None) -> Record:
         """A routine, by its text."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +294,24 @@ def test_what_is_wrong_is_raised(make_session, tmp_path):
     s.checkpoint(tmp_path / "locked").wait(WAIT)
     with pytest.raises(td.MetadataError, match="has no 'z'"):
         s.restore(tmp_path / "locked", "z")
+
+
+def test_an_empty_list_of_names_does_not_mean_all(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    s.publish("x", s.asarray(1.0))
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    empty: tuple[Any, ...] = ([], (), set(), {})
+    for none in empty:
+        with pytest.raises(td.MetadataError, match=r"checkpoint: .*leave it out for all.*test_checkpoints\.py"):
+            s.checkpoint(tmp_path / "there", none)
+        with pytest.raises(td.MetadataError, match=r"restore: .*leave it out for all.*test_checkpoints\.py"):
+            s.restore(tmp_path / "there", none)
+    for wrong in (0, False, b""):
+        with pytest.raises(td.MetadataError, match="a list of names"):
+            s.checkpoint(tmp_path / "there", wrong)
+        with pytest.raises(td.MetadataError, match="a list of names"):
+            s.restore(tmp_path / "there", wrong)
+    assert s.restore(tmp_path / "there")["generation"] == 1
 
 
 def test_two_at_once_in_one_directory_are_refused(make_session, tmp_path):
@@ -620,3 +640,196 @@ def test_a_second_copy_leaves_room_for_what_the_write_needs_besides(make_session
     taken.wait(WAIT)
     assert w.numpy()[0, 0] == 0.5
     assert_sound(s)
+
+
+def test_a_path_that_leads_nowhere_harms_the_one_who_names_it_alone(make_session, tmp_path):
+    s = make_session("local:paths", devices=DEVICES)
+    other = make_session("local:paths", devices=DEVICES)
+    x = other.asarray(ones(3))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for path in (tmp_path / "loop", str(tmp_path / "a\0b")):
+        with pytest.raises(td.FileError):
+            s.checkpoint(path).wait(WAIT)
+        with pytest.raises(td.FileError):
+            s.restore(path)
+    assert (x + 1).tolist() == [2, 2, 2]
+
+
+def test_names_of_one_tensor_are_one_again(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    w = s.asarray(ones(2))
+
+    @s.routine
+    def step(by):
+        w.__iadd__(by)
+        return w * 1
+
+    one = s.asarray(ones(2))
+    step(one)  # w is 2
+    s.publish({"weights": w, "alias": w, "copy": w.copy(), "step": step})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    s.restore(tmp_path / "there")
+    restored = s.lookup(["weights", "alias", "copy", "step"])
+    restored["step"](one)
+    restored["alias"] += 10
+    assert {name: restored[name].tolist()[0] for name in ("weights", "alias", "copy")} == {
+        "weights": 13,
+        "alias": 13,
+        "copy": 2,
+    }
+
+
+def test_a_name_like_that_of_what_a_routine_captures_is_the_users(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    w = s.asarray(ones(1, value=10))
+
+    @s.routine
+    def f(x):
+        return x * w
+
+    two = s.asarray(ones(1, value=2))
+    f(two)
+    s.publish({"f": f, "f (captured 0)": s.asarray(ones(1, value=7))})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    s.restore(tmp_path / "there")
+    assert s.lookup("f")(two).tolist() == [20]
+    assert s.lookup("f (captured 0)").tolist() == [7]
+
+
+def test_a_routine_captures_any_number_of_tensors(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    captured = [s.asarray(ones(1, value=n)) for n in range(300)]
+
+    @s.routine
+    def total(x):
+        for one in captured:
+            x = x + one
+        return x
+
+    zero = s.asarray(ones(1, value=0))
+    total(zero)
+    s.publish("total", total)
+    assert s.checkpoint(tmp_path / "there").wait(WAIT)["failed"] == {}
+    s.restore(tmp_path / "there")
+    assert s.lookup("total")(zero).tolist() == [sum(range(300))]
+
+
+def test_a_routine_that_cannot_be_kept_fails_alone_and_stays_what_it_was(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    name, two = "f" * 1020, s.asarray(ones(1, value=2))  # what it captures would have too long a name
+    w = s.asarray(ones(1, value=10))
+
+    @s.routine
+    def f(x):
+        return x + x
+
+    @s.routine
+    def g(x):
+        return x * w
+
+    f(two), g(two)
+    s.publish({name: f, "x": two})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    s.publish({name: g, "x": s.asarray(ones(1, value=3))})
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert "limit is 1024" in report["failed"][name]
+    s.restore(tmp_path / "there")
+    assert s.lookup(name)(two).tolist() == [4]
+    assert s.lookup("x").tolist() == [3]
+
+
+def test_a_routine_of_which_a_tensor_failed_stays_what_it_was(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    v, w, two = s.asarray(ones(1)), s.asarray(ones(1), device="sim:0"), s.asarray(ones(1, value=2))
+
+    @s.routine
+    def f(x):
+        return x * v + w.to_device("cpu:0")
+
+    f(two)
+    s.publish("f", f)
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    v += 1
+    w += 1
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert report["failed"].keys() == {"f", "f (captured 0)", "f (captured 1)"}
+    s.restore(tmp_path / "there")
+    assert s.lookup("f")(two).tolist() == [3]
+
+
+def test_a_generation_that_is_removed_while_it_is_restored_can_be_read(make_session, tmp_path, monkeypatch):
+    monkeypatch.setattr("tensord.vm.durability.restoring.PIECE", 1)
+    s = make_session("local:removed", devices=DEVICES)
+    other = make_session("local:removed", devices=DEVICES)
+    s.publish({f"x{n}": s.asarray(ones(4, value=n)) for n in range(4)})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    s.unpublish(*s.names())
+    y = other.asarray(ones(2))
+    other.publish("y", y)
+    engine = machine_of(s).engine
+    durable, reports = engine.admission.durable, list[Any]()
+    on_disk = durable.on_disk
+
+    def tell(report: Any, _error: Any) -> None:
+        reports.append(report)
+
+    def and_a_checkpoint(session: Any, kernel: Any, then: Any) -> None:
+        on_disk(session, kernel, then)
+        with suppress(td.ProtocolError):  # one is being written
+            durable.checkpoints.take(engine.scheduler.nobody, str(tmp_path / "there"), ("y",), 1, 0, tell)
+
+    monkeypatch.setattr(durable, "on_disk", and_a_checkpoint)
+    s.restore(tmp_path / "there")
+    assert {name: s.lookup(name).tolist()[0] for name in ("x0", "x1", "x2", "x3")} == {
+        "x0": 0,
+        "x1": 1,
+        "x2": 2,
+        "x3": 3,
+    }
+
+
+def test_a_value_whose_file_is_gone_harms_no_other_name(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    s.publish("lost", s.asarray(ones(10)))
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    s.restore(tmp_path / "there")
+    for path in (tmp_path / "there").glob("values-*"):
+        path.unlink()
+    s.publish("fresh", s.asarray(ones(2, value=3)))
+    with pytest.raises(td.FileError, match="take the checkpoint again"):
+        s.checkpoint(tmp_path / "there").wait(WAIT)
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert (report["names"], list(report["failed"])) == (1, ["lost"])
+    assert in_checkpoint(tmp_path / "there")["fresh"][0] == 3
+    with pytest.raises(td.FileError, match="values-"):
+        s.lookup("lost").numpy()
+
+
+def test_a_failed_value_of_a_directory_that_is_gone_harms_no_other_name(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    a, b = s.asarray(ones(2)), s.asarray(ones(2), device="sim:0")
+    s.publish({"a": a, "b": b})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    b += 1
+    shutil.rmtree(tmp_path / "there")
+    with pytest.raises(td.FileError, match="take the checkpoint again"):
+        s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert list(s.checkpoint(tmp_path / "there").wait(WAIT)["failed"]) == ["b"]
+    assert list(in_checkpoint(tmp_path / "there")) == ["a"]
+
+
+def test_restoring_again_and_again_keeps_no_directory_open(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    s.publish("x", s.asarray(ones(3)))
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            s.restore(tmp_path / "there")
+        opened = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    finally:
+        gc.enable()
+    assert opened.count(str(tmp_path / "there")) == 1

@@ -184,3 +184,119 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_what_was_synced_survives_a_kill(there):
     subprocess.run([sys.executable, "-c", KILLED, str(there)], check=False, timeout=60)  # noqa: S603
     np.testing.assert_array_equal(in_checkpoint(there)["x"], [3] * 5)
+
+
+def test_names_that_swap_their_values_are_written(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    x, y = s.asarray(ones(2)), s.asarray(ones(2, value=2))
+    s.publish("best", x, durable=True)
+    s.publish("last", y, durable=True)
+    s.publish({"best": y, "last": x}, durable=True)
+    assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"best": 2, "last": 1}
+
+
+def test_a_name_whose_tensor_has_another_home_is_written(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    x = s.asarray(ones(2))
+    s.publish("x", x, durable=True)
+    s.publish("x", x.to_device("sim:0"), durable=True)
+    s.restore(there)
+    assert s.lookup("x").device == "sim:0"
+
+
+def test_an_older_generation_that_was_restored_is_the_last_one_after_a_durable_sync(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    x = s.asarray(ones(2))
+    s.publish("x", x, durable=True)
+    x += 1
+    s.sync(durable=True)
+    s.restore(there, generation=1)
+    s.sync(durable=True)
+    assert in_checkpoint(there)["x"][0] == 1
+
+
+def test_durable_names_that_are_not_restored_stay(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    s.publish({"a": s.asarray(ones(2)), "b": s.asarray(ones(2, value=2))}, durable=True)
+    s.close()
+    s = make_session(devices=lasting(tmp_path))
+    c = s.asarray(ones(2, value=3))
+    s.publish("c", c, durable=True)
+    for n in range(3):
+        c += 1
+        s.sync(durable=True)
+        assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 1, "b": 2, "c": 4 + n}
+    s.restore(there, ["a"])
+    s.unpublish("a")
+    s.sync(durable=True)
+    assert sorted(in_checkpoint(there)) == ["b", "c"]
+
+
+def test_what_one_block_changes_is_written_together(make_session, tmp_path, there):
+    s = make_session("local:together", devices=lasting(tmp_path))
+    other = make_session("local:together", devices=lasting(tmp_path))
+    a, b, c = s.asarray(ones(2)), s.asarray(ones(2), device="sim:0"), s.asarray(ones(2))
+    s.publish({"a": a, "b": b}, durable=True)
+    s.publish("c", c, durable=True)
+    with held(s, "sim:0", "compute"):
+        with s.atomic():
+            a += 1
+            b += 1
+        c += 1
+        s.flush()
+        with pytest.raises(td.FileError, match="'b' is not on the disk as it is"):
+            other.sync(durable=True)
+        assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 1, "b": 1, "c": 2}
+    s.sync(durable=True)
+    assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 2, "b": 2, "c": 2}
+    with held(s, "sim:0", "compute"):
+        b += 1  # by itself
+        a += 1
+        s.flush()
+        with pytest.raises(td.FileError, match="'b' is not on the disk as it is"):
+            other.sync(durable=True)
+    assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 3, "b": 2, "c": 2}
+
+
+def test_blocks_that_have_a_name_in_common_are_written_together(make_session, tmp_path, there):
+    s = make_session("local:chained", devices=lasting(tmp_path))
+    other = make_session("local:chained", devices=lasting(tmp_path))
+    a, b, c = s.asarray(ones(2)), s.asarray(ones(2), device="sim:0"), s.asarray(ones(2))
+    for name, tensor in (("a", a), ("b", b), ("c", c)):
+        s.publish(name, tensor, durable=True)
+
+    @s.routine
+    def both(x, y):
+        x += 1
+        y += 1
+
+    both(s.asarray(ones(2)), s.asarray(ones(2)))
+    with held(s, "sim:0", "compute"):
+        with s.atomic():
+            a += 1
+            b += 1
+        with s.atomic():
+            both(a, c)
+        s.flush()
+        with pytest.raises(td.FileError):
+            other.sync(durable=True)
+        assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 1, "b": 1, "c": 1}
+    s.sync(durable=True)
+    assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 3, "b": 2, "c": 2}
+
+
+def test_a_group_with_an_error_keeps_what_all_of_it_was(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    a, b = s.asarray(ones(2)), s.asarray(ones(2), device="sim:0")
+    s.publish({"a": a, "b": b}, durable=True)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    with s.atomic():
+        a += 1
+        b += 1
+    with pytest.raises(td.FileError):
+        s.sync(durable=True)
+    assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 1, "b": 1}
+    s.call("add", [s.asarray(ones(2), device="sim:0"), 4], out=[b])
+    s.sync()
+    s.sync(durable=True)
+    assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 2, "b": 5}

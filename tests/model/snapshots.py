@@ -14,6 +14,7 @@ import numpy as np
 
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.stored import pieces
+from tensord.vm.durability.contents import Contents
 from tensord.vm.durability.job import CheckpointJob
 from tensord.vm.durability.target import Target
 from tensord.vm.model.published import Published
@@ -29,8 +30,8 @@ Wanted = dict[str, tuple[Value, Value]]
 class SnapshotJob(CheckpointJob):
     """A checkpoint that is kept in memory."""
 
-    def __init__(self, target: Target, names: int, keep: int) -> None:
-        super().__init__(target, names, keep)
+    def __init__(self, target: Target, contents: Contents[Any], keep: int) -> None:
+        super().__init__(target, contents, keep)
         self.arrays: dict[str, Any] = {}
 
     def write(self, name: str, meta: Meta, array: Any) -> None:

@@ -189,6 +189,7 @@ class Admission:
         check_group(message.messages)
         self.routines.check_group(session, message.messages)
         rest = iter(message.messages)
+        watched = self.durable.watch(session, message.messages)
         self.routines.begin_group()
         try:
             self.take(session, rest)
@@ -198,6 +199,8 @@ class Admission:
                     self.take(session, rest)
         finally:
             self.routines.end_group()
+            if watched is not None:
+                self.durable.note_changed(watched)
 
     def restart(self, session: VmSession, message: Restart) -> None:
         """Accept the session's instructions again, unless it was cancelled after the message was sent."""
@@ -325,6 +328,8 @@ class Admission:
             check_pairs(given, ids)
             found = {id_: self.routines.published(session, id_) for id_ in dict.fromkeys(ids)}
             self.names.publish(session, given, [found[id_] for id_ in ids], durable=durable)
+            if len(given) > 1:
+                self.durable.note_bound(given)
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "publish")
             return

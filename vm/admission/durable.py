@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
+from ...interpreter.wire.message_kinds import MessageKind
 from ...interpreter.wire.messages import Checkpoint, Restore
 from ...streams.stream import StreamKind
-from ..durability.job import check_path
+from ..durability.groups import Member
+from ..durability.job import real_path
 from ..durability.restoring import Found, Restoring, look
 from ..durability.taking import NOT_KEPT, Checkpoints
 from ..model.instruction import Instruction
+from ..model.linked import Linked
 from ..model.session import VmSession
+from ..model.tensor import Storage, Tensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
 from .names import Names
 from .rejection import Rejection
+
+CALL, LINK, RUN, PUBLISH = MessageKind.CALL, MessageKind.LINK, MessageKind.RUN, MessageKind.PUBLISH
+
+
+class Watched(NamedTuple):
+    """What a group may change: tensors with the storages and versions that they had, and names."""
+
+    before: dict[Tensor, tuple[Storage, int]]
+    bound: set[str]
 
 
 class Durable:
@@ -55,40 +67,46 @@ class Durable:
         except TensordError as error:
             self.rejection.deny(session, error, request, location, "checkpoint")
 
+    def watch(self, session: VmSession, messages: Sequence[Any]) -> Watched | None:
+        """The tensors with durable names that a group may write, as they are before it, and the names that it binds.
+        None if there is nothing durable, and nothing becomes so. The messages are well-formed, and not decoded yet."""
+        directory = self.names.directory
+        bound = {name for kind, *fields in messages if kind == PUBLISH for name in fields[0]}
+        if not (directory.lasting or bound):
+            return None
+        found = (session.tensors.get(id_) for kind, *fields in messages for id_ in ids_written(session, kind, fields))
+        tensors = {tensor for tensor in found if tensor is not None and tensor in directory.lasting}
+        return Watched({tensor: (tensor.storage, tensor.storage.version) for tensor in tensors}, bound)
+
+    def note_changed(self, watched: Watched) -> None:
+        """A group was admitted: what it has changed is written together."""
+        changed: set[Member] = {
+            tensor
+            for tensor, (storage, version) in watched.before.items()
+            if tensor.storage is not storage or storage.version != version
+        }
+        self.note_bound(watched.bound, changed)
+
+    def note_bound(self, bound: Iterable[str], changed: Iterable[Member] = ()) -> None:
+        """These names were bound together, and this was changed with them."""
+        directory, groups = self.names.directory, self.checkpoints.groups
+        members = {*changed, *(name for name in bound if name in directory.durable)}
+        if len(members) > 1:
+            groups.prune(groups.join(members), directory.durable, directory.lasting)
+
     def restore(self, session: VmSession, message: Restore) -> None:
         """Publish what a generation holds, once the disk was looked at, piece by piece: others are served meanwhile."""
         directory, number, names, deep, request = message
         try:
             refuse_strangers(session)
-            path = Path(check_path(directory))
+            path = real_path(directory)
             if self.residency.store is None:
                 raise ProtocolError("this machine has no store, so it restores nothing")
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "restore")
             return
-        restoring: Restoring | None = None
-
-        def told(error: TensordError) -> None:
-            error.heard = True
-            session.reply(request, None, error)
-
-        def go_on(done: Instruction) -> None:
-            """One piece, and behind what came meanwhile the next one."""
-            nonlocal restoring
-            found, done.results = done.results, None
-            try:
-                if done.error is not None:
-                    raise done.error
-                if restoring is None:
-                    restoring = self.restoring(found, names)
-                if restoring.go_on():
-                    self.on_disk(session, nothing, go_on)
-                else:
-                    session.reply(request, restoring.publish(session), None)
-            except TensordError as error:
-                told(error)
-
-        self.on_disk(session, partial(look, path, number, frozenset(names), deep=deep), go_on)
+        asked = RestoreRequest(self, session, names, request)
+        self.on_disk(session, partial(look, path, number, frozenset(names), deep=deep), asked.go_on)
 
     def on_disk(self, session: VmSession, kernel: Callable[[], Any], then: Callable[[Instruction], None]) -> None:
         """Have the store's thread for files do something, behind what it does now; `then` is told on this thread."""
@@ -115,8 +133,49 @@ class Durable:
         return restoring.publish(self.scheduler.nobody)
 
 
+class RestoreRequest:
+    """A session's request to restore, which goes on each time its instruction has retired."""
+
+    def __init__(self, durable: Durable, session: VmSession, names: Collection[str], request: int) -> None:
+        self.durable = durable
+        self.session = session
+        self.names = names
+        self.request = request
+        self.restoring: Restoring | None = None
+
+    def go_on(self, done: Instruction) -> None:
+        """One piece, and behind what came meanwhile the next one."""
+        found, done.results = done.results, None
+        try:
+            if done.error is not None:
+                raise done.error
+            if self.restoring is None:
+                self.restoring = self.durable.restoring(found, self.names)
+            if self.restoring.go_on():
+                self.durable.on_disk(self.session, nothing, self.go_on)
+            else:
+                self.session.reply(self.request, self.restoring.publish(self.session), None)
+        except TensordError as error:
+            error.heard = True
+            self.session.reply(self.request, None, error)
+
+
 def nothing() -> None:
     """The kernel of an instruction that only gives others a turn."""
+
+
+def ids_written(session: VmSession, kind: int, fields: Sequence[Any]) -> Sequence[int]:
+    """Handles of tensors that a message may write: all that it hands over, and all that a routine captures."""
+    if kind == CALL:
+        outputs: Sequence[int] = fields[2]
+        return outputs
+    if kind == LINK:
+        captured: Sequence[int] = fields[3]
+        return captured
+    if kind == RUN:
+        routine = session.routines.get(fields[0])
+        return (*fields[1], *(routine.captured if isinstance(routine, Linked) else ()))
+    return ()
 
 
 def refuse_strangers(session: VmSession) -> None:

@@ -48,7 +48,7 @@ class Names:
             self._drop_name(name)
             directory.names[name] = published
             if lasts:
-                directory.durable[name] = None
+                directory.keep(name)
             directory.publishers[name] = session.account
             session.account.names += 1
             session.account.steps += published.weight
@@ -69,10 +69,9 @@ class Names:
 
     def _drop_name(self, name: str) -> None:
         """Take a name away, if there is one: it holds its tensors no more, and no quota counts it."""
-        before = self.directory.names.pop(name, None)
+        before = self.directory.unbind(name)
         if before is None:
             return
-        self.directory.durable.pop(name, None)
         account = self.directory.publishers.pop(name)
         account.names -= 1
         account.steps -= before.weight

@@ -3,7 +3,9 @@ instructions; nothing of the engine is touched."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from numpy.typing import NDArray
@@ -11,35 +13,38 @@ from numpy.typing import NDArray
 from ...interpreter.checkpoints.directory import CheckpointDirectory
 from ...interpreter.checkpoints.record import Generation, Record
 from ...interpreter.checkpoints.writer import GenerationWriter
-from ...interpreter.errors import FileError, MetadataError, TensordError
+from ...interpreter.errors import FileError, MetadataError, QuotaError, TensordError
+from ...interpreter.files.open_file import OpenFile
 from ...interpreter.files.tensor_file import flat
 from ...interpreter.types.meta import Meta
-from ...streams.kept import KeptStretch
+from ...streams.kept import stretches_in
 from ...streams.stored import StoredArray, pieces
+from .contents import OF, Contents
 from .target import Target
 
 STEP: Final = 64 << 20  # bytes after which there is something new to say
 
 
 class CheckpointJob:
-    """A checkpoint that is being written.
+    """A checkpoint of some contents that is being written.
 
-    `fields`: what restoring wants back, by name; `kept`: values that are there already; `same`: names of a value that
-    is written under another name; `routines`: texts. `failed`: why a name has no new value, by name. `error`: what has
-    ended it. `to_write`: bytes, as far as sizes were known when it began; `done`: those that were given to the disk,
-    which any thread may read.
+    `kept`: values that are there already; `same`: names of a value that is written under another name; `texts`: of
+    routines. `groups`: as of the contents, and of what was changed together. `durable`: all names that are to last, if
+    the directory is theirs: those that this checkpoint is not of keep what they have there. `failed`: why a name has no
+    new value, by name. `error`: what has ended it. `to_write`: bytes, as far as sizes were known when it began; `done`:
+    those that were given to the disk, which any thread may read.
     """
 
-    def __init__(self, target: Target, names: int, keep: int) -> None:
+    def __init__(self, target: Target, contents: Contents[Any], keep: int) -> None:
         self.target = target
-        self.names = names
+        self.contents = contents
         self.keep = keep
-        self.fields: dict[str, dict[str, Any]] = {}
         self.kept: dict[str, Record] = {}
         self.same: dict[str, str] = {}
-        self.routines: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
+        self.groups: list[set[str]] = list(contents.groups)
+        self.durable: Collection[str] | None = None
         self.failed: dict[str, str] = {}
-        self.deferred: Iterable[KeptStretch] = ()  # values of generations that tensors still lie in
         self.error: TensordError | None = None
         self.to_write = 0
         self.done = 0
@@ -48,15 +53,16 @@ class CheckpointJob:
         self._directory: CheckpointDirectory | None = None
         self._writer: GenerationWriter | None = None
 
+    # -- writing ---------------------------------------------------------------------------------------------------
+
     def write(self, name: str, meta: Meta, array: NDArray[Any] | StoredArray) -> None:
-        """Write one value. It raises what ends the checkpoint, and once it has ended, too; and FileError if the value
-        lies in a file and cannot be read: then the checkpoint goes on without it."""
+        """Write one value. It raises what ends the checkpoint, and once it has ended, too. It also raises what is wrong
+        with this value alone, as a file that cannot be read: then the checkpoint goes on without it."""
         if self.error is not None:
             raise self.error.reraisable()
         try:
             writer = self._opened()
-            writer.start(name, meta, self.fields.get(name))
-            unreadable = self._append(writer, array)
+            unreadable = self._start(writer, name, meta) or self._append(writer, array)
         except TensordError as error:
             self._end(error)
             raise
@@ -72,8 +78,10 @@ class CheckpointJob:
             writer = self._opened()
             self.share_failures()
             self._keep(writer)
-            for name, text in self.routines.items():
-                writer.routine(name, text, self.fields.get(name))
+            self._write_routines(writer)
+            self.share_failures()
+            self._fall_back(writer)
+            self._carry(writer)
             self.generation = generation = writer.commit()
             self._hold(generation)
             collected = self._collect()
@@ -82,28 +90,50 @@ class CheckpointJob:
             raise
         finally:
             self._close()
-        return self._report(generation.number, generation.nbytes - self.written, collected)
+        return self._report(generation, generation.nbytes - self.written, collected)
 
     def share_failures(self) -> None:
-        """A value that failed has failed under each of its names."""
+        """A value that failed has failed under each of its names, and so has what belongs together with it."""
         for name, other in self.same.items():
             if other in self.failed:
-                self.failed[name] = self.failed[other]
+                self.failed.setdefault(name, self.failed[other])
+        spreading = True
+        while spreading:
+            spreading = False
+            for group in self.groups:
+                first = next((name for name in sorted(group) if name in self.failed), None)
+                if first is not None and not group <= self.failed.keys():
+                    spreading = True
+                    why = f"it belongs together with {first!r}: {self.failed[first]}"
+                    self.failed |= {name: why for name in sorted(group) if name not in self.failed}
 
     def nothing_new(self) -> dict[str, Any]:
         """What there is to say if all is there already."""
-        return self._report(0, 0, 0)
+        return self._report(None, 0, 0)
 
-    def _report(self, generation: int, kept: int, collected: int) -> dict[str, Any]:
+    # -- how -------------------------------------------------------------------------------------------------------
+
+    def _report(self, generation: Generation | None, kept: int, collected: int) -> dict[str, Any]:
+        names = set(self.contents.names)
+        if generation is not None:
+            names &= generation.tensors.keys() | generation.routines.keys()
         return {
             "directory": str(self.target.path),
-            "generation": generation,
-            "names": self.names,
+            "generation": 0 if generation is None else generation.number,
+            "names": len(names),
             "written": self.written,
             "kept": kept,
             "failed": dict(self.failed),
             "collected": collected,
         }
+
+    def _start(self, writer: GenerationWriter, name: str, meta: Meta) -> Exception | None:
+        """Begin a value, or say why there cannot be one of that name: the others do not suffer from it."""
+        try:
+            writer.start(name, meta, self.contents.fields.get(name))
+        except (MetadataError, QuotaError) as error:
+            return error
+        return None
 
     def _append(self, writer: GenerationWriter, array: NDArray[Any] | StoredArray) -> Exception | None:
         """The elements of an array, or why they cannot be read: then the value has not been begun."""
@@ -129,25 +159,66 @@ class CheckpointJob:
         return self._writer
 
     def _keep(self, writer: GenerationWriter) -> None:
-        """Values that are there already, those of names whose values failed included."""
-        for name in self.failed:
-            before = self.target.last.get(name)
-            if before is not None and name not in writer.records:
-                self.kept[name] = before
-        for name, record in self.kept.items():
+        """Values that are there already, and those that were written under another name."""
+        there = {name: writer.records[other] for name, other in self.same.items() if other in writer.records}
+        for name, record in {**self.kept, **there}.items():
+            if name in self.failed:
+                continue
             try:
-                writer.keep(name, record, self.fields.get(name))
+                writer.keep(name, record, self.contents.fields.get(name))
             except FileError as error:
                 raise FileError(f"{error.message} (take the checkpoint again)") from None
-        for name, other in self.same.items():
-            if name not in self.failed and other in writer.records:
-                writer.keep(name, writer.records[other], self.fields.get(name))
+            except (MetadataError, QuotaError) as error:
+                self.failed[name] = str(error)
+
+    def _write_routines(self, writer: GenerationWriter) -> None:
+        for name, text in self.texts.items():
+            try:
+                writer.routine(name, text, self.contents.fields.get(name))
+            except (MetadataError, QuotaError) as error:
+                self.failed[name] = str(error)
+
+    def _fall_back(self, writer: GenerationWriter) -> None:
+        """What failed has what it had in the last generation: a routine with all that it captured then."""
+        last = self.target.last
+        for name in self.failed:
+            writer.discard(name)
+        routines = {name for name in self.failed if name in last and last[name].meta is None}
+        captured = [name for name, record in last.items() if owner_of(record) in routines] if routines else []
+        self._keep_as_it_was(writer, ((name, last[name]) for name in (*self.failed, *captured) if name in last))
+
+    def _carry(self, writer: GenerationWriter) -> None:
+        """What is to last and is no part of this checkpoint stays as it is, also what only an earlier run knew."""
+        if self.durable is None:
+            return
+        target, contents = self.target, self.contents
+        ours = {*self.durable, *contents.values, *contents.routines}
+        if target.others is None:
+            target.others = self._left_by_others()
+        target.others = {n: r for n, r in target.others.items() if n not in ours and owner_of(r) not in ours}
+        stays = {name for name in self.durable if name not in contents.names}
+        mine = ((n, r) for n, r in target.last.items() if n in stays or owner_of(r) in stays)
+        self._keep_as_it_was(writer, (*mine, *target.others.items()))
+
+    def _left_by_others(self) -> dict[str, Record]:
+        """The last generation, when this run has not restored it."""
+        latest = None if self._directory is None else self._directory.latest().generation
+        return {} if latest is None else dict(latest.records())
+
+    def _keep_as_it_was(self, writer: GenerationWriter, records: Iterable[tuple[str, Record]]) -> None:
+        """Records of the last generation, fields and all; those whose files are gone are gone."""
+        for name, record in records:
+            if name not in writer.records:
+                with suppress(FileError, MetadataError, QuotaError):
+                    writer.keep(name, record)
 
     def _hold(self, generation: Generation) -> None:
-        """Whoever lies in a file that may go keeps it open."""
-        for stretch in self.deferred:
-            if stretch.path == self.target.path and stretch.file not in generation.files:
-                stretch.hold()
+        """Whoever lies in a file that may go keeps it open. What is gone already is told to whoever reads it."""
+        opened: dict[int, OpenFile] = {}
+        for stretch in stretches_in(self.target.path):
+            if stretch.file not in generation.files:
+                with suppress(FileError):
+                    stretch.hold(opened)
 
     def _collect(self) -> int:
         if self._directory is None or self.keep < 1:
@@ -165,13 +236,20 @@ class CheckpointJob:
             directory.close()
 
 
-def check_path(path: str) -> str:
-    """An absolute path, as the daemon's own folder means nothing to its clients."""
+def owner_of(record: Record) -> Any:
+    """The name of the routine that captures it, or None."""
+    try:
+        return record.fields.get(OF)
+    except MetadataError:
+        return None
+
+
+def real_path(path: str) -> Path:
+    """The real path of a directory. MetadataError unless it is whole: the daemon's own folder means nothing to its
+    clients. FileError if it leads nowhere."""
     if not path.startswith("/"):
         raise MetadataError(f"a directory of checkpoints is named by its whole path, not {path!r}")
-    return path
-
-
-def plain_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields without what is empty."""
-    return {key: value for key, value in fields.items() if value not in ("", None, ())}
+    try:
+        return Path(path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise FileError(f"{path!r}: is no path of a directory: {error}; name another one") from None

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from ...interpreter.checkpoints.record import Generation, Record
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.programs.program import Program
-from ...interpreter.types.meta import Meta
 from ...streams.kept import KeptReader, KeptStretch
 from ...streams.stored import buffer_of
 from ..model.device_state import DeviceState
@@ -22,31 +21,36 @@ from ..model.published import Published, PublishedRoutine
 from ..model.session import VmSession
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, Tensor
-from .taking import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, Checkpoints
-from .target import Key, key_of
+from .contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME
+from .taking import Checkpoints
+from .target import Stood, key_of
 
 RESTORED: Maker = ("restore", NOTHING)
 PIECE: Final = 256  # names of which tensors are made in one go: some 2 ms
 
 
 class Found(NamedTuple):
-    """A generation that was looked at. `damaged`: why a name cannot be restored; `fields`: of the names that can;
+    """A generation that was looked at. `is_last`: of those that can be read. `damaged`: why a name cannot be restored;
+    `fields`: of the names that can; `stretches`: where their tensors lie, which keeps the files from being removed;
     `programs`: of routines; `notes`: what is wrong with newer generations."""
 
     reader: KeptReader
     generation: Generation
+    is_last: bool
     damaged: dict[str, str]
     fields: dict[str, dict[str, Any]]
+    stretches: dict[str, KeptStretch]
     programs: dict[str, Program]
     notes: dict[int, str]
 
 
 def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Found:
-    """A generation, the last one if `number` is 0, and what of it is damaged. Touches the disk alone.
+    """A generation of the directory at a real path, the last one if `number` is 0, and what of it is damaged. Touches
+    the disk alone.
 
     FileError if there is none, or it cannot be read.
     """
-    reader = KeptReader.open(path.resolve())
+    reader = KeptReader.open(path)
     notes: dict[int, str] = {}
     if number:
         generation = reader.generation(number)
@@ -61,6 +65,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
         raise MetadataError(f"{path}: generation {generation.number} has no {missing[0]!r}")
     damaged = reader.verify(generation, deep=deep)
     fields: dict[str, dict[str, Any]] = {}
+    stretches: dict[str, KeptStretch] = {}
     programs: dict[str, Program] = {}
     for name, record in generation.records():
         if name not in damaged:
@@ -68,9 +73,11 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
                 fields[name] = record.fields
                 if record.meta is None:
                     programs[name] = Program.parse(reader.read_text(record))
+                else:
+                    stretches[name] = KeptStretch(reader, name, record)
             except TensordError as error:
                 damaged[name] = error.message
-    return Found(reader, generation, damaged, fields, programs, notes)
+    return Found(reader, generation, not number, damaged, fields, stretches, programs, notes)
 
 
 class Restoring:
@@ -89,7 +96,6 @@ class Restoring:
         self._records = found.generation.records()
         self._given: dict[str, Published[Tensor]] = {}
         self._tensors: dict[str, Tensor] = {}
-        self._keys: dict[str, Key] = {}
 
     def go_on(self) -> bool:
         """Make some of the tensors and routines; are there more?"""
@@ -108,14 +114,11 @@ class Restoring:
         """Bind all names, those that are there anew; what there is to say of it."""
         found, given = self.found, self._given
         self.checkpoints.publish(session, tuple(given), tuple(given.values()))
-        durable = self.checkpoints.durable
-        if durable is not None and durable.resolve() == found.reader.path.resolve():
-            self.checkpoints.directory.durable |= dict.fromkeys(given)
-        for tensor in self._tensors.values():
-            tensor.holders -= 1  # this room's own
-        target = self.checkpoints.targets.of(found.reader.path)
-        if not target.busy:
-            target.learn(self._keys, found.generation)
+        if self.checkpoints.durable == found.reader.path:
+            for name in given:
+                self.checkpoints.directory.keep(name)
+        self.let_go()
+        self.learn()
         return {
             "directory": str(found.reader.path),
             "generation": found.generation.number,
@@ -127,25 +130,65 @@ class Restoring:
             "notes": {str(number): why for number, why in found.notes.items()},
         }
 
+    def let_go(self) -> None:
+        """The names hold the tensors from now on. Those of routines that cannot be restored are gone."""
+        for name, tensor in list(self._tensors.items()):
+            tensor.holders -= 1
+            if not tensor.holders:
+                self.checkpoints.residency.unshare(tensor)
+                del self._tensors[name]
+
+    def learn(self) -> None:
+        """What was restored is there already, when the next checkpoint is written to that directory."""
+        found = self.found
+        target = self.checkpoints.targets.of(found.reader.path)
+        if target.busy:
+            return
+        stood = {name: Stood(key_of(tensor), self._fields(name, tensor)) for name, tensor in self._tensors.items()}
+        for name, published in self._given.items():
+            if published.routine is not None:
+                stood[name] = Stood(published.routine, found.fields[name])
+        target.learn(found.generation, stood, last=found.is_last)
+        if found.is_last:
+            target.others = {name: record for name, record in target.last.items() if name not in stood}
+
+    def _fields(self, name: str, tensor: Tensor) -> dict[str, Any]:
+        """With the device that the tensor has here."""
+        return {**self.found.fields[name], DEVICE: tensor.home.name}
+
     def _is_wanted(self, name: str) -> bool:
         return not self.names or name in self.names
 
     def published(self, name: str, record: Record, fields: Mapping[str, Any]) -> Published[Tensor]:
         """What is to stand under a name."""
-        return self.routine(name, fields) if record.meta is None else Published((self.tensor(name, record),))
+        return self.routine(name, fields) if record.meta is None else Published((self.tensor(name),))
 
-    def tensor(self, name: str, record: Record) -> Tensor:
-        """A tensor that lies in a file of the generation."""
+    def tensor(self, name: str) -> Tensor:
+        """A tensor that lies in a file of the generation; the one of another name, if it was one tensor."""
         made = self._tensors.get(name)
         if made is None:
-            made = self._tensors[name] = self.deferred(KeptStretch(self.found.reader, name, record), record.meta)
-            made.home = self.home(name, self.found.fields[name].get(DEVICE))
-            self._keys[name] = key_of(made)
+            other = self._same_as(name)
+            if other is not None:
+                made = self._tensors[name] = self.tensor(other)
+                made.holders += 1
+            else:
+                home = self.home(name, self.found.fields[name].get(DEVICE))
+                made = self._tensors[name] = self.deferred(self.found.stretches[name], name)
+                made.home = home
         return made
 
-    def deferred(self, stretch: KeptStretch, meta: Meta | None) -> Tensor:
+    def _same_as(self, name: str) -> str | None:
+        """The first name of the tensor that had this one, too, if what the generation says of it can be so."""
+        found = self.found
+        other, records = found.fields[name].get(SAME), found.generation.tensors
+        if not isinstance(other, str) or other not in found.stretches or SAME in found.fields[other]:
+            return None
+        alike = records[other].place == records[name].place and records[other].meta == records[name].meta
+        return other if alike else None
+
+    def deferred(self, stretch: KeptStretch, name: str) -> Tensor:
         """A tensor whose only copy lies in the store."""
-        residency = self.checkpoints.residency
+        residency, meta = self.checkpoints.residency, self.found.generation.tensors[name].meta
         store = residency.store
         if store is None or meta is None:
             raise AssertionError("a machine that restores has a store, and tensors have metas")
@@ -169,9 +212,7 @@ class Restoring:
         records, devices = self.found.generation.tensors, self.checkpoints.scheduler.devices
         wanted: Sequence[Any] = fields.get(DEVICES, ())
         captured = [
-            self.tensor(one, records[one])
-            for one in fields.get(CAPTURED, ())
-            if one in records and one in self.found.fields
+            self.tensor(one) for one in fields.get(CAPTURED, ()) if one in records and one in self.found.stretches
         ]
         if len(captured) != len(program.captured):
             raise MetadataError(

@@ -22,7 +22,6 @@ from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.names import unpublished
-from ...streams.kept import STRETCHES
 from ...streams.stream import Stream, StreamKind
 from ..memory.making_room import drop_replica
 from ..memory.replicas import is_there
@@ -35,10 +34,10 @@ from ..placement.residency import Residency
 from ..placement.views import twin
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
-from .job import CheckpointJob, check_path
-from .target import Key, Targets, key_of
-
-DEVICE, CAPTURED, OF, CONVENTION, DEVICES = "device", "captured", "captured of", "convention", "devices"
+from .contents import Contents
+from .groups import Group, Groups
+from .job import CheckpointJob, real_path
+from .target import Key, Stood, Targets, key_of
 
 KEPT: Final = 2  # generations of durable names
 NOT_KEPT: Final = (
@@ -58,7 +57,9 @@ class Checkpoints:
         self.directory = directory
         self.targets = Targets()
         backend = None if residency.store is None else residency.store.backend
-        self.durable = path_of(getattr(getattr(backend, "options", None), "durable", ""))
+        durable: str = getattr(getattr(backend, "options", None), "durable", "")
+        self.durable = real_path(str(Path(durable).absolute())) if durable else None
+        self.groups = Groups()  # of what durable names stand for, since it was written last
         self.interval: float = getattr(getattr(backend, "options", None), "interval", 0.0)
         self.job = CheckpointJob
         self.waiting: list[Told] = []  # who asked for durable names while they were written
@@ -113,28 +114,51 @@ class Checkpoints:
         residency, store, host = self.residency, self.residency.store, self.residency.host
         if store is None or host is None:
             raise ProtocolError("checkpoints are written from a cpu device, and this machine has none")
-        target = self.targets.of(Path(check_path(path)))
+        target = self.targets.of(real_path(path))
         if target.busy:
             raise ProtocolError(f"a checkpoint is being written to {target.path}; wait for that one")
         known = self.directory.names
         if missing := [name for name in names if name not in known]:
             raise unpublished(missing, known)
-        published = {name: known[name] for name in names}
-        job = self.job(target, len(published), keep)
-        job.deferred = list(STRETCHES)
-        values = {name: value for name, one in published.items() for name, value in self.values_of(name, one, job)}
-        keys: dict[str, Key] = {name: key_of(tensor) for name, tensor in values.items()}
-        routines = {name: one.routine for name, one in published.items() if one.routine is not None}
-        if not waits and target.is_up_to_date(keys, routines):
+        contents = Contents({name: known[name] for name in names}, known, home_of)
+        standing = stood_in(contents)
+        job = self.job(target, contents, keep)
+        if not waits and target.is_up_to_date(standing):
             told(job.nothing_new(), None)
             return
-        first: dict[Key, str] = {}
         link = residency.new_copy(host, 0, 1)
         stream = store.backend.copy_stream(StreamKind.SAVE)
         target.job = job
-        for name, tensor in values.items():
-            key = keys[name]
-            job.fields.setdefault(name, {})[DEVICE] = tensor.home.name
+        job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
+        groups = self.group(job)
+        self.read_all(session, job, location, link, stream, waits=waits)
+        self.commit(session, job, link, stream, location, partial(self.learn, job, standing, groups, told))
+
+    def group(self, job: CheckpointJob) -> list[Group]:
+        """If the directory is that of durable names, begin to note anew what is changed together. What was until now is
+        written together."""
+        if job.target.path != self.durable:
+            return []
+        groups, self.groups = self.groups.of(job.contents.values), Groups()
+        job.durable = frozenset(self.directory.durable)
+        job.groups += [group.names for group in groups]
+        return groups
+
+    def read_all(
+        self,
+        session: VmSession,
+        job: CheckpointJob,
+        location: int,
+        link: Copy,
+        stream: Stream,
+        *,
+        waits: bool,
+    ) -> None:
+        """Admit the instructions that read the values, each value once. Those that have not changed are kept."""
+        first: dict[Key, str] = {}
+        target = job.target
+        for name, tensor in job.contents.values.items():
+            key = key_of(tensor)
             if key in first:
                 job.same[name] = first[key]
             elif key in target.known:
@@ -145,7 +169,6 @@ class Checkpoints:
                 first[key] = name
                 job.to_write += 0 if tensor.meta is None else tensor.meta.nbytes
                 self.read(session, job, name, tensor, location, link, stream)
-        self.commit(session, job, link, stream, location, partial(self.learn, job, keys, routines, told))
 
     def commit(
         self,
@@ -169,8 +192,8 @@ class Checkpoints:
     def learn(
         self,
         job: CheckpointJob,
-        keys: Mapping[str, Key],
-        routines: Mapping[str, PublishedRoutine],
+        standing: Mapping[str, Stood],
+        groups: Sequence[Group],
         told: Told,
         done: Instruction,
     ) -> None:
@@ -179,25 +202,15 @@ class Checkpoints:
         target.job = None
         if self.waiting:
             self.due.append(None)
+        for group in groups:
+            if done.error is not None or not group.names.isdisjoint(job.failed):
+                self.groups.join(group.members)
         if done.error is None and job.generation is not None:
-            written = {name: key for name, key in keys.items() if name not in job.failed}
-            target.learn(written, job.generation, routines)
+            target.learn(job.generation, {name: s for name, s in standing.items() if name not in job.failed})
         elif done.error is not None:
             done.error.heard = True
         told(done.results, done.error)
         done.results = None
-
-    def values_of(self, name: str, published: Published[Tensor], job: CheckpointJob) -> list[tuple[str, Tensor]]:
-        """The tensors under a name: of a routine those that it captures, under names of their own."""
-        routine = published.routine
-        if routine is None:
-            return [(name, published.tensors[0])]
-        inner = [f"{name} (captured {n})" for n in range(len(published.tensors))]
-        job.routines[name] = str(routine.program)
-        job.fields[name] = fields_of(routine, inner)
-        for one in inner:
-            job.fields[one] = {OF: name}
-        return list(zip(inner, published.tensors, strict=True))
 
     def read(
         self,
@@ -250,9 +263,16 @@ class Checkpoints:
         storage.evicted = evicted
 
 
-def path_of(text: str) -> Path | None:
-    """The whole path of a directory; None for an empty text."""
-    return Path(text).absolute() if text else None
+def stood_in(contents: Contents[Tensor]) -> dict[str, Stood]:
+    """What stands under the names of a checkpoint, as it is recognised later."""
+    what: dict[str, Key | PublishedRoutine] = {name: key_of(tensor) for name, tensor in contents.values.items()}
+    what.update(contents.routines)
+    return {name: Stood(one, contents.fields[name]) for name, one in what.items()}
+
+
+def home_of(tensor: Tensor) -> str:
+    """The device of a tensor, by its name."""
+    return tensor.home.name
 
 
 def publish_nothing(_session: VmSession, _names: Sequence[str], _found: Sequence[Published[Tensor]]) -> None:
@@ -282,13 +302,3 @@ def meta_of(name: str, snapshot: Tensor) -> Meta:
     if not isinstance(snapshot.meta, Meta):
         raise MetadataError(f"{name!r} has no shape yet")
     return snapshot.meta
-
-
-def fields_of(routine: PublishedRoutine, captured: Sequence[str]) -> dict[str, Any]:
-    """What restoring a routine takes besides its text."""
-    found: dict[str, Any] = {DEVICES: routine.devices}
-    if captured:
-        found[CAPTURED] = tuple(captured)
-    if routine.convention is not None:
-        found[CONVENTION] = routine.convention
-    return found

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...interpreter.checkpoints.record import Generation, Record
 from ...interpreter.types.meta import Meta
@@ -19,8 +18,6 @@ from ..model.tensor import Storage, Tensor
 
 if TYPE_CHECKING:
     from .job import CheckpointJob
-
-NO_ROUTINES: Final[Mapping[str, PublishedRoutine]] = MappingProxyType({})
 
 
 class Key(NamedTuple):
@@ -33,17 +30,29 @@ class Key(NamedTuple):
     meta: Meta | None
 
 
-class Target:
-    """A directory. `known`: records of the last generation, by the values that the machine had; `last`: by name;
-    `routines`: those of the last generation; `job`: the checkpoint that is being written."""
+class Stood(NamedTuple):
+    """What stood under a name: a value or a routine, and the fields that it was written with."""
 
-    __slots__ = ("job", "known", "last", "path", "routines")
+    what: Key | PublishedRoutine
+    fields: Mapping[str, Any]
+
+
+class Target:
+    """A directory.
+
+    `known`: records of the last generation, by the values that the machine had; `last`: by name. `stood`: what stood
+    under the names of the last generation, but for those that kept an earlier value. `others`: names of an earlier run
+    that this one has not restored; None as long as nobody has looked. `job`: the checkpoint that is being written.
+    """
+
+    __slots__ = ("job", "known", "last", "others", "path", "stood")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.known: dict[Key, Record] = {}
         self.last: dict[str, Record] = {}
-        self.routines: dict[str, PublishedRoutine] = {}
+        self.stood: dict[str, Stood] = {}
+        self.others: dict[str, Record] | None = None
         self.job: CheckpointJob | None = None
 
     @property
@@ -51,23 +60,24 @@ class Target:
         """Is a checkpoint being written?"""
         return self.job is not None
 
-    def is_up_to_date(self, keys: Mapping[str, Key], routines: Mapping[str, PublishedRoutine]) -> bool:
-        """Has the last generation these very values and routines, and no more?"""
-        there = keys.keys() | routines.keys() == self.last.keys() and all(key in self.known for key in keys.values())
-        return there and all(self.routines.get(name) is routine for name, routine in routines.items())
+    def is_up_to_date(self, standing: Mapping[str, Stood]) -> bool:
+        """Has the last generation just this, and each of it under its name?"""
+        return self.stood == standing and self.last.keys() == standing.keys() | (self.others or {}).keys()
 
-    def learn(
-        self, keys: dict[str, Key], generation: Generation, routines: Mapping[str, PublishedRoutine] = NO_ROUTINES
-    ) -> None:
-        """A generation was written: `keys` are the values that stood under its names, and `routines` the routines."""
-        self.routines = dict(routines)
-        records = {**generation.tensors, **generation.routines}
-        self.last = records
-        self.known = {key: records[name] for name, key in keys.items() if name in records}
+    def learn(self, generation: Generation, written: Mapping[str, Stood], *, last: bool = True) -> None:
+        """What a generation has of what stands under its names. `last`: it is the directory's last one."""
+        self.last = dict(generation.records())
+        self.known = {stood.what: self.last[name] for name, stood in written.items() if isinstance(stood.what, Key)}
+        self.stood = dict(written) if last else {}
+        if not last:
+            self.others = None
+        elif self.others is not None:
+            self.others = {name: self.last[name] for name in self.others if name in self.last}
 
     def forget(self) -> None:
         """Nothing is known to be there any more: the next checkpoint writes every value anew."""
         self.known = {}
+        self.stood = {}
 
 
 class Targets:
@@ -81,11 +91,10 @@ class Targets:
         return [target.job for target in self._targets.values() if target.job is not None]
 
     def of(self, path: Path) -> Target:
-        """The directory at a path."""
-        where = path.resolve()
-        target = self._targets.get(where)
+        """The directory at a real path."""
+        target = self._targets.get(path)
         if target is None:
-            target = self._targets[where] = Target(where)
+            target = self._targets[path] = Target(path)
         return target
 
 

@@ -72,8 +72,8 @@ def spread(handles: list[int]) -> list[list[int]]:
 
 class Directory:
     """Sessions and names. `publishers`: the account that each name counts against, that of its latest publisher.
-    `durable`: names that are to survive the machine, until they are unpublished. `leaving`: ended sessions, in the
-    order of their turns.
+    `durable`: names that are to survive the machine, until they are unpublished; `lasting`: how many of them each
+    tensor has. `leaving`: ended sessions, in the order of their turns.
     """
 
     def __init__(self) -> None:
@@ -81,6 +81,7 @@ class Directory:
         self.names: dict[str, Published[Tensor]] = {}
         self.publishers: dict[str, Account] = {}
         self.durable: dict[str, None] = {}
+        self.lasting: dict[Tensor, int] = {}
         self.leaving: deque[Leaving] = deque()
 
     def tensors(self) -> list[Tensor]:
@@ -91,6 +92,24 @@ class Directory:
         for gone in self.leaving:
             found.extend(gone.tensors.values())
         return found
+
+    def keep(self, name: str) -> None:
+        """Let a name that is bound be durable."""
+        if name not in self.durable:
+            self.durable[name] = None
+            for tensor in self.names[name].tensors:
+                self.lasting[tensor] = self.lasting.get(tensor, 0) + 1
+
+    def unbind(self, name: str) -> Published[Tensor] | None:
+        """Take a name away; what stood under it."""
+        before = self.names.pop(name, None)
+        if before is not None and name in self.durable:
+            del self.durable[name]
+            for tensor in before.tensors:
+                self.lasting[tensor] -= 1
+                if not self.lasting[tensor]:
+                    del self.lasting[tensor]
+        return before
 
     def named(self) -> Iterator[tuple[str, Tensor]]:
         """Each tensor that a name holds, with that name: also those that a published routine captures."""

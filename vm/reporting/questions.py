@@ -162,7 +162,7 @@ def _checkpoints(engine: Engine, _session: VmSession, _about: About) -> list[dic
     return [
         {
             "directory": str(job.target.path),
-            "names": job.names,
+            "names": len(job.contents.names),
             "written": job.done,
             "bytes": max(job.to_write, job.done),
         }

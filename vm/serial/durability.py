@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...interpreter.errors import MetadataError, TensordError
+from ...interpreter.errors import MetadataError, QuotaError, TensordError
 from ...interpreter.programs.program import Program
+from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Checkpoint, Restore
 from ...interpreter.wire.names import unpublished
-from ..durability.job import CheckpointJob, check_path
+from ..durability.contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, Contents
+from ..durability.job import CheckpointJob, real_path
 from ..durability.restoring import Found, look
-from ..durability.taking import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, fields_of
 from ..durability.target import Target
 from ..model.published import Published, PublishedRoutine
 from .values import SerialSession, SerialTensor, Value
@@ -35,15 +35,14 @@ class Durability:
         try:
             if missing := [name for name in names if name not in known]:
                 raise unpublished(missing, known)
-            published = {name: known[name] for name in names or known}
-            job = CheckpointJob(Target(Path(check_path(directory))), len(published), keep)
-            for name, one in published.items():
-                for value, tensor in values_of(name, one, job):
-                    job.fields.setdefault(value, {})[DEVICE] = tensor.home
-                    if tensor.value.array is None or tensor.meta is None:
-                        job.failed[value] = str(tensor.value.first)
-                    else:
-                        job.write(value, tensor.meta, np.ascontiguousarray(tensor.value.array))
+            contents = Contents({name: known[name] for name in names or known}, known, home_of)
+            job = CheckpointJob(Target(real_path(directory)), contents, keep)
+            job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
+            for name, tensor in contents.values.items():
+                if tensor.value.array is None or tensor.meta is None:
+                    job.failed[name] = str(tensor.value.first)
+                else:
+                    write(job, name, tensor.meta, tensor.value.array)
             report = job.commit()
         except TensordError as error:
             self.engine.deny(session, error, request, location, "checkpoint")
@@ -54,7 +53,7 @@ class Durability:
         """Publish what a generation holds."""
         directory, number, names, deep, request = message
         try:
-            found = look(Path(check_path(directory)), number, frozenset(names), deep=deep)
+            found = look(real_path(directory), number, frozenset(names), deep=deep)
             report = self.publish(found, names)
         except TensordError as error:
             self.engine.deny(session, error, request, 0, "restore")
@@ -71,6 +70,10 @@ class Durability:
                 if home not in self.engine.devices:
                     moved[name], home = str(home), next(iter(self.engine.devices))
                 tensors[name] = SerialTensor(Value(found.reader.read(name, record)), record.meta, home)
+        for name in tensors:
+            other = generation.tensors[name].fields.get(SAME)
+            if other in tensors and generation.tensors[other].place == generation.tensors[name].place:
+                tensors[name] = tensors[other]
         given = {
             name: Published((tensor,))
             for name, tensor in tensors.items()
@@ -106,14 +109,16 @@ class Durability:
         return Published(captured, PublishedRoutine(program, homes, {}, fields.get(CONVENTION)))
 
 
-def values_of(name: str, published: Published[SerialTensor], job: CheckpointJob) -> list[tuple[str, SerialTensor]]:
-    """The tensors under a name: of a routine those that it captures, under names of their own."""
-    routine = published.routine
-    if routine is None:
-        return [(name, published.tensors[0])]
-    inner = [f"{name} (captured {n})" for n in range(len(published.tensors))]
-    job.routines[name] = str(routine.program)
-    job.fields[name] = fields_of(routine, inner)
-    for one in inner:
-        job.fields[one] = {OF: name}
-    return list(zip(inner, published.tensors, strict=True))
+def write(job: CheckpointJob, name: str, meta: Meta, array: Any) -> None:
+    """Write one value, or note why it cannot be under that name."""
+    try:
+        job.write(name, meta, np.ascontiguousarray(array))
+    except (MetadataError, QuotaError) as error:
+        if job.error is not None:
+            raise
+        job.failed[name] = str(error)
+
+
+def home_of(tensor: SerialTensor) -> str:
+    """The device of a tensor, by its name."""
+    return tensor.home

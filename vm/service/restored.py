@@ -14,6 +14,7 @@ from typing import Any, Final
 from ...interpreter.checkpoints.layout import FORMAT_FILE, generation_of
 from ...interpreter.errors import TensordError
 from ...interpreter.types.sizes import size
+from ..durability.job import real_path
 from ..durability.restoring import Found, look
 from ..engine import Engine
 from ..log import log
@@ -36,7 +37,7 @@ def found_in(config: Config) -> Found | None:
             raise StartError(f"{path}: has no checkpoint to restore; take one first, or leave out --strict")
         return None
     try:
-        found = look(path, 0, (), deep=False)
+        found = look(real_path(str(path.absolute())), 0, (), deep=False)
     except TensordError as error:
         raise StartError(f"{error.message}; start without it to serve all the same") from None
     if strict:
@@ -67,6 +68,7 @@ def restore(engine: Engine, config: Config) -> None:
     """Publish what is to be restored, and log what is not as it was. StartError as in `found_in`."""
     began = monotonic()
     found = found_in(config)
+    warn_of_names_left(engine, config)
     if found is None:
         if config.restore is not None:
             log.warning("nothing to restore: no checkpoint was ever written there", directory=str(config.restore))
@@ -86,6 +88,16 @@ def restore(engine: Engine, config: Config) -> None:
         size=size(report["bytes"]),
         seconds=round(monotonic() - began, 3),
     )
+
+
+def warn_of_names_left(engine: Engine, config: Config) -> None:
+    """Log that there are durable names of an earlier run, if they are not restored."""
+    durable = engine.admission.durable.checkpoints.durable
+    if durable is None or is_unwritten(durable):
+        return
+    if config.restore is None or config.restore.resolve() != durable:
+        told = "durable names of an earlier run are not restored; they stay on the disk as they are"
+        log.warning(told, directory=str(durable), restore=f"tensord serve --restore {durable}")
 
 
 def tell(report: Mapping[str, Any], engine: Engine) -> None:

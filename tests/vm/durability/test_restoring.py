@@ -11,8 +11,8 @@ import pytest
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.durability import restoring
+from tensord.vm.durability.contents import CAPTURED, DEVICE, DEVICES, OF
 from tensord.vm.durability.restoring import look
-from tensord.vm.durability.taking import CAPTURED, DEVICE, DEVICES, OF
 
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
 

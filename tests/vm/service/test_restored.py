@@ -16,7 +16,7 @@ import tensord as td
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.durability.taking import DEVICE
+from tensord.vm.durability.contents import DEVICE
 from tensord.vm.service import preflight
 from tensord.vm.service.config import load
 from tensord.vm.service.errors import StartError

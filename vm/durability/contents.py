@@ -1,0 +1,80 @@
+"""What a checkpoint is of: the values under its names, and what restoring wants back of them.
+
+A routine has its text under its name, and each tensor that it captures under a name of its own, which no user has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import count
+from typing import Any, Generic, TypeVar
+
+from ..model.published import Published, PublishedRoutine
+
+# The fields of a name: a tensor's home; the name of the same tensor, where it has several; the routine that captures
+# it. Of a routine: the names of what it captures, its devices, and how it is called.
+DEVICE, SAME, OF = "device", "same tensor", "captured of"
+CAPTURED, DEVICES, CONVENTION = "captured", "devices", "convention"
+
+Fields = dict[str, Any]
+Kind = TypeVar("Kind")  # of tensors: the engine's or the serial engine's
+
+
+class Contents(Generic[Kind]):
+    """`names`: those of users; `values`: tensors, by all names; `fields`: by all names; `routines`: by name; `groups`:
+    names of which a generation has all as they are, or none."""
+
+    __slots__ = ("fields", "groups", "names", "routines", "values")
+
+    def __init__(
+        self, published: Mapping[str, Published[Kind]], taken: Container[str], home: Callable[[Kind], str]
+    ) -> None:
+        """`taken`: names that are not free for what routines capture."""
+        self.names = tuple(published)
+        self.values: dict[str, Kind] = {}
+        self.fields: dict[str, Fields] = {}
+        self.routines: dict[str, PublishedRoutine] = {}
+        self.groups: list[set[str]] = []
+        for name, one in published.items():
+            if one.routine is None:
+                self.values[name] = one.tensors[0]
+            else:
+                self._add_routine(name, one.routine, one.tensors, taken)
+        self._add_fields(home)
+
+    def _add_routine(
+        self, name: str, routine: PublishedRoutine, tensors: Sequence[Kind], taken: Container[str]
+    ) -> None:
+        inner = [free_name(f"{name} (captured {number})", taken) for number in range(len(tensors))]
+        self.values.update(zip(inner, tensors, strict=True))
+        self.fields.update({one: {OF: name} for one in inner})
+        self.fields[name] = fields_of(routine, inner)
+        self.routines[name] = routine
+        self.groups.append({name, *inner})
+
+    def _add_fields(self, home: Callable[[Kind], str]) -> None:
+        """Of several names of one tensor, the first is a user's, if one is."""
+        first: dict[Kind, str] = {}
+        for name in sorted(self.values, key=lambda name: (name in self.fields, name)):
+            tensor = self.values[name]
+            fields = self.fields.setdefault(name, {})
+            fields[DEVICE] = home(tensor)
+            if first.setdefault(tensor, name) != name:
+                fields[SAME] = first[tensor]
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name, or one like it that is not taken."""
+    if name not in taken:
+        return name
+    return next(one for number in count(2) if (one := f"{name} {number}") not in taken)
+
+
+def fields_of(routine: PublishedRoutine, captured: Sequence[str]) -> Fields:
+    """What restoring a routine takes besides its text."""
+    found: Fields = {DEVICES: routine.devices}
+    if captured:
+        found[CAPTURED] = tuple(captured)
+    if routine.convention is not None:
+        found[CONVENTION] = routine.convention
+    return found

@@ -1,0 +1,58 @@
+"""What was changed together since it was last written: of an atomic block, a generation has all or nothing.
+
+A durable value that is not there when names are written keeps its last one. So does then what was changed in one block
+with it, else the disk would have half of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from ..model.tensor import Tensor
+
+Member: TypeAlias = str | Tensor  # a name that was bound, or a tensor that was written in place
+ROOM: Final = 64  # members of a group, beyond twice as many as there are durable names
+
+
+class Group(NamedTuple):
+    """What was changed together, and under which names it stands."""
+
+    members: set[Member]
+    names: set[str]
+
+
+class Groups:
+    """The groups of one machine. Those that have a member in common are one."""
+
+    def __init__(self) -> None:
+        self._group_of: dict[Member, set[Member]] = {}
+
+    def join(self, changed: Iterable[Member]) -> set[Member]:
+        """These were changed together; all that belongs to them by now."""
+        members = set(changed)
+        found = {id(group): group for member in members if (group := self._group_of.get(member)) is not None}
+        largest = max(found.values(), key=len, default=set[Member]())
+        for group in (members, *found.values()):
+            if group is not largest:
+                largest |= group
+                self._group_of.update(dict.fromkeys(group, largest))
+        return largest
+
+    def prune(self, group: set[Member], durable: Mapping[str, object], lasting: Mapping[Tensor, object]) -> None:
+        """Forget members that have no durable name any more, once they are most of the group."""
+        if len(group) > ROOM + 2 * (len(durable) + len(lasting)):
+            gone = [one for one in group if one not in (durable if isinstance(one, str) else lasting)]
+            for one in gone:
+                group.remove(one)
+                del self._group_of[one]
+
+    def of(self, values: Mapping[str, Tensor]) -> list[Group]:
+        """The groups of what stands under these names."""
+        found: dict[int, Group] = {}
+        for name, tensor in values.items():
+            for member in (name, tensor):
+                members = self._group_of.get(member)
+                if members is not None:
+                    found.setdefault(id(members), Group(members, set())).names.add(name)
+        return list(found.values())
