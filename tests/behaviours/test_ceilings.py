@@ -166,6 +166,27 @@ def test_a_size_that_data_decide_counts(make_session):
     assert_sound(s)
 
 
+def test_a_write_to_a_view_of_what_has_left_counts_the_view_alone(make_session):
+    s = make_session(devices=capped(8))
+    base = s.asarray(ones(6 * KIB), device="sim:0").wait(WAIT)
+    base.evict()
+    s.sync()
+    view = base[:KIB]
+    kept = s.asarray(ones(6 * KIB, value=2.0), device="sim:0").pin().wait(WAIT)
+    y = s.asarray(ones(KIB, value=3.0), device="sim:0").wait(WAIT)
+    s.call("add", [y, 1.0], out=[view])
+    assert view.numpy()[0] == 4.0
+    assert share(s) == 8 * 1024
+    y.pin().wait(WAIT)
+    other = base[KIB : 3 * KIB]
+    s.call("concat", [y, y], {"axis": 0}, out=[other])
+    with pytest.raises(td.QuotaError, match=r"2 KiB .* more on sim:0"):
+        other.wait(WAIT)
+    assert base.numpy()[0] == 1.0
+    assert kept.residency() == {"sim:0": "valid"}
+    assert_sound(s)
+
+
 def test_who_asks_about_sessions_is_told(make_session):
     s = make_session(devices=capped(8))
     x = s.asarray(ones(KIB), device="sim:0").wait(WAIT)

@@ -54,11 +54,14 @@ def added_bytes(session: VmSession, tensor: Tensor, device: DeviceState, snapsho
 
 
 def bytes_written(session: VmSession, tensor: Tensor, device: DeviceState, snapshots: Mapping[Storage, int]) -> int:
-    """The bytes that a write adds to the session's share of a device: there may be no copy yet."""
-    storage = tensor.storage
-    if device not in storage.copies and storage.account in {None, session.account}:
-        return max(storage.nbytes, 0)
-    return added_bytes(session, tensor, device, snapshots)
+    """The bytes that a write adds to the session's share of a device. Where there is no copy yet it makes one, of the
+    storage or of one that is the tensor's own."""
+    storage, meta = tensor.storage, tensor.meta
+    if device in storage.copies:
+        return added_bytes(session, tensor, device, snapshots)
+    if not may_overwrite(tensor, None):
+        return 0 if meta is None else meta.nbytes
+    return max(storage.nbytes, 0) if storage.account in {None, session.account} else 0
 
 
 # -- fields of messages ------------------------------------------------------------------------------------------------
