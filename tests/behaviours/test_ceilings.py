@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 import tensord as td
 from tensord.client.cli.shown import _session_row
 
-from .looking_inside import WAIT, allocated, assert_sound, ones, records, until
+from .looking_inside import WAIT, allocated, assert_sound, held, ones, records, until
 
 KIB = 256  # float32 elements
 PLENTY = 1 << 20
@@ -163,6 +165,115 @@ def test_a_size_that_data_decide_counts(make_session):
     with pytest.raises(td.QuotaError, match="share"):
         s.call("nonzero", [x])[0].wait(WAIT)
     assert [one.shape for one in kept] == [(1, KIB)] * 7
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["known", "pending"])
+@pytest.mark.parametrize(("filled", "idle", "fits"), [(3328, 0, True), (3332, 0, False), (1408, 2, True)])
+def test_what_is_made_of_a_size_that_data_decide_counts_once_whenever_that_is_known(
+    make_session, waits, filled, idle, fits
+):
+    """A session's own values leave for it, too, and what is refused does not depend on when it was asked for."""
+    s = make_session(devices=capped(4))
+    for n in range(idle):
+        s.publish(f"idle{n}", s.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT))
+    kept = s.asarray(ones(filled // 4), device="sim:0").pin().wait(WAIT)
+    x = s.asarray(np.ones(64, np.bool_), device="sim:0").wait(WAIT)
+    with nullcontext() if waits else held(s, "sim:0", "compute"):
+        i = s.call("nonzero", [x])[0]  # 512 bytes, at the most and indeed
+        if waits:
+            i.wait(WAIT)
+        x.release()
+        y = i.astype("float32")  # 256
+        s.flush()
+    if fits:
+        assert y.numpy()[0, -1] == 63.0
+    else:
+        with pytest.raises(td.QuotaError, match="256 bytes more on sim:0 are over the session's share"):
+            y.wait(WAIT)
+    assert i.numpy()[0, -1] == 63
+    assert kept.residency() == {"sim:0": "valid"}
+    assert share(s) <= 4 * 1024
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["known", "pending"])
+def test_all_that_is_made_of_such_a_size_counts(make_session, waits):
+    s = make_session(devices=capped(4, eviction="never"))
+    kept = s.asarray(ones(768), device="sim:0").wait(WAIT)  # 3 KiB
+    x = s.asarray(np.ones(64, np.bool_), device="sim:0").wait(WAIT)
+    with nullcontext() if waits else held(s, "sim:0", "compute"):
+        i = s.call("nonzero", [x])[0]
+        if waits:
+            i.wait(WAIT)
+        first, second = (i.astype("float32") for _ in range(2))
+        s.flush()
+    assert first.numpy()[0, -1] == 63.0
+    with pytest.raises(td.QuotaError, match="256 bytes more on sim:0"):
+        second.wait(WAIT)
+    assert share(s) == kept.nbytes + x.nbytes + i.nbytes + first.nbytes
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["known", "pending"])
+@pytest.mark.parametrize(("filled", "fits"), [(2048, True), (2564, False)])
+def test_a_size_that_data_decide_twice_over_counts_at_the_most_once_that_is_known(make_session, waits, filled, fits):
+    """Of all elements one is distinct, but each could be."""
+    s = make_session(devices=capped(4))
+    kept = s.asarray(ones(filled // 4), device="sim:0").pin().wait(WAIT)
+    x = s.asarray(np.ones(64, np.bool_), device="sim:0").wait(WAIT)
+    with nullcontext() if waits else held(s, "sim:0", "compute"):
+        i = s.call("nonzero", [x])[0]  # 512 bytes
+        if waits:
+            i.wait(WAIT)
+        zeros = i * 0  # 512
+        if waits:
+            zeros.wait(WAIT)
+        values, counts = s.call("unique_counts", [zeros])  # 16, and 1024 at the most
+        tenfold = counts * 10
+        s.flush()
+    if fits:
+        assert (values.numpy()[0], counts.numpy()[0], tenfold.numpy()[0]) == (0, 64, 640)
+    else:
+        with pytest.raises(td.QuotaError, match=r"1 KiB .* more on sim:0"):
+            values.wait(WAIT)
+    assert kept.residency() == {"sim:0": "valid"}
+    assert_sound(s)
+
+
+def test_what_was_asked_for_since_leaves_for_a_size_that_has_become_known(make_session):
+    """As if that had been known: the first results leave for the later ones, or those for the first, but none fails."""
+    s = make_session(devices=capped(4))
+    x = s.asarray(np.ones(64, np.bool_), device="sim:0").wait(WAIT)
+    y = s.asarray(ones(KIB, value=5.0), device="sim:0").wait(WAIT)
+    with held(s, "sim:0", "compute"):
+        i = s.call("nonzero", [x])[0]
+        z = i.astype("float32")
+        later = [y + float(n) for n in range(6)]
+        s.flush()
+    assert z.numpy()[0, -1] == 63.0
+    assert share(s) <= 4 * 1024
+    assert [one.numpy()[0] for one in later] == [5.0 + n for n in range(6)]
+    assert s.stats()["failed"] == 0
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("eviction", ["cost", "never"])
+def test_what_results_may_have_at_the_most_is_refused_to_others_only_where_nothing_leaves(make_session, eviction):
+    """Once their sizes are known they leave."""
+    s = make_session(devices=capped(4, eviction=eviction))
+    x = s.asarray(np.ones(128, np.bool_), device="sim:0").wait(WAIT)
+    with held(s, "sim:0", "compute"):
+        found = [s.call("nonzero", [x])[0] for _ in range(8)]  # 1 KiB each, at the most and indeed
+        last = found[0].astype("float32")
+        s.flush()
+    kept = 8 if eviction == "cost" else 3
+    assert [one.numpy()[0, -1] for one in found[:kept]] == [127] * kept
+    for one in found[kept:]:
+        with pytest.raises(td.QuotaError, match=r"1 KiB .* more on sim:0"):
+            one.wait(WAIT)
+    assert last.numpy()[0, -1] == 127.0
+    assert share(s) <= 4 * 1024
     assert_sound(s)
 
 

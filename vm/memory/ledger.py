@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import heapq
 
+from ..model.account import Account
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_MEMORY, Instruction
 
@@ -42,6 +43,25 @@ def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> N
         device.unreserved_bytes += nbytes
         device.unreserved[instruction] = nbytes
         device.unreserved = dict(sorted(device.unreserved.items(), key=lambda entry: entry[0].admitted))
+
+
+def plan_most(instruction: Instruction, nbytes: int) -> None:
+    """From now on, results whose size data decide may have so many bytes. They count in the session's share, too."""
+    device, more = instruction.device, nbytes - instruction.most
+    instruction.most = nbytes
+    device.planned += more
+    if device.ceiling and more:
+        shares = instruction.session.account.shares
+        shares[device] = shares.get(device, 0) + more
+
+
+def undecided(account: Account, device: DeviceState, but: Instruction | None = None) -> int:
+    """What results may have whose size data have not decided yet, of an account and of all instructions `but` one, on a
+    device from which values leave: once data have decided, these may leave, too."""
+    if device.below is None:
+        return 0
+    mine = [one for one in device.live if one.most and one.device is device and one.session.account is account]
+    return sum(one.most for one in mine if one is not but)
 
 
 def learn_need(device: DeviceState, instruction: Instruction, nbytes: int) -> None:

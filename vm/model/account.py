@@ -93,15 +93,14 @@ def has_share(account: Account | None, device: DeviceState, nbytes: int) -> bool
     return not device.ceiling or account is None or account.shares.get(device, 0) + nbytes <= device.ceiling
 
 
-def check_share(account: Account, device: DeviceState, nbytes: int, most: int = 0) -> None:
-    """QuotaError if that many bytes more are not within the account's share of a device, of which `most` are kept for
-    them."""
-    nbytes -= most
-    if nbytes > 0 and not has_share(account, device, nbytes):
+def check_share(account: Account, device: DeviceState, nbytes: int, leaving: int = 0) -> None:
+    """QuotaError if that many bytes more are not within the account's share of a device, once so many are `leaving`."""
+    if nbytes > 0 and not has_share(account, device, nbytes - leaving):
+        stays = account.shares.get(device, 0) - leaving
         raise QuotaError(
             f"{exact_size(nbytes)} more on {device.name} are over the session's share: of "
-            f"{exact_size(device.ceiling)} it has {exact_size(account.shares.get(device, 0))} there that cannot leave "
-            "now; release or unpin tensors, or raise the device's option ceiling"
+            f"{exact_size(device.ceiling)} it has {exact_size(stays)} there that cannot leave now; release or unpin "
+            "tensors, or raise the device's option ceiling"
         )
 
 

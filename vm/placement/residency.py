@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ...interpreter.errors import DeviceMemoryError, MetadataError, ProtocolError, QuotaError
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
+from ..memory.ledger import undecided
 from ..memory.making_room import drop_replica
 from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite, owns_memory
@@ -238,7 +239,7 @@ class Residency:
             spare.update(storage.current())
         there = self.scheduler.make_share(device, spare, account, session, location, max(nbytes, 0))
         if not there and account is session.account and session is not self.scheduler.nobody:
-            check_share(account, device, nbytes)
+            check_share(account, device, nbytes, undecided(account, device))
 
     # -- evicting --------------------------------------------------------------------------------------------------
 

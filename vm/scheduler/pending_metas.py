@@ -12,26 +12,31 @@ from collections.abc import Callable, Iterable, Iterator
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.types.meta import Meta, OperandMeta
-from ..memory.ledger import learn_need
+from ..memory.ledger import learn_need, plan_most, undecided
 from ..memory.reservation import most_of, scratch_of
-from ..model.account import check_bytes, check_share, count
+from ..model.account import check_bytes, check_share, count, has_share
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.tensor import Copy, Tensor
 
 
 class PendingMetas:
-    """Resolves metas. `failed` takes instructions whose operands do not fit, `ready` those that may be dispatched."""
+    """Resolves metas. `failed` takes instructions whose operands do not fit, `ready` those that may be dispatched.
+
+    `make_share` lets values of an instruction's session leave its device, for so many bytes more of its results.
+    """
 
     def __init__(
         self,
         infer: InferCache,
         failed: Callable[[Instruction, TensordError], None],
         ready: Callable[[Instruction], None],
+        make_share: Callable[[Instruction, int], None],
     ) -> None:
         self.infer = infer
         self.failed = failed
         self.ready = ready
+        self.make_share = make_share
 
     def resolve(self, tensor: Tensor, meta: Meta) -> None:
         """Set a tensor's meta and the sizes of its copies, and resolve the metas that depend on it."""
@@ -54,20 +59,39 @@ class PendingMetas:
         resolved: list[tuple[Tensor, Meta]] = []
         try:
             metas = self._infer_outputs(instruction)
-            check_sizes(instruction, metas)
+            self._check_sizes(instruction, metas)
         except TensordError as error:
             self.failed(instruction, error)
             return resolved
-        need = 0
+        need = most = most_of(instruction)
+        if most:
+            plan_most(instruction, most)
         for binding, meta in zip(instruction.outputs, metas, strict=True):
             if meta is not None:
                 learn_copy_size(binding.copy, meta.nbytes)
                 need += meta.nbytes if binding.copy.buffer is None else 0
                 if binding.tensor.meta is None:
+                    learn_size(binding.tensor, meta.nbytes)  # before the size of the next dependent is checked
                     resolved.append((binding.tensor, meta))
-        learn_need(instruction.device, instruction, need + most_of(instruction) + scratch_of(instruction))
+        learn_need(instruction.device, instruction, need + scratch_of(instruction))
         self.ready(instruction)
         return resolved
+
+    def _check_sizes(self, instruction: Instruction, metas: Iterable[Meta | None]) -> None:
+        """QuotaError if sizes that depend on data exceed a quota of the session, or may do so."""
+        if instruction.plan is not None:
+            made = zip(instruction.outputs, metas, strict=True)
+            nbytes = sum(m.nbytes for b, m in made if b.tensor.meta is None and m is not None)
+            self.check_quotas(instruction, nbytes, nbytes + most_of(instruction))
+
+    def check_quotas(self, instruction: Instruction, nbytes: int, share: int) -> None:
+        """QuotaError if a session may not have so many bytes more, or not so large a `share` more of their device. Its
+        values leave for that, as they do at admission."""
+        account, device = instruction.session.account, instruction.device
+        check_bytes(instruction.session, nbytes)
+        if share > 0 and not has_share(account, device, share):
+            self.make_share(instruction, share)
+            check_share(account, device, share, undecided(account, device, instruction))
 
     def _infer_outputs(self, instruction: Instruction) -> tuple[Meta | None, ...]:
         """The metas of the results, now that the input metas are known; sets the plan that fits them."""
@@ -136,12 +160,3 @@ def learn_copy_size(copy: Copy, nbytes: int) -> None:
         copy.nbytes = nbytes
         if copy.current:
             copy.device.planned += nbytes
-
-
-def check_sizes(instruction: Instruction, metas: Iterable[Meta | None]) -> None:
-    """QuotaError if a size that depends on data exceeds the session's quota."""
-    if instruction.plan is not None:
-        made = zip(instruction.outputs, metas, strict=True)
-        nbytes = sum(m.nbytes for b, m in made if b.tensor.meta is None and m is not None)
-        check_bytes(instruction.session, nbytes)
-        check_share(instruction.session.account, instruction.device, nbytes, instruction.most)

@@ -7,13 +7,14 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
 from ..memory.allocation import adopt
 from ..memory.kept import kept_back
+from ..memory.ledger import plan_most
 from ..memory.release import release
 from ..memory.reservation import is_stuck
-from ..model.account import check_bytes, check_share
+from ..model.account import has_share
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from .dispatch import Holders, Replan
-from .pending_metas import PendingMetas
+from .pending_metas import PendingMetas, learn_size
 
 
 def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holders, replan: Replan) -> bool:
@@ -32,7 +33,7 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holder
         if isinstance(array, BaseException) or copy.buffer is not None:
             continue
         meta = Meta.of(tuple(array.shape), array.dtype)
-        if is_over_quota(instruction, binding, meta):
+        if is_over_quota(metas, instruction, binding, meta):
             continue
         copy.buffer = adopt(instruction, array)
         if copy.buffer is None and release_used_up(instruction):
@@ -43,7 +44,8 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holder
             stuck = False
         if copy.buffer is not None:
             instruction.used = copy.device.backend.allocated
-            metas.resolve(binding.tensor, meta)
+            plan_most(instruction, max(instruction.most - meta.nbytes, 0))  # the size of this one counts instead
+            learn_size(binding.tensor, meta.nbytes)
         elif stuck:
             backend = copy.device.backend
             used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)} are in use"
@@ -55,8 +57,21 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holder
             fail_result(instruction, binding, DeviceMemoryError(text))
         else:
             return False
+    resolve_adopted(metas, instruction)
     instruction.results = None
     return True
+
+
+def resolve_adopted(metas: PendingMetas, instruction: Instruction) -> None:
+    """Resolve the metas of the results. None is to come any more, so what was planned for them is free for what is made
+    of them."""
+    if instruction.most:
+        plan_most(instruction, 0)
+    if not has_share(instruction.session.account, instruction.device, 0):  # it counted, but nothing was refused for it
+        metas.make_share(instruction, 0)
+    for binding, array in zip(instruction.outputs, instruction.results, strict=True):
+        if binding.tensor.meta is None and binding.copy.buffer is not None:
+            metas.resolve(binding.tensor, Meta.of(tuple(array.shape), array.dtype))
 
 
 def release_used_up(instruction: Instruction) -> bool:
@@ -67,15 +82,14 @@ def release_used_up(instruction: Instruction) -> bool:
     return bool(used_up)
 
 
-def is_over_quota(instruction: Instruction, binding: Binding, meta: Meta) -> bool:
+def is_over_quota(metas: PendingMetas, instruction: Instruction, binding: Binding, meta: Meta) -> bool:
     """Does one result of a dynamic op exceed the session's quota? If so, fail that result."""
     failed = instruction.failures or {}
     if binding.copy in failed:
         return True
     try:
         if binding.tensor.meta is None:
-            check_bytes(instruction.session, meta.nbytes)
-            check_share(instruction.session.account, binding.copy.device, meta.nbytes, instruction.most)
+            metas.check_quotas(instruction, meta.nbytes, meta.nbytes - instruction.most)
     except QuotaError as error:
         fail_result(instruction, binding, error)
         return True

@@ -22,7 +22,7 @@ from ...interpreter.errors import TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
-from ..memory.ledger import expect, has_spare, settle, wait_for_memory
+from ..memory.ledger import expect, has_spare, plan_most, settle, wait_for_memory
 from ..memory.making_room import evict_idle, make_room
 from ..memory.reservation import most_of, scratch_of
 from ..model.account import Account, has_share
@@ -80,7 +80,7 @@ class Scheduler:
         self.dispatcher = dispatcher = Dispatcher(tiers, clock, self.complete, self.fail_waiting, self.replan)
         self.try_ready = dispatcher.try_ready
         self.retry = dispatcher.retry
-        self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready)
+        self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready, self.make_late_share)
 
     # -- passes ----------------------------------------------------------------------------------------------------
 
@@ -174,17 +174,10 @@ class Scheduler:
         scratch = scratch_of(instruction)
         if new or scratch or (instruction.pending and may_need_scratch(instruction)):
             device = instruction.device
-            instruction.most = most_of(instruction)
-            device.planned += instruction.most
-            self._count_most(instruction, instruction.most)
+            if most := most_of(instruction):
+                plan_most(instruction, most)
             need = sum(max(copy.nbytes, 0) for copy in new) + instruction.most + scratch
             expect(device, instruction, None if instruction.pending else need)
-
-    def _count_most(self, instruction: Instruction, nbytes: int) -> None:
-        """What results may have whose size data decide counts in the share of their session, too."""
-        device, account = instruction.device, instruction.session.account
-        if device.ceiling:
-            account.shares[device] = account.shares.get(device, 0) + nbytes
 
     def _plan_room(self, instruction: Instruction) -> None:
         """Let copies leave its device, if the plan exceeds that. What is evicted moves in front of the instruction."""
@@ -225,6 +218,13 @@ class Scheduler:
         if not device.short and device.below is not None:
             self.gather(device)
         return make_room(device, spare, self.retry, need, account, self._evicting(session, location), own=True)
+
+    def make_late_share(self, instruction: Instruction, nbytes: int) -> None:
+        """Data have decided on the size of a result since the instruction was admitted: let copies of its session leave
+        the plan, which is that after all that has been admitted by now. Instructions that use them do so first."""
+        spare = {*instruction.reads, *instruction.writes, *self.bound}
+        account, author = instruction.session.account, instruction.author
+        self.make_share(instruction.device, spare, account, author, instruction.location, nbytes)
 
     def _evicting(self, session: VmSession, location: int) -> Callable[[Copy, Storage], bool]:
         """What plans the transfer of a copy to a tier below, for that session; False if there is no room."""
@@ -362,8 +362,7 @@ class Scheduler:
         instruction.session.live.pop(instruction.id, None)
         settle(instruction.device, instruction)
         if instruction.most:
-            instruction.device.planned -= instruction.most
-            self._count_most(instruction, -instruction.most)
+            plan_most(instruction, 0)
         for copy in instruction.reads + instruction.writes:
             if copy.device.live.pop(instruction, self) is None:
                 self.retry(copy.device)

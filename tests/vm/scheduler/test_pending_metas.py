@@ -32,7 +32,9 @@ class Resolver:
     def __init__(self, parts: Parts) -> None:
         self.errors: dict[Instruction, TensordError] = {}
         self.runnable: list[Instruction] = []
-        metas = PendingMetas(parts.engine.infer, self.errors.__setitem__, self.runnable.append)
+        metas = PendingMetas(
+            parts.engine.infer, self.errors.__setitem__, self.runnable.append, parts.scheduler.make_late_share
+        )
         self.resolve, self.fail = metas.resolve, metas.fail
 
 
@@ -133,6 +135,15 @@ class TestFailing:
         instruction, _ = call(parts, "negative", x)
         resolver.resolve(x, THREE)
         assert isinstance(resolver.errors[instruction], QuotaError)
+
+    def test_a_quota_counts_all_that_one_meta_has_made_known(self, parts: Parts, resolver: Resolver) -> None:
+        parts.session = parts.engine.open_session(lambda *_: None, limits=Limits(bytes=48))
+        x = pending(parts)
+        (first, y), (second, _), (third, _) = (call(parts, "negative", x) for _ in range(3))
+        resolver.resolve(x, Meta.of((2,), "float64"))
+        assert resolver.runnable == [first, second]
+        assert list(resolver.errors) == [third]
+        assert (y.storage.nbytes, parts.session.account.bytes) == (16, 48)
 
     def test_the_others_that_waited_go_on(self, parts: Parts, resolver: Resolver) -> None:
         x, four = pending(parts), parts.tensor(4)
