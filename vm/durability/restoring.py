@@ -174,7 +174,7 @@ class Restoring:
             else:
                 home = self.home(name, self.found.fields[name].get(DEVICE))
                 made = self._tensors[name] = self.deferred(self.found.stretches[name], name)
-                made.home = home
+                made.home, made.storage.placed = home, home.alone
         return made
 
     def _same_as(self, name: str) -> str | None:

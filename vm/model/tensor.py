@@ -97,7 +97,8 @@ class Storage:
     that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
     `location` are the label of the instruction that made it with what it was of, and its location number; `made` is
     when that was, by the engine's clock, 0 if nobody noted it. `used` and `rest`: see `memory.recency`. `evicted`: the
-    device that it left last to make room; `returns`: how often it came back.
+    device that it left last to make room; `returns`: how often it came back. `placed`: where sessions have put the
+    present version; what the machine does with its copies changes nothing of that.
     """
 
     __slots__ = (
@@ -108,6 +109,7 @@ class Storage:
         "made",
         "maker",
         "nbytes",
+        "placed",
         "rest",
         "returns",
         "sharers",
@@ -139,6 +141,12 @@ class Storage:
         self.rest = 0
         self.evicted: DeviceState | None = None
         self.returns = 0
+        self.placed: tuple[DeviceState, ...] = (device,)
+
+    def place(self, device: DeviceState) -> None:
+        """A session wants the present version on one more device."""
+        if device not in self.placed:
+            self.placed = (*self.placed, device)
 
     def current(self) -> list[Copy]:
         """Every copy in the map."""

@@ -57,6 +57,7 @@ def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, session:
     A use of it, as far as recency is concerned.
     """
     storage = tensor.storage
+    storage.place(device)
     copy = storage.copies.get(device)
     if copy is not None:
         touch(storage, device)

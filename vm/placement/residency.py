@@ -82,7 +82,7 @@ class Residency:
     def operand(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Binding:
         """Bind a tensor for reading on a device; plans a Transfer where no current copy is there yet.
 
-        MetadataError if the session's placement is strict, and the session has not moved the tensor there.
+        MetadataError if the session's placement is strict, and nobody has placed the tensor there.
         """
         copy = tensor.storage.copies.get(device)
         if copy is not None:
@@ -306,6 +306,7 @@ class Residency:
                 session.moves[moved], moved.mover = None, session
             elif moved.home.backend.lost is None:
                 kept = len(bound)
+                moved.storage.place(moved.home)  # it may have been written elsewhere before its move began
                 with suppress(MetadataError, QuotaError):  # no way leads there, or it is over a quota
                     session.moving.append(self.bring(moved, moved.home, session, moved.location).copy)
                 del bound[kept:]  # they are no operands of the message being admitted, and may leave for these
@@ -350,6 +351,7 @@ class Residency:
         if device.below is None or not device.short:
             device.candidates.pop(copy, None)
         storage.evicted = None
+        storage.placed = (device,)
         storage.version += 1
         copy.version = storage.version
         return Binding(copy, tensor, 0, None)
@@ -487,12 +489,15 @@ def is_small(tensor: Tensor) -> bool:
 
 
 def refuse_transfer(tensor: Tensor, device: DeviceState) -> None:
-    """MetadataError unless a copy of the tensor, or of this view, is on the device."""
+    """MetadataError unless a session has placed the value on the device, or a copy of it, or of this view, is there.
+
+    Placed is what was made, loaded or last written for the device, moved to it, or prefetched. So strict placement does
+    not depend on what the machine has taken away, nor on transfers that failed. The home alone says too little: a view
+    may have another than its base, and a write may have been elsewhere.
+    """
     storage = tensor.storage
-    if device is tensor.home and not any(at.backend.computes for at in storage.copies):
-        return  # it was loaded to be there
-    if storage.evicted is device or (type(tensor) is Moved and tensor.home is device):
-        return  # the copy left since, to make room
+    if device in storage.placed:
+        return
     small = is_small(tensor) and storage.views and (device, tensor.view_key()) in storage.views
     if device not in storage.copies and not small:
         homes = ", ".join(at.name for at in storage.copies)

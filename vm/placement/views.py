@@ -57,6 +57,7 @@ def moved(base: Tensor, home: DeviceState, mover: VmSession, location: int) -> M
     """A twin that its session moves to another home."""
     tensor = Moved(base.meta, base.storage, home, mover, location)
     alike(tensor, base)
+    base.storage.place(home)
     return tensor
 
 
