@@ -9,7 +9,7 @@ import tensord as td
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.scheduler.scheduler import REPLANS
 
-from .looking_inside import WAIT, allocated, assert_sound, device_of, held, ones, records, until
+from .looking_inside import WAIT, allocated, assert_sound, device_of, held, machine_of, ones, records, until
 
 KIB = 256  # float32 elements
 
@@ -165,6 +165,68 @@ def test_where_no_eviction_succeeds_the_instruction_fails_alone(make_session):
         s.asarray(ones(KIB), device="sim:0").wait(WAIT)
     assert [tensor.numpy()[0] for tensor in kept] == [0, 1, 2, 3]
     assert_sound(s)
+
+
+def test_an_eviction_that_fails_is_no_failure_of_the_session_that_needs_the_room(make_session):
+    """It is the machine's: in the list of errors and in the trace, and nobody's sync counts it."""
+    mine, other = (make_session("local:whose failure", devices=small(4)) for _ in range(2))
+    kept = [other.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(4)]
+    device_of(mine, "sim:0").inject(Fault(FaultKind.FAIL, stream="d2h"))
+    more = mine.asarray(ones(KIB, value=9.0), device="sim:0").wait(WAIT)
+    assert [s.sync(WAIT) for s in (mine, other)] == [0, 0]
+    (failed,) = [record for record in records(mine, "evict ") if record.status == "FAILED"]
+    (text,) = mine.stats()["recent_errors"]
+    assert failed.op in text
+    assert list(machine_of(mine).failures.entries) == [0]
+    assert [tensor.numpy()[0] for tensor in (*kept, more)] == [0, 1, 2, 3, 9]
+    assert_sound(mine)
+
+
+def test_where_all_evictions_fail_the_session_has_the_failure_of_its_own_op_alone(make_session):
+    mine, other = (make_session("local:no room", devices=small(4)) for _ in range(2))
+    kept = [other.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(4)]
+    device_of(mine, "sim:0").inject(Fault(FaultKind.FAIL, stream="d2h", count=1 + REPLANS))
+    more = mine.asarray(ones(KIB), device="sim:0")
+    assert [s.sync(WAIT) for s in (mine, other)] == [1, 0]
+    with pytest.raises(td.DeviceMemoryError):
+        more.numpy()
+    assert [tensor.numpy()[0] for tensor in kept] == [0, 1, 2, 3]
+    assert mine.sync(WAIT) == other.sync(WAIT) == 0
+
+
+@pytest.mark.parametrize("reader", ["mine", "other", "both"])
+def test_an_eviction_that_fails_is_a_failure_of_the_session_whose_op_read_what_left(make_session, reader):
+    mine, other = (make_session(f"local:read by {reader}", devices=small(4)) for _ in range(2))
+    kept = [other.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(4)]
+    other.publish("kept", kept[0])
+    found = {"mine": mine.lookup("kept"), "other": kept[0]}
+    device_of(mine, "sim:0").inject(Fault(FaultKind.FAIL, stream="d2h"))
+    readers = [name for name in found if reader in (name, "both")]
+    with held(mine, "sim:0", "d2h"):
+        more = mine.asarray(ones(KIB, value=9.0), device="sim:0")
+        mine.flush()
+        read = [found[name]._session.call("add", [found[name], 1.0], device="cpu:0")[0] for name in readers]
+        for s in (mine, other):
+            s.flush()
+    assert more.wait(WAIT).numpy()[0] == 9
+    for one in read:
+        with pytest.raises(td.KernelError, match="evict "):
+            one.numpy()
+    told = "mine" if "mine" in readers else "other"
+    assert [s.sync(WAIT) for s in (mine, other)] == [told == "mine", told == "other"]
+    assert found["mine"].numpy()[0] == 0
+
+
+def test_a_transfer_back_that_fails_is_a_failure_of_the_session_that_needs_the_value(make_session):
+    s = make_session(devices=small(4))
+    x = s.asarray(ones(KIB), device="sim:0").evict()
+    s.sync(WAIT)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, stream="h2d"))
+    y = x + 1.0
+    assert s.sync(WAIT) == 1
+    with pytest.raises(td.KernelError, match="return "):
+        y.numpy()
+    assert s.sync(WAIT) == 0
 
 
 def test_a_result_whose_size_data_decide_finds_room(make_session):

@@ -21,3 +21,4 @@ class Reason(StrEnum):
 EVICT: Final = "evict"
 REPLAN: Final = "replan"
 RETURN: Final = "return"
+MAKES_ROOM: Final = (f"{EVICT} ", f"{REPLAN} ")  # how such labels begin

@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 from ...interpreter.errors import CancelledError, TensordError
 from ..model.instruction import PENDING, UNDER_WAY, Instruction
-from ..model.reason import Reason
+from ..model.reason import MAKES_ROOM, Reason
+from ..model.session import VmSession
 from ..model.tensor import Copy
 
 Errors: TypeAlias = tuple[TensordError, ...]
@@ -78,6 +79,41 @@ def overrule(instruction: Instruction, error: TensordError) -> Errors:
 def is_among(error: TensordError, errors: Errors) -> bool:
     """Is `error` one of `errors`, by identity?"""
     return any(error is other for other in errors)
+
+
+def whose(instruction: Instruction) -> VmSession | None:
+    """The session whose failure an instruction's own error is: its author's.
+
+    Who needs room has not asked for a transfer that makes some, and finds other room if that fails. So its failure is
+    of a session only if it fails an instruction that reads what was evicted: the author's, if one of them is, else that
+    of the first. None if it fails nothing: the value is where it was.
+    """
+    author = instruction.author
+    if not makes_room(instruction):
+        return author
+    theirs = failed_by(instruction)
+    return author if author in theirs else next(iter(theirs), None)
+
+
+def makes_room(instruction: Instruction) -> bool:
+    """Is it a transfer that nobody needs for its value?"""
+    return instruction.traits.copies and instruction.label.startswith(MAKES_ROOM)
+
+
+def failed_by(transfer: Instruction) -> dict[VmSession, None]:
+    """The authors of what reads the copy that a failed transfer was to make, also where that is evicted further."""
+    found: dict[VmSession, None] = {}
+    stack = [transfer]
+    while stack:
+        failed = stack.pop()
+        for dependent in failed.dependents:
+            if not any(s == failed.id and r is Reason.RAW for s, r, _, _ in dependent.edges):
+                continue
+            if makes_room(dependent):
+                stack.append(dependent)
+            else:
+                found[dependent.author] = None
+    return found
 
 
 def settle_late(instruction: Instruction) -> None:

@@ -345,7 +345,7 @@ class Scheduler:
         self._leave(instruction)
         self.retired += 1
         if instruction.origin:
-            self.tell(instruction.author, instruction.error)
+            self.tell(errors.whose(instruction) or self.nobody, instruction.error)
         for error in instruction.own_failures():
             self.tell(instruction.author, error)
         if instruction.on_retire is not None:
