@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import tensord as td
 from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.spill import Block
+from tensord.vm.memory import making_room
+from tensord.vm.memory.victims import victims
 
 from .looking_inside import WAIT, allocated, assert_sound, held, ones, records, store_of, until
 
@@ -271,4 +274,65 @@ def test_what_stops_over_in_the_host_makes_way_for_the_next_one(make_session, tm
         s.flush()
     assert s.call("sum", [both], device="sim:1")[0].item() == 3 * 4 * KIB
     assert later.numpy()[0, 0] == 2
+    assert_sound(s)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The copies that are looked at from now on, as those that may leave to make room."""
+    looked_at: list[Any] = []
+
+    def search(*args: Any, **options: Any) -> Iterator[Any]:
+        for victim in victims(*args, **options):
+            looked_at.append(victim)
+            yield victim
+
+    monkeypatch.setattr(making_room, "victims", search)
+    return looked_at
+
+
+@pytest.mark.parametrize("count", [16, 64])
+def test_a_refusal_looks_at_each_value_a_few_times_however_many_there_are(make_session, tmp_path, monkeypatch, count):
+    s = make_session(devices=tiers(tmp_path, count, count, count))
+    xs = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(3 * count)]
+    wait_for(xs)
+    looked_at = counted(monkeypatch)
+    for device in ("sim:0", "cpu:0"):
+        with pytest.raises(td.DeviceMemoryError):
+            s.asarray(ones(KIB), device=device).wait(WAIT)
+    assert count <= len(looked_at) <= 10 * count
+    assert [x.numpy()[0] for x in xs[:2]] == [0, 1]
+    del xs[0]
+    s.sync()
+    assert s.asarray(ones(KIB), device="sim:0").wait(WAIT).numpy()[0] == 1
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("count", [16, 64])
+def test_a_checkpoint_on_full_tiers_looks_at_each_value_a_few_times(make_session, tmp_path, monkeypatch, count):
+    s = make_session(devices=tiers(tmp_path, count, 2 * count, count))
+    kept = [s.asarray(ones(KIB, value=n)) for n in range(2 * count)]
+    wait_for(kept)
+    xs = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(count)]
+    wait_for(xs)
+    s.publish({f"{where} {n}": x for n in range(count) for where, x in (("kept", kept[n]), ("x", xs[n]))})
+    looked_at = counted(monkeypatch)
+    report = s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert sorted(report["failed"]) == sorted(f"x {n}" for n in range(count))
+    assert count <= len(looked_at) <= 10 * count
+    assert_sound(s)
+
+
+def test_after_a_refusal_what_is_small_enough_still_leaves(make_session, tmp_path):
+    devices = tiers(tmp_path, 2, 4, 2)
+    devices[2]["quota"] = 2 * 1024 + 512
+    s = make_session(devices=devices)
+    large = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(7)]
+    small = [s.asarray(ones(KIB // 4, value=n), device="sim:0") for n in range(4)]
+    wait_for([*large, *small])
+    x = s.asarray(ones(KIB // 2), device="sim:0").wait(WAIT)
+    assert x.numpy()[0] == 1
+    assert allocated(s, "store:0") == 2 * 1024 + 512
+    with pytest.raises(td.DeviceMemoryError):
+        s.asarray(ones(KIB), device="sim:0").wait(WAIT)
+    assert [y.numpy()[0] for y in (*large[:2], *small[:2])] == [0, 1, 0, 1]
     assert_sound(s)

@@ -238,7 +238,7 @@ class Files:
         copy = Copy(residency.copies, store, 0, 1)
         copy.buffer = buffer_of(stretch)
         storage = Storage(meta.nbytes, store, copy)
-        storage.placed = (home,)
+        storage.placed = home.alone
         note_maker(storage, LOADED, location, self.scheduler.now)
         return Tensor(meta, storage, home)
 

@@ -253,7 +253,7 @@ class Inline:
                 device.candidates[copy] = storage
         if device.short:
             storage.used, storage.rest, storage.evicted = device.uses.newest, 0, None
-        storage.placed = (device,)
+        storage.placed = device.alone
         storage.maker = plan.maker
         storage.location = location
         storage.made = self.scheduler.now
@@ -431,6 +431,6 @@ def find_target(plan: Plan, tensor: Tensor | None) -> Copy | None:
         return None
     if plan.device.short:
         touch(storage, plan.device)
-    storage.placed = (plan.device,)
+    storage.placed = plan.device.alone
     storage.version = copy.version = storage.version + 1
     return copy

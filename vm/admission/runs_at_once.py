@@ -61,7 +61,7 @@ class RunsAtOnce:
         for copy in copies:
             traced += (copy.id, copy.version)
         for copy, storage in zip(written, operands.storages, strict=True):
-            storage.placed = (copy.device,)
+            storage.placed = copy.device.alone
             copy.version = storage.version = storage.version + 1
         written += self.define(session, segment, buffers, ids, location)
         for copy in written:

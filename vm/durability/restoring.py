@@ -16,6 +16,7 @@ from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.programs.program import Program
 from ...streams.kept import KeptReader, KeptStretch
 from ...streams.stored import buffer_of
+from ..model.account import charge
 from ..model.device_state import DeviceState
 from ..model.published import Published, PublishedRoutine
 from ..model.session import VmSession
@@ -196,6 +197,7 @@ class Restoring:
         copy = Copy(residency.copies, store, 0, 1)
         copy.buffer = buffer_of(stretch)
         storage = Storage(meta.nbytes, store, copy, None, RESTORED, 0, self.checkpoints.scheduler.now)
+        charge(self.checkpoints.scheduler.nobody, storage)  # else the first session that reads it would pay for it
         return Tensor(meta, storage, store)
 
     def home(self, name: str, device: Any) -> DeviceState:

@@ -131,7 +131,8 @@ class Checkpoints:
         target.job = job
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
         groups = self.group(job)
-        self.read_all(session, job, location, link, stream, waits=waits)
+        with self.scheduler.refusals:  # the first value that finds no room knows it for the others
+            self.read_all(session, job, location, link, stream, waits=waits)
         self.commit(session, job, link, stream, location, partial(self.learn, job, standing, groups, told))
 
     def group(self, job: CheckpointJob) -> list[Group]:
@@ -246,6 +247,8 @@ class Checkpoints:
             drop_snapshot(scheduler, snapshot)
             residency.unshare(snapshot)
             job.failed[name] = str(error)
+            if storage.current() != there:
+                scheduler.refusals.known.clear()
             return
         instruction = scheduler.new_instruction(scheduler.nobody, Opcode.ACCESS, "checkpoint", host, location)
         instruction.author = session
@@ -260,6 +263,8 @@ class Checkpoints:
         for copy in storage.current():
             if copy not in there:
                 drop_replica(copy, storage, scheduler.retry)
+        if storage.current() != there:
+            scheduler.refusals.known.clear()
         storage.evicted = evicted
 
 

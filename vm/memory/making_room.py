@@ -41,12 +41,7 @@ def make_room(
     is the account's share, and none but copies of its own leave.
     """
 
-    def fits() -> bool:
-        if own:
-            return has_share(account, device, need)
-        return device.planned <= device.backend.limit - need
-
-    if fits():
+    if fits(device, need, account, own=own):
         return True
     if device.candidates:
         device.short = True
@@ -60,9 +55,16 @@ def make_room(
             del device.candidates[copy]
         elif evict is not None and may_evict(copy, storage) and evict(copy, storage):
             drop_replica(copy, storage, freed)
-        if fits():
+        if fits(device, need, account, own=own):
             return True
     return False
+
+
+def fits(device: DeviceState, need: int, account: Account | None, *, own: bool) -> bool:
+    """Do that many bytes fit besides what is planned, or within the account's `own` share?"""
+    if own:
+        return has_share(account, device, need)
+    return device.planned <= device.backend.limit - need
 
 
 def evict_idle(

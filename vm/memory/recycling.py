@@ -94,7 +94,7 @@ def make_tensor(
     copy.buffer = buffer
     copy.current = True
     storage.account = account
-    storage.placed = (device,)
+    storage.placed = device.alone
     storage.maker = maker
     storage.location = location
     storage.made = now

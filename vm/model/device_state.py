@@ -20,6 +20,7 @@ Only `memory` writes the fields of the ledger. Their invariants:
 - how many values were `evicted` to a tier below, `dropped` to make room since they were valid elsewhere, and
   `returned` to where they had left, and their bytes;
 - `pins` counts the pins of tensors whose home it is, `pinned` the pinned tensors of each storage (`memory.pins`);
+- `alone`: the device, as where a storage is placed that no session has placed elsewhere, too;
 - `uses` numbers the uses of storages, for all devices of an engine;
 - `standby` are stale copies that keep their memory until the transfer has retired; each counts as one of its `uses`;
 - `mapped` counts the exports of each copy that clients read in place;
@@ -61,6 +62,7 @@ class DeviceState:
 
     __slots__ = (
         "abandoned",
+        "alone",
         "arena",
         "backend",
         "below",
@@ -104,6 +106,7 @@ class DeviceState:
         self.late_errors = late_errors  # may errors of some device surface late, and so those of values that come here?
         self.inline_work = inline_work  # bounded kernels up to this may run on the driving thread
         self.name = backend.name
+        self.alone: tuple[DeviceState, ...] = (self,)
         self.compute = list(backend.compute)
         self.live: dict[Instruction, None] = {}  # instructions that touch this device's memory, in program order
         self.users: dict[VmSession, None] = {}  # open sessions that have ever had instructions on one of its streams

@@ -141,7 +141,7 @@ class Storage:
         self.rest = 0
         self.evicted: DeviceState | None = None
         self.returns = 0
-        self.placed: tuple[DeviceState, ...] = (device,)
+        self.placed: tuple[DeviceState, ...] = device.alone
 
     def place(self, device: DeviceState) -> None:
         """A session wants the present version on one more device."""

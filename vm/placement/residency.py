@@ -351,7 +351,7 @@ class Residency:
         if device.below is None or not device.short:
             device.candidates.pop(copy, None)
         storage.evicted = None
-        storage.placed = (device,)
+        storage.placed = device.alone
         storage.version += 1
         copy.version = storage.version
         return Binding(copy, tensor, 0, None)

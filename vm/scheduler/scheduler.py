@@ -23,7 +23,8 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
 from ..memory.ledger import expect, has_spare, plan_most, settle, wait_for_memory
-from ..memory.making_room import evict_idle, make_room
+from ..memory.making_room import evict_idle, fits, make_room
+from ..memory.refusals import Refusals, question
 from ..memory.reservation import most_of, scratch_of
 from ..model.account import Account, has_share
 from ..model.device_state import DeviceState
@@ -71,6 +72,7 @@ class Scheduler:
         self.snapshots: dict[Storage, int] = {}  # how many of its sharers are a checkpoint's, and have not been read
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
+        self.refusals = Refusals()
         self.report: Report = drop_report  # called once per error, at its origin
         self.catch_up: Callable[[DeviceState, int], None] = release_nothing  # set by `admission.cancellation`
         self.evict: Evict = evict_nothing  # set by `placement.residency`
@@ -198,9 +200,10 @@ class Scheduler:
         """
         if device.leaving and device.planned + need > device.backend.limit:
             self.catch_up(device, need)
+            self.refusals.known.clear()  # pins may have ended
         if not device.short and device.below is not None and device.planned + need > device.backend.limit:
             self.gather(device)
-        return make_room(device, spare, self.retry, need, session.account, self._evicting(session, location))
+        return self._let_leave(device, spare, session.account, session, location, need, own=False)
 
     def make_share(
         self,
@@ -217,7 +220,7 @@ class Scheduler:
             return True
         if not device.short and device.below is not None:
             self.gather(device)
-        return make_room(device, spare, self.retry, need, account, self._evicting(session, location), own=True)
+        return self._let_leave(device, spare, account, session, location, need, own=True)
 
     def make_late_share(self, instruction: Instruction, nbytes: int) -> None:
         """Data have decided on the size of a result since the instruction was admitted: let copies of its session leave
@@ -226,13 +229,35 @@ class Scheduler:
         account, author = instruction.session.account, instruction.author
         self.make_share(instruction.device, spare, account, author, instruction.location, nbytes)
 
-    def _evicting(self, session: VmSession, location: int) -> Callable[[Copy, Storage], bool]:
-        """What plans the transfer of a copy to a tier below, for that session; False if there is no room."""
+    def _let_leave(
+        self,
+        device: DeviceState,
+        spare: Collection[Copy],
+        account: Account | None,
+        session: VmSession,
+        location: int,
+        need: int,
+        *,
+        own: bool,
+    ) -> bool:
+        """Let copies leave until what is needed fits, unless it is known that none may."""
+        if fits(device, need, account, own=own):
+            return True
 
         def evict(copy: Copy, storage: Storage) -> bool:
             return self.evict(session, location, copy, storage, EVICT, copy.device.tiers_below()) is not None
 
-        return evict
+        refusals, bound = self.refusals, self.bound
+        with refusals:
+            asked = question(device, spare, bound, session, account, own=own) if refusals.failed else None
+            if asked in refusals.known:
+                return False
+            if make_room(device, spare, self.retry, need, account, evict, own=own):
+                return True
+            refusals.failed = True
+            if asked is not None and question(device, spare, bound, session, account, own=own) == asked:
+                refusals.known.add(asked)
+        return False
 
     def gather(self, device: DeviceState) -> None:
         """Memory is short for the first time: what is on the device may leave from now on."""
