@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import tensord as td
 from tensord.client.cli.shown import _session_row
@@ -21,6 +23,15 @@ def capped(ceiling: int, **options: object) -> list[dict[str, object]]:
     return [
         {"name": "cpu:0", "memory": PLENTY},
         {"name": "sim:0", "memory": PLENTY, "ceiling": ceiling * 1024, **options},
+    ]
+
+
+def capped_host(directory: Path, store: int) -> list[object]:
+    """A host of plenty of memory, of which a session may have 4 KiB, and a store of that many bytes."""
+    return [
+        {"name": "cpu:0", "memory": PLENTY, "ceiling": 4 * 1024},
+        {"name": "sim:0", "memory": PLENTY},
+        {"name": "store:0", "directory": str(directory), "quota": store},
     ]
 
 
@@ -339,6 +350,31 @@ def test_a_checkpoint_reads_what_the_host_may_not_keep(make_session, tmp_path):
     s = make_session(devices=devices)
     s.publish("w", s.load(tmp_path / "w.npz", device="sim:0")["w"])
     assert s.checkpoint(tmp_path / "there").wait(WAIT)["failed"] == {}
+    assert_sound(s)
+
+
+def test_what_a_session_has_no_share_of_the_host_for_is_saved_past_it(make_session, tmp_path):
+    s = make_session(devices=capped_host(tmp_path, store=PLENTY))
+    pinned = s.asarray(ones(3 * KIB), device="cpu:0").pin().wait(WAIT)
+    x = s.asarray(ones(2 * KIB, value=5.0), device="sim:0").wait(WAIT)
+    s.save(tmp_path / "x.safetensors", {"x": x}).wait(WAIT)
+    assert load_file(tmp_path / "x.safetensors")["x"].tolist() == [5.0] * (2 * KIB)
+    until(s, lambda: allocated(s, "store:0") == 0)
+    assert share(s, "cpu:0") == 3 * 1024
+    assert pinned.residency() == {"cpu:0": "valid"}
+    assert x.residency() == {"sim:0": "valid"}
+    assert_sound(s)
+
+
+def test_what_neither_the_share_of_the_host_nor_the_store_has_room_for_is_not_saved(make_session, tmp_path):
+    s = make_session(devices=capped_host(tmp_path, store=1024))
+    pinned = s.asarray(ones(3 * KIB), device="cpu:0").pin().wait(WAIT)
+    x = s.asarray(ones(2 * KIB), device="sim:0").wait(WAIT)
+    with pytest.raises(td.QuotaError, match="on cpu:0 are over the session's share"):
+        s.save(tmp_path / "x.safetensors", {"x": x}).wait(WAIT)
+    del pinned
+    s.sync()
+    s.save(tmp_path / "x.safetensors", {"x": x}).wait(WAIT)
     assert_sound(s)
 
 

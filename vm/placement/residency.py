@@ -138,11 +138,11 @@ class Residency:
 
     def readable_by_files(self, tensor: Tensor, session: VmSession, location: int) -> Binding:
         """Bind a tensor for a write to a file, which reads piece by piece: in the store where it lies there alone, else
-        on the host, or in the store if there is no room on the host.
+        on the host, or in the store if there is no room on the host, or the session has its share there.
 
         Such a write can do without: no transfer is planned that cannot have its memory, since whoever reads the value
         next would fail with it. What leaves its file when it is read is read to the host, if there is room.
-        DeviceMemoryError if it fits nowhere.
+        DeviceMemoryError if it fits nowhere, QuotaError if it is over the session's share and the store has no room.
         """
         host, storage, store = self.host, tensor.storage, self.store
         if host is None or store is None:
@@ -150,11 +150,16 @@ class Residency:
         source, stored = self.routes.source(storage, host), storage.copies.get(store)
         if source is not stored or not is_in_pieces(source) or self.is_read_once(storage):
             nbytes, spare = self.bytes_to_bring(tensor), {*storage.current(), *self.scheduler.bound}
-            if host in storage.copies or self.scheduler.make_room(host, spare, session, location, max(nbytes, 0)):
+            if host in storage.copies:
+                return self.bring(tensor, host, session, location)
+            room = self.scheduler.make_room(host, spare, session, location, max(nbytes, 0))
+            if room and self.make_share(storage, host, nbytes, session, location):
                 return self.bring(tensor, host, session, location)
             if stored is None and storage.nbytes >= 0 and self.may_take(store, source, storage, session, location):
                 stored = self.whole_copy(tensor, store, session, location)
             if stored is None or not is_in_pieces(stored):
+                if room:
+                    check_share(session.account, host, nbytes)
                 places = f"{host.name} or {store.name}" if store.backend.limit else host.name
                 raise DeviceMemoryError(f"{exact_size(nbytes)} do not fit on {places} now, beside what cannot leave")
         self.scheduler.bound.append(stored)
@@ -227,10 +232,17 @@ class Residency:
     def require_share(
         self, storage: Storage | None, device: DeviceState, nbytes: int, session: VmSession, location: int
     ) -> None:
+        """As `make_share`; QuotaError if it is False, and will be once data have decided on sizes."""
+        if not self.make_share(storage, device, nbytes, session, location):
+            check_share(session.account, device, nbytes, undecided(session.account, device))
+
+    def make_share(
+        self, storage: Storage | None, device: DeviceState, nbytes: int, session: VmSession, location: int
+    ) -> bool:
         """Let values leave a device that has a ceiling until the share of a storage's session has so many bytes more.
         None: of the session that asks, which is about to make one.
 
-        QuotaError if it cannot have them and is the session that asks; others are not to suffer from what it keeps, and
+        False if it cannot have them and is the session that asks; others are not to suffer from what it keeps, and
         what the machine brings somewhere is of the moment.
         """
         account = session.account if storage is None or storage.account is None else storage.account
@@ -238,8 +250,7 @@ class Residency:
         if storage is not None:
             spare.update(storage.current())
         there = self.scheduler.make_share(device, spare, account, session, location, max(nbytes, 0))
-        if not there and account is session.account and session is not self.scheduler.nobody:
-            check_share(account, device, nbytes, undecided(account, device))
+        return there or account is not session.account or session is self.scheduler.nobody
 
     # -- evicting --------------------------------------------------------------------------------------------------
 
