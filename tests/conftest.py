@@ -280,7 +280,8 @@ def sessions_here() -> Iterator[Callable[..., Session]]:
 
     yield make
     for _, machine, _ in opened:
-        resume_streams(machine)
+        if isinstance(machine, VirtualMachine):  # the serial one has no streams
+            resume_streams(machine)
     for session, _, _ in reversed(opened):
         session.close()
     for _, machine, expect_empty in opened:

@@ -833,3 +833,14 @@ def test_restoring_again_and_again_keeps_no_directory_open(make_session, tmp_pat
     finally:
         gc.enable()
     assert opened.count(str(tmp_path / "there")) == 1
+
+
+def test_nobody_pays_for_what_was_restored(make_session, tmp_path):
+    s = make_session("local:payers", devices=DEVICES)
+    other = make_session("local:payers", devices=DEVICES)
+    s.publish("x", s.asarray(ones(1000), device="sim:0"))
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    s.restore(tmp_path / "there")
+    assert other.lookup("x").sum().item() == 1000
+    s.sync()
+    assert [one.stats()["session"]["bytes"] for one in (s, other)] == [0, 0]

@@ -93,14 +93,15 @@ def has_share(account: Account | None, device: DeviceState, nbytes: int) -> bool
     return not device.ceiling or account is None or account.shares.get(device, 0) + nbytes <= device.ceiling
 
 
-def check_share(account: Account, device: DeviceState, nbytes: int, leaving: int = 0) -> None:
-    """QuotaError if that many bytes more are not within the account's share of a device, once so many are `leaving`."""
+def check_share(account: Account, device: DeviceState, nbytes: int, leaving: int = 0, why: str = "") -> None:
+    """QuotaError if that many bytes more are not within the account's share of a device, once so many are `leaving`.
+    `why`: none else may leave, as a clause."""
     if nbytes > 0 and not has_share(account, device, nbytes - leaving):
         stays = account.shares.get(device, 0) - leaving
         raise QuotaError(
             f"{exact_size(nbytes)} more on {device.name} are over the session's share: of "
-            f"{exact_size(device.ceiling)} it has {exact_size(stays)} there that cannot leave now; release or unpin "
-            "tensors, or raise the device's option ceiling"
+            f"{exact_size(device.ceiling)} it has {exact_size(stays)} there that cannot leave now{why}; release or "
+            "unpin tensors, or raise the device's option ceiling"
         )
 
 

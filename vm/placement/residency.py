@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ...interpreter.errors import DeviceMemoryError, MetadataError, ProtocolError, QuotaError
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
+from ..memory.kept import full_below
 from ..memory.ledger import undecided
 from ..memory.making_room import drop_replica
 from ..memory.mapped import unmap_copy
@@ -159,7 +160,7 @@ class Residency:
                 stored = self.whole_copy(tensor, store, session, location)
             if stored is None or not is_in_pieces(stored):
                 if room:
-                    check_share(session.account, host, nbytes)
+                    check_share(session.account, host, nbytes, why=full_below(host, session.account, nbytes))
                 places = f"{host.name} or {store.name}" if store.backend.limit else host.name
                 raise DeviceMemoryError(f"{exact_size(nbytes)} do not fit on {places} now, beside what cannot leave")
         self.scheduler.bound.append(stored)
@@ -234,7 +235,8 @@ class Residency:
     ) -> None:
         """As `make_share`; QuotaError if it is False, and will be once data have decided on sizes."""
         if not self.make_share(storage, device, nbytes, session, location):
-            check_share(session.account, device, nbytes, undecided(session.account, device))
+            account = session.account
+            check_share(account, device, nbytes, undecided(account, device), full_below(device, account, nbytes))
 
     def make_share(
         self, storage: Storage | None, device: DeviceState, nbytes: int, session: VmSession, location: int

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.types.meta import Meta, OperandMeta
+from ..memory.kept import full_below
 from ..memory.ledger import learn_need, plan_most, undecided
 from ..memory.reservation import most_of, scratch_of
 from ..model.account import check_bytes, check_share, count, has_share
@@ -91,7 +92,8 @@ class PendingMetas:
         check_bytes(instruction.session, nbytes)
         if share > 0 and not has_share(account, device, share):
             self.make_share(instruction, share)
-            check_share(account, device, share, undecided(account, device, instruction))
+            leaving = undecided(account, device, instruction)
+            check_share(account, device, share, leaving, full_below(device, account, share))
 
     def _infer_outputs(self, instruction: Instruction) -> tuple[Meta | None, ...]:
         """The metas of the results, now that the input metas are known; sets the plan that fits them."""
