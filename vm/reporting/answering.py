@@ -70,7 +70,7 @@ def session_or_any(session: object, sessions: Collection[int]) -> int:
     """The number of a session, or 0 for any; ProtocolError for anything else."""
     number = natural("session", session)
     if number and number not in sessions:
-        raise ProtocolError(f"there is no session {number}; there are {', '.join(map(str, list(sessions)[:10]))}")
+        raise ProtocolError(f"there is no session {number}; open sessions: {', '.join(map(str, list(sessions)[:10]))}")
     return number
 
 

@@ -69,7 +69,7 @@ class TestQuestions:
             ("trace", (-1,), "not a natural number"),
             ("tensors", (1 << 70,), "not a natural number"),
             ("tensors", (1, 0, "gpu"), "there is no device 'gpu'; there are cpu:0, sim:0"),
-            ("tensors", (1, 99), "there is no session 99; there are 1"),
+            ("tensors", (1, 99), "there is no session 99; open sessions: 1"),
             ("tensors", (1, 0, 5), "a name"),
         ],
     )
