@@ -375,7 +375,8 @@ def keep_durable(outbox: Outbox, names: tuple[str, ...] = ()) -> None:
     failed = outbox.await_reply(reply)["failed"]
     missing = [name for name in (names or failed) if name in failed]
     if missing:
-        raise located(FileError(f"{missing[0]!r} is not on the disk as it is: {failed[missing[0]]}"))
+        why = failed[missing[0]]
+        raise located(FileError(f"{missing[0]!r} is not on the disk as it is: {why}; write it anew, or unpublish it"))
 
 
 def restore(
