@@ -124,7 +124,9 @@ def _check(metas: Mapping[str, Meta], metadata: Mapping[str, str], limits: FileL
     if len(metas) > limits.entries:
         raise QuotaError(f"a file of {len(metas)} tensors; the limit is {limits.entries}")
     for name, meta in metas.items():
-        if not is_printable(name) or len(name) > limits.name or name == METADATA:
+        if name == METADATA:
+            raise MetadataError(f"a tensor cannot be called {METADATA!r}: the format keeps that name for itself")
+        if not is_printable(name) or len(name) > limits.name:
             raise MetadataError(
                 f"a tensor's name is printable text of at most {limits.name} characters, not {name[:SHOWN]!r}"
             )

@@ -99,7 +99,7 @@ def test_values_of_another_size_are_refused_and_nothing_is_left(tmp_path, folder
             MetadataError,
             "'a': safetensors has no complex128; save two tensors",
         ),
-        ({"__metadata__": ONE["a"]}, {}, {}, MetadataError, "name is printable text .*, not '__metadata__'"),
+        ({"__metadata__": ONE["a"]}, {}, {}, MetadataError, "cannot be called '__metadata__': the format keeps"),
         ({"a\n": ONE["a"]}, {}, {}, MetadataError, r"name is printable text .*, not 'a\\n'"),
         ({"": ONE["a"]}, {}, {}, MetadataError, "name is printable text .*, not ''"),
         ({"abc": ONE["a"]}, {}, {"name": 2}, MetadataError, "at most 2 characters, not 'abc'"),
