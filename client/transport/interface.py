@@ -141,7 +141,7 @@ class ClosedTransport:
         self.devices = devices
         self.why = why
         self.inline_work = 0
-        self.maps = self.eager = self.opens_files = self.names_files = False
+        self.maps = self.eager = False
         self.lost = True
         self.shield = nullcontext()
 

@@ -24,6 +24,17 @@ def test_a_session_is_a_context_manager():
     assert "closed" in repr(s)
 
 
+def test_a_closed_session_neither_saves_nor_loads_and_says_that_it_is_closed(make_session, tmp_path):
+    s = make_session()
+    x = s.asarray([1.0])
+    s.close()
+    for use in (lambda: s.save(tmp_path / "x.safetensors", {"x": x}), lambda: s.load(tmp_path / "x.npz")):
+        with pytest.raises(td.ConnectionLost, match="the session is closed") as caught:
+            use()
+        assert "test_session.py" in str(caught.value.location)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_default_address_is_one_machine_for_the_process():
     with td.connect() as a, td.connect() as b, td.connect("local") as c:
         assert machine_of(a) is machine_of(b)
