@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def partial_of(path: Path) -> Path:
-    """The name under which a file that takes long is written, for people to see."""
-    return path.with_name(f"{path.name}.partial")
+    """A name under which a file that takes long is written, for people to see: `x.trace.1f2e3d4c.partial`."""
+    return path.with_name(f"{path.name}.{os.urandom(4).hex()}.partial")  # others may write a file of that name, too
 
 
 def write_whole(path: str | Path, content: str | bytes, *, mode: int | None = None, new: bool = False) -> None:

@@ -25,6 +25,17 @@ def test_records_that_come_in_pieces_are_the_trace(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.trace"]
 
 
+def test_two_recordings_into_one_file_do_not_disturb_each_other(tmp_path):
+    path = tmp_path / "x.trace"
+    with Recording(path, ["cpu:0"]) as first, Recording(path, ["cpu:0"]) as second:
+        first.add([record(1)])
+        second.add([record(2)])
+        for recording, number in ((second, 2), (first, 1)):
+            recording.finish()
+            assert [one.id for one in Trace.load(path).records] == [number]
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_what_is_not_finished_leaves_nothing_and_what_was_there_stays(tmp_path):
     path = tmp_path / "x.trace"
     path.write_text("before")
