@@ -287,6 +287,11 @@ def check_reachable(address: str) -> None:
             probe.connect(path)
         except BlockingIOError:
             raise ConnectionLost(f"the daemon at {address} takes no connections now: too many wait") from None
+        except PermissionError as error:
+            raise ConnectionLost(
+                f"this user may not connect to {address} ({error.strerror}): over ipc a daemon serves the user that "
+                "started it; be that user, or connect over tcp, with keys"
+            ) from None
         except OSError as error:
             raise ConnectionLost(
                 f"no daemon listens at {address} ({error.strerror or error}): start one with "

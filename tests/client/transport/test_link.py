@@ -54,6 +54,19 @@ def test_a_client_that_waits_in_vain_is_told_why(
         link.check_reachable(f"ipc://{crowded[1]}")
 
 
+def test_a_socket_of_somebody_else_is_no_reason_to_start_a_daemon_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root, every socket may be connected to; so the system's answer is given here."""
+
+    class Refusing(socket.socket):
+        def connect(self, _path: Any) -> None:
+            raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket, "socket", Refusing)
+    with pytest.raises(td.ConnectionLost, match="may not connect .*Permission denied.*be that user") as caught:
+        link.check_reachable("ipc:///nowhere/socket")
+    assert "tensord serve" not in str(caught.value)
+
+
 def test_a_client_that_finds_the_queue_full_after_all_knocks_again(
     crowded: tuple[socket.socket, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
