@@ -48,7 +48,7 @@ def dump(output: Path, address: str | None, *, as_json: bool) -> None:
     trace = load(None, address)
     trace.save(output)
     written = output.stat().st_size if output.is_file() else 0
-    _report(output, len(trace), trace.dropped, written, which="older ones ", as_json=as_json)
+    report(output, len(trace), trace.dropped, written, which="older ones ", as_json=as_json)
 
 
 class Seconds(click.ParamType[float]):
@@ -90,10 +90,11 @@ def record(output: Path, address: str | None, length: float | None, detail: int 
         if detail is not None:
             session._query("detail", detail, True)
         recorder.run(stop, length)
-    _report(output, recorder.file.records, recorder.lost, output.stat().st_size, as_json=as_json)
+    report(output, recorder.file.records, recorder.lost, output.stat().st_size, as_json=as_json)
 
 
-def _report(output: Path, records: int, lost: int, written: int, *, as_json: bool, which: str = "") -> None:
+def report(output: Path, records: int, lost: int, written: int, *, as_json: bool, which: str = "") -> None:
+    """Say what a file has now."""
     if as_json:
         print_json({"file": str(output), "records": records, "lost": lost, "bytes": written})
         return

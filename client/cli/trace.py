@@ -92,9 +92,16 @@ def verify(file: Path | None, address: str | None, *, as_json: bool) -> None:
 @click.option("--format", "wanted", type=click.Choice(FORMATS), default="chrome", help="What to write.")
 @selects
 @click.option("--flows", type=click.IntRange(min=0), default=20_000, help="At most this many arrows for edges.")
-@click.option("--json", is_flag=True, expose_value=False, help="Errors as JSON, too; the timeline always is.")
+@click.option("--json", "as_json", is_flag=True, help="Reports and errors as JSON, too; the timeline always is.")
 def timeline(
-    file: Path | None, *, address: str | None, output: Path | None, wanted: str, chooses: Filter, flows: int
+    file: Path | None,
+    *,
+    address: str | None,
+    output: Path | None,
+    wanted: str,
+    chooses: Filter,
+    flows: int,
+    as_json: bool,
 ) -> None:
     """Write a timeline that https://ui.perfetto.dev or chrome://tracing opens.
 
@@ -103,8 +110,14 @@ def timeline(
     from ...vm.tracing.analysis import timeline
 
     trace = load(file, address)
+    chosen = trace.only(chooses.select(trace.records)) if chooses else trace
     writer = {"chrome": timeline.to_chrome}[wanted]
-    write(writer(trace.only(chooses.select(trace.records)) if chooses else trace, flows=flows), output)
+    write(writer(chosen, flows=flows), output)
+    if output is not None:
+        from .record import report
+
+        written = output.stat().st_size if output.is_file() else 0
+        report(output, len(chosen), trace.dropped, written, which="older ones ", as_json=as_json)
 
 
 @click.command()

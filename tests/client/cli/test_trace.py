@@ -224,6 +224,15 @@ class TestPictures:
         assert code == 0
         assert json.loads(out)["traceEvents"]
 
+    def test_a_timeline_in_a_file_is_reported_as_a_dump_is(self, run, good, tmp_path):
+        path = tmp_path / "run.json"
+        code, out, err = run("trace", "timeline", good, "-o", path)
+        records = len(Trace.load(good))
+        assert (code, err) == (0, "")
+        assert out.startswith(f"{records} records in {path}, ")
+        found = json.loads(run("trace", "timeline", good, "-o", path, "--json")[1])
+        assert found == {"file": str(path), "records": records, "lost": 0, "bytes": path.stat().st_size}
+
 
 class TestWhyAndShow:
     def test_why(self, run, good):
