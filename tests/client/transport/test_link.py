@@ -62,7 +62,7 @@ def test_a_socket_of_somebody_else_is_no_reason_to_start_a_daemon_there(monkeypa
             raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(socket, "socket", Refusing)
-    with pytest.raises(td.ConnectionLost, match="may not connect .*Permission denied.*be that user") as caught:
+    with pytest.raises(td.ConnectionLost, match=r"may not connect .*Permission denied.*be that user") as caught:
         link.check_reachable("ipc:///nowhere/socket")
     assert "tensord serve" not in str(caught.value)
 
