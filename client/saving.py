@@ -302,7 +302,7 @@ def save(
     with ExitStack() as undo:
         undo.callback(os.close, folder)
         try:
-            writer = SafetensorsWriter(folder, where.name, metas, metadata)
+            writer = SafetensorsWriter(folder, where.name, metas, metadata, shown=str(where))
         except TensordError as error:
             raise located(error) from None
         except (TypeError, AttributeError) as error:
@@ -335,9 +335,9 @@ def issue(
 ) -> Saving:
     """Have the machine write the values to the file."""
     outbox = session._outbox
+    fd, shown = writer.fd, printable(str(path))  # errors of the machine, too, name the whole path
     with outbox.numbered() as number:
-        fd = writer.fd
-        opened = outbox.ask(lambda request, _: File(number, (fd, path.name), request, writes=True), located=False)
+        opened = outbox.ask(lambda request, _: File(number, (fd, shown), request, writes=True), located=False)
         outbox.await_reply(opened)
         with outbox.lock:
             location = outbox.locations.here(4)

@@ -31,15 +31,18 @@ class DurableFile:
     directory's descriptor stays the caller's and has to stay open meanwhile. As a context manager it commits, or
     abandons if an exception comes through.
 
-    Any error is a FileError with the name; after it the file is given up.
+    Any error is a FileError with the name, or with what is `shown` for it, such as the user's whole path. After it the
+    file is given up.
     """
 
     __slots__ = ("_begun", "_directory", "_fd", "_name", "_unfinished", "name", "size")
 
-    def __init__(self, directory: int, name: str, *, mode: int | None = None, unfinished: str = UNFINISHED) -> None:
+    def __init__(
+        self, directory: int, name: str, *, mode: int | None = None, unfinished: str = UNFINISHED, shown: str = ""
+    ) -> None:
         if not is_file_name(name):
             raise MetadataError(f"{name!r} is no name of a file")
-        self.name = printable(name)
+        self.name = printable(shown or name)
         self._directory = directory
         self._unfinished = f"{unfinished}{os.urandom(8).hex()}"
         self._name = name
