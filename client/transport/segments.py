@@ -73,7 +73,13 @@ class UploadSegments:
         return None if segment is None else array_at(segment, 0, shape, dtype)
 
     def host(self, nbytes: int) -> HostMemory | None:
-        """Memory for a host array, which is lent over this connection; None as from `empty`."""
+        """Memory for a host array, which is lent over this connection; None as from `empty`.
+
+        MemoryError for more than this computer has: a memory file has no pages before they are written, so the system
+        gives any size, and would end the process while the array is filled.
+        """
+        if nbytes > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+            raise MemoryError
         with self._lock:
             segment = self._take(nbytes)
             if segment is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from typing import Any
 
@@ -81,6 +82,12 @@ class TestAnArray:
             pool.get()
         assert "test_host_arrays.py" in str(caught.value.location)
         assert pool.stats()["made"] == 0
+
+    def test_which_is_larger_than_the_computers_memory_is_refused_here(self, session):
+        more = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 128
+        with pytest.raises(td.DeviceMemoryError, match="use smaller arrays") as caught:
+            session.empty_host((more,), "uint8")
+        assert "test_host_arrays.py" in str(caught.value.location)
 
     def test_is_of_no_use_once_the_session_has_ended(self, session):
         array = filled(session)
