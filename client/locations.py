@@ -72,6 +72,7 @@ class Locations:
         "_missed",
         "_texts",
         "_users",
+        "command",
         "lock",
         "newest",
         "sites",
@@ -95,6 +96,7 @@ class Locations:
         self.spans = Spans(self)
         self._count = FRAMES if frames is None else frames
         self._every = frames is not None
+        self.command = ""  # of the command line, which is where all was issued then
 
     def here(self, ours: int = 1) -> int:
         """The number of the place where the program has called into this package; 0 if it is not known.
@@ -164,7 +166,7 @@ class Locations:
 
     def _add(self, nearest: FrameType | None) -> int:
         frames, path = lines_from(nearest, self._count, every=self._every)
-        text = describe(frames)
+        text = self.command or describe(frames)
         with self.lock:
             if self.size >= LIMIT:
                 self.sites.clear()

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from ...interpreter.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -18,10 +20,15 @@ NOBODY = "no daemon is running here; start one with `tensord serve`, or name one
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Session]:
-    """A session with the daemon, closed at the end. ConnectionLost, saying what to do, if no daemon runs."""
+    """A session with the daemon, closed at the end. ConnectionLost, saying what to do, if no daemon runs.
+
+    What it issues has the command as its location: the lines around would be click's.
+    """
     from ..connect import connect_to_look
 
     with connect_to_look(address or running()) as session:
+        context = click.get_current_context(silent=True)
+        session._outbox.locations.command = "" if context is None else context.command_path
         yield session
 
 

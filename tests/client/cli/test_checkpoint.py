@@ -57,6 +57,13 @@ def spoil(path: Path) -> None:
     path.write_bytes(content)
 
 
+def test_what_a_command_issues_has_the_command_as_its_location(published, told, tmp_path):
+    told("checkpoint", tmp_path)
+    found = {record.location for record in published.trace().records}
+    assert "tensord checkpoint" in found
+    assert not any("click" in location for location in found)
+
+
 def test_how_far_it_has_come_is_asked_for(tmp_path):
     asked, shown, waits = [], Waiting("writing"), iter([TimeoutError, TimeoutError])
 
