@@ -54,7 +54,8 @@ class Rates(NamedTuple):
 def top(address: str | None, interval: float, *, once: bool, as_json: bool) -> None:
     """Watch the daemon work; q or Ctrl-C ends it.
 
-    Shows devices, streams, hanging kernels, and sessions by messages per second. With --json, one line for each look.
+    Shows devices, streams, hanging kernels, and sessions by messages per second. With --json, one line for each look;
+    in a pipe or a file, one screen below the other.
 
     Example: tensord top --interval 0.5
     """
@@ -68,8 +69,11 @@ def top(address: str | None, interval: float, *, once: bool, as_json: bool) -> N
                     print_json(_plain(now, rates(before, now)))
                     if once:
                         break
-            elif once:
-                _print_once(*next(looks))
+            elif once or not sys.stdout.isatty():
+                for before, now in looks:
+                    _print(before, now)
+                    if once:
+                        break
             else:
                 with keys_as_typed() as wait:
                     _show(_looks(session, interval, wait), interval)
@@ -140,7 +144,7 @@ def _busiest(sessions: Sequence[Mapping[str, Any]], found: Rates) -> list[Mappin
     return sorted(sessions, key=lambda one: (-found.sessions[one["id"]], -one["live"], one["id"]))
 
 
-def _print_once(before: Look, now: Look) -> None:
+def _print(before: Look, now: Look) -> None:
     from .screen_tables import stdout_console
 
     console = stdout_console()

@@ -215,6 +215,17 @@ class TestTheEnd:
         (found,) = [one for one in json.loads(examined) if one["check"] == "daemon"]
         assert "is stale" in found["message"]
 
+    def test_top_in_a_pipe_prints_screens_until_nobody_reads(self, daemon):
+        with start(daemon, "top", "--interval", "0.1") as watching:
+            assert watching.stdout
+            assert watching.stderr
+            heads = (line for line in watching.stdout if line.startswith("tensord "))
+            assert next(heads)
+            assert "\x1b" not in next(heads)
+            watching.stdout.close()
+            assert watching.wait(PATIENCE) == 1
+            assert watching.stderr.read() == ""
+
     def test_top_leaves_cleanly_on_ctrl_c(self, daemon):
         with start(daemon, "top", "--json", "--interval", "0.1") as watching:
             assert watching.stdout
