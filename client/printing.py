@@ -80,6 +80,10 @@ class Printing:
         self._open.clear()
         self._lost = 0
 
+    def give_up(self) -> None:
+        """Wait no longer; log how many are not written."""
+        self.finish(0.0)
+
     def _await(self, reply: Reply, deadline: float) -> None:
         """Wait for a print; send it as soon as no other thread has the session. Raises its error, or TimeoutError."""
         while not self._outbox.flush_if_free() and monotonic() + PAUSE < deadline:
@@ -110,6 +114,9 @@ class Unfinished(Protocol):
     def finish(self, deadline: float | None = None) -> None:
         """Wait until it is done, or until the deadline."""
 
+    def give_up(self) -> None:
+        """Wait no longer; log what is not done."""
+
 
 class AtExit:
     """Finishes, at the normal end of the process, what sessions that are still open print and save."""
@@ -124,10 +131,15 @@ class AtExit:
             AT_END.do(self.finish)
 
     def finish(self) -> None:
-        """Finish all, within one session's time."""
+        """Finish all, within one session's time. An interrupt gives up what is left: a traceback would help nobody."""
         deadline = monotonic() + PATIENCE
-        for work in sorted(self._open, key=lambda one: not isinstance(one, Printing)):  # which have a deadline
-            work.finish(deadline)
+        left = sorted(self._open, key=lambda one: not isinstance(one, Printing))  # which have a deadline
+        try:
+            for work in left:
+                work.finish(deadline)
+        except KeyboardInterrupt:
+            for work in left:
+                work.give_up()
 
     def forked(self) -> None:
         """In a forked child all that is the parent's."""

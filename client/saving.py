@@ -20,7 +20,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -118,6 +118,11 @@ class Saving:
             KEPT.pop(self, None)
             self._ended.set()
 
+    def give_up(self) -> None:
+        """Leave what was there before. Nothing happens if the file has all its values, and is about to get its name."""
+        if not self._reply.done:
+            self._writer.abandon()  # `_commit` finds that out, whenever it comes
+
     def tell_failure(self) -> None:
         """Log what has failed and nobody has waited for."""
         if self.error is not None and not self._told:
@@ -162,6 +167,9 @@ class Checkpointing:
         finally:
             self._told = self._reply.done
         return report
+
+    def give_up(self) -> None:
+        """Nothing to do: the generation is the machine's, and is there whole or not at all."""
 
     def tell_failure(self) -> None:
         """Log what has failed and nobody has waited for."""
@@ -261,14 +269,27 @@ class Savings:
         EXIT.add(self)
 
     def finish(self, deadline: float | None = None) -> None:  # noqa: ARG002 - what is saved is waited for
-        """Wait for all files; log those that failed."""
+        """Wait for all files; log those that failed. An interrupt gives up those that are not there yet."""
         for saving in list(self._open):
             told = saving._told
-            with suppress(TensordError):
+            try:
                 self._await(saving)
+            except TensordError:
+                pass  # `tell_failure` tells it
+            except KeyboardInterrupt:
+                self.give_up()
+                raise
             saving._told = told
             saving.tell_failure()
             self._open.pop(saving, None)
+
+    def give_up(self) -> None:
+        """Wait for nothing any more; log what is not there."""
+        for saving in [one for one in self._open if not one.done]:
+            saving.give_up()
+            KEPT.pop(saving, None)
+            LOG.warning("%r was interrupted, and is given up", saving)
+        self._open.clear()
 
     def _await(self, saving: Saving | Checkpointing) -> None:
         try:

@@ -18,6 +18,7 @@ from tensord.client.saving import COMMITS
 from tensord.interpreter.errors import CaptureError
 from tensord.streams.faults import Fault, FaultKind
 
+from ..daemon import Daemon
 from .looking_inside import WAIT, assert_sound, device_of, held, ones, store_of
 
 DEVICES = ["cpu:0", "sim:0"]
@@ -142,6 +143,55 @@ def test_the_end_of_the_program_waits_for_its_files(tmp_path):
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "x")], check=True, timeout=60)  # noqa: S603
     assert load_file(tmp_path / "x")["x"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_an_interrupt_of_the_close_gives_up_what_is_not_saved_yet(make_session, tmp_path, monkeypatch, caplog):
+    s = make_session(devices=DEVICES)
+    store_of(s).hold("save")
+    saving = s.save(tmp_path / "x", {"x": s.asarray(ones(3))})
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(saving), "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            s.close()
+    assert names_in(tmp_path) == []
+    assert [record.getMessage() for record in caplog.records] == [f"{saving!r} was interrupted, and is given up"]
+    store_of(s).resume("save")
+    with pytest.raises(td.FileError, match="given up"):
+        saving.wait(WAIT)
+    assert names_in(tmp_path) == []
+
+
+INTERRUPTED = """
+import signal, sys, threading
+import numpy as np
+import tensord as td
+
+s = td.connect(sys.argv[1])
+s.save(sys.argv[2], {"x": s.asarray(np.ones(4), "sim:0") + 5})
+waits = td.client.saving.Savings._await
+
+def interrupted(self, saving):
+    signal.raise_signal(signal.SIGINT)
+    waits(self, saving)
+
+td.client.saving.Savings._await = interrupted
+"""
+
+
+def test_an_interrupt_of_the_programs_end_is_one_line_and_leaves_no_file(tmp_path):
+    config = tmp_path / "slow.toml"
+    config.write_text('devices = ["cpu:0", {name = "sim:0", latency = 5.0}]\n')
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with Daemon.start(tmp_path, "--config", str(config)) as daemon:
+        command = [sys.executable, "-c", INTERRUPTED, daemon.address, str(folder / "x")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+    assert done.stderr == f"<saving {folder / 'x'}> was interrupted, and is given up\n"
+    assert names_in(folder) == []
 
 
 def test_what_was_cancelled_is_not_saved(make_session, tmp_path):
