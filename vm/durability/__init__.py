@@ -1,6 +1,7 @@
 """What survives the machine: checkpoints of what is published, taken at one place in program order, and restored.
 
 - `target`: a directory of checkpoints as one machine knows it, and which of its values are unchanged
+- `contents`: what a checkpoint is of, and what restoring wants back; `groups`: what is written together or not at all
 - `job`: one checkpoint; what it does on the disk, on the store's thread
 - `taking`: from a message to the instructions that read the values
 - `restoring`: from a generation to published tensors that lie in its files
