@@ -300,3 +300,22 @@ def test_a_group_with_an_error_keeps_what_all_of_it_was(make_session, tmp_path, 
     s.sync()
     s.sync(durable=True)
     assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 2, "b": 5}
+
+
+def test_a_checkpoint_of_some_names_leaves_the_others_together(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    a, b, c = s.asarray(ones(2)), s.asarray(ones(2), device="sim:0"), s.asarray(ones(2))
+    s.publish({"a": a, "b": b}, durable=True)
+    s.publish("c", c, durable=True)
+    with s.atomic():
+        a += 1
+        b += 1
+    c += 1
+    s.checkpoint(there, ["c"]).wait(WAIT)
+    assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 1, "b": 1, "c": 2}
+    with held(s, "sim:0", "compute"):
+        b += 1
+        s.flush()
+        with pytest.raises(td.FileError, match="'a' is not on the disk as it is: it belongs together with 'b'"):
+            s.publish("a", a, durable=True)
+    assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 1, "b": 1, "c": 2}

@@ -140,8 +140,10 @@ class Checkpoints:
         written together."""
         if job.target.path != self.durable:
             return []
-        groups, self.groups = self.groups.of(job.contents.values), Groups()
+        groups = self.groups.of(job.contents.values)
         job.durable = frozenset(self.directory.durable)
+        if job.durable.issubset(job.contents.names):  # else others are still to be written together
+            self.groups = Groups()
         job.groups += [group.names for group in groups]
         return groups
 
