@@ -111,6 +111,9 @@ class Saving:
                 COMMITS.overtake(self)
         except TensordError as error:
             self.error = without_frames(error)
+        except Exception as error:  # nobody expects one: this save has failed, and others go on
+            LOG.exception("%r was not saved, for a fault of its own", self)
+            self.error = FileError(f"{self.path}: was not saved: {type(error).__name__}: {error}")
         finally:
             self._writer.abandon()
             COMMITS.forget(self)

@@ -335,6 +335,17 @@ def test_an_earlier_save_does_not_wait_for_a_later_one_that_is_stuck(make_sessio
     assert load_file(tmp_path / "x")["x"][0] == 2
 
 
+def test_a_fault_of_one_save_is_told_and_the_next_one_is_there(make_session, tmp_path, monkeypatch):
+    s = make_session(devices=DEVICES)
+    x = s.asarray(ones(3))
+    with monkeypatch.context() as patch:
+        patch.setattr(COMMITS, "is_overtaken", lambda _saving: 1 // 0)
+        with pytest.raises(td.FileError, match="was not saved: ZeroDivisionError"):
+            s.save(tmp_path / "x", {"x": x}).wait(WAIT)
+    s.save(tmp_path / "x", {"x": x}).wait(WAIT)
+    assert names_in(tmp_path) == ["x"]
+
+
 def test_a_session_that_is_dropped_lives_until_its_files_are_there(tmp_path):
     program = (
         "import gc, sys, tensord as td, numpy as np\n"
