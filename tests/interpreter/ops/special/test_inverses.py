@@ -58,10 +58,16 @@ VALUES = [
 ]
 
 
+# Where the distribution is flat, a unit in the last place of the probability is so many of the inverse. How the last
+# ones fall depends on the processor, for which NumPy has exponentials and logarithms of its own.
+FLAT = {("betaincinv", (0.02, 0.03, 0.6)): 26}
+
+
 @pytest.mark.parametrize(("name", "operands", "expected"), VALUES)
 def test_values(evaluate, name, operands, expected):
     found = float(evaluate(name, *map(np.asarray, operands)))
-    assert abs(found - expected) <= LIMIT * np.spacing(abs(expected))
+    limit = LIMIT + 2 * FLAT.get((name, operands), 0)
+    assert abs(found - expected) <= limit * np.spacing(abs(expected))
 
 
 @pytest.mark.parametrize(
