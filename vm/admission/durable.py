@@ -71,6 +71,8 @@ class Durable:
         """The tensors with durable names that a group may write, as they are before it, and the names that it binds.
         None if there is nothing durable, and nothing becomes so. The messages are well-formed, and not decoded yet."""
         directory = self.names.directory
+        if self.checkpoints.durable is None:
+            return None
         bound = {name for kind, *fields in messages if kind == PUBLISH for name in fields[0]}
         if not (directory.lasting or bound):
             return None
