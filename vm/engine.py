@@ -91,7 +91,8 @@ class Engine:
         self.residency = Residency(self.scheduler, host, self.store)
         for device in self.devices.values():
             if device.policy is not Eviction.NEVER:
-                device.below = host if not device.backend.host else self.spill
+                tiers = (None if device.backend.host else host, self.spill)
+                device.tiers = tuple([tier for tier in tiers if tier is not None])
         self.admission = Admission(self.scheduler, self.residency, self.directory, self.infer)
         self.admission.routines.segments.at_once.limit = run_work
         self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # batches, what is left of each

@@ -140,6 +140,18 @@ def test_a_host_has_one_too_and_what_leaves_a_device_counts_there(make_session, 
     assert [share(mine, name) for name in ("sim:0", "cpu:0", "store:0")] == [0, 0, 0]
 
 
+def test_a_result_that_takes_the_memory_of_anothers_value_counts(make_session):
+    a, b = (make_session("local:inherits", devices=capped(4, inline=False)) for _ in range(2))
+    _pinned = b.asarray(ones(4 * KIB), device="sim:0").wait(WAIT).pin()
+    a.publish("x", a.asarray(ones(KIB), device="sim:0"))
+    handles = [b.lookup("x")]
+    a.unpublish("x")
+    a.sync()
+    with pytest.raises(td.QuotaError, match=r"1 KiB .* more on sim:0"):
+        (-handles.pop()).wait(WAIT)
+    assert share(b) == 4 * 1024
+
+
 def test_another_reader_is_not_refused_for_what_the_maker_keeps(make_session):
     """It reads what the maker has, on a device where the maker may have no more."""
     mine, yours = (make_session("local:innocent", devices=capped(2)) for _ in range(2))

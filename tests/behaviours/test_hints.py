@@ -217,6 +217,37 @@ def test_a_prefetch_makes_room_but_never_fails_for_want_of_it(make_session):
     assert_sound(s)
 
 
+@pytest.mark.parametrize("beside_a_pin", [False, True])
+def test_nothing_leaves_for_a_prefetch_that_does_not_fit_in_any_case(make_session, beside_a_pin):
+    s = make_session(devices=[*small(8), {"name": "sim:1"}])
+    xs = fill(s, 8)
+    if beside_a_pin:
+        xs[0].pin()
+    v = s.asarray(ones(8 * KIB if beside_a_pin else 9 * KIB), device="sim:1").wait(WAIT)
+    v.prefetch("sim:0")
+    s.sync()
+    assert eviction(s)["evicted"]["count"] == 0
+    assert v.residency() == {"sim:1": "valid"}
+
+
+def test_a_prefetch_that_stops_over_leaves_room_for_what_makes_way_for_it(make_session):
+    devices = [("cpu:0", 8), ("sim:0", 64), ("sim:1", 8)]
+    s = make_session(devices=[{"name": name, "memory": 1024 * kib} | no_peer(name) for name, kib in devices])
+    _pinned = s.asarray(ones(KIB)).wait(WAIT).pin()
+    v = s.asarray(ones(4 * KIB, value=7.0), device="sim:0").wait(WAIT)
+    there = [s.asarray(ones(4 * KIB, value=n), device="sim:1").wait(WAIT) for n in range(2)]
+    v.prefetch("sim:1")
+    s.sync()
+    assert s.stats()["failed"] == 0
+    assert [x.numpy()[0] for x in (v, *there)] == [7, 0, 1]
+    assert_sound(s)
+
+
+def no_peer(name: str) -> dict[str, object]:
+    """Data go through the host from one of these devices to another."""
+    return {"peer": False} if name.startswith("sim") else {}
+
+
 def test_a_strict_session_may_use_what_it_has_prefetched(make_session):
     s = make_session(devices=small(8), strict=True)
     x = s.asarray(ones(KIB)).prefetch("sim:0")

@@ -501,14 +501,14 @@ def test_the_memory_queue_is_served_in_program_order(make_session):
 def test_memory_that_never_comes_fails_the_oldest_and_serves_the_rest(make_session):
     """It fails only when all that was admitted before it and touches the device has retired; then others go on."""
     s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 4096}, "sim:1"])
-    kept = s.asarray(ones(2 * KIB), device="sim:0").wait(WAIT)
+    kept = s.asarray(ones(2 * KIB), device="sim:0").wait(WAIT).pin()
     with held(s, "sim:1", "p2p"):
         far = s.call("sum", [kept], device="sim:1")[0]
-        too_large = s.call("concat", [kept, kept])[0]
+        too_large = s.call("full", [0.0], {"shape": (4 * KIB,), "dtype": "float32"}, device="sim:0")[0]
         fits = kept * 2.0
         s.flush()
         assert not too_large.is_ready()  # not hopeless yet: an earlier instruction still touches the device
-    with pytest.raises(td.DeviceMemoryError, match="concat: 4 KiB"):
+    with pytest.raises(td.DeviceMemoryError, match="full: 4 KiB"):
         too_large.wait(WAIT)
     np.testing.assert_array_equal(fits.numpy(), ones(2 * KIB, value=2.0))
     assert far.item() == 2 * KIB
@@ -564,3 +564,17 @@ def test_a_result_that_data_decide_waits_for_what_runs_before_it(make_session):
     assert z.numpy().ravel().tolist() == list(range(8))
     assert y.numpy().tolist() == list(range(1, 9))
     assert_sound(session)
+
+
+def test_a_size_that_data_decide_and_no_device_has_is_an_error_of_that_op(make_session):
+    s = make_session(devices=[{"name": "cpu:0", "memory": 64 * 1024}])
+    x = s.asarray(ones(1024))
+    few = x[x > 0.0]
+    square = few[:, None] * few
+    with pytest.raises(
+        td.DeviceMemoryError, match=r"multiply: 4 MiB .* do not fit on cpu:0 .* it has 64 KiB .* in all"
+    ):
+        square.wait(WAIT)
+    assert few.numpy().sum() == 1024
+    assert s.stats()["failed"] == 1
+    assert_sound(s)

@@ -229,6 +229,35 @@ def test_a_device_evicts_past_a_host_that_is_full_of_what_may_not_leave(make_ses
     assert_sound(s)
 
 
+def test_a_device_evicts_past_a_host_from_which_nothing_leaves(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 8, 8, 256, eviction="never"))
+    xs = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(32)]
+    assert [(x + 0.0).numpy()[0] for x in xs] == list(range(32))
+    assert store_of(s).allocated >= 16 * 1024
+    assert s.stats()["failed"] == 0
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("why", ["it is too large for that", "that is pinned", "of the ceiling there"])
+@pytest.mark.parametrize("part", [False, True])
+def test_between_devices_a_value_stops_over_in_the_store_if_it_cannot_on_the_host(make_session, tmp_path, why, part):
+    options = {"ceiling": 2 * 1024} if why == "of the ceiling there" else {}
+    devices = tiers(tmp_path, 8, 64, 256, **options)
+    devices[1]["peer"] = False
+    s = make_session(devices=[*devices, {**devices[1], "name": "sim:1"}])
+    size = 12 if why == "it is too large for that" else 4
+    if why == "that is pinned":
+        _pinned = s.asarray(ones(6 * KIB)).pin()
+    v = s.asarray(np.arange(2.0 * size * KIB, dtype=np.float32), device="sim:0").wait(WAIT)
+    u = v[: size * KIB] if part else v
+    (y,) = s.call("negative", [u], device="sim:1")
+    assert y.numpy()[-1] == -u.numpy()[-1]
+    assert s.stats()["failed"] == 0
+    assert len(records(s, "read store:0->sim:1")) == 1
+    assert s.trace().verify() == []
+    assert_sound(s)
+
+
 def test_a_disk_that_fails_behind_a_device_leaves_the_value_there(make_session, tmp_path, monkeypatch):
     s = make_session(devices=tiers(tmp_path, 4, 16, 256))
 

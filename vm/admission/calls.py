@@ -93,7 +93,8 @@ class Calls:
         bound = [residency.operand(v, device, session, location) if isinstance(v, Tensor) else v for v in operands]
         reused = aliases(session, plan, inputs, released, self.scheduler.snapshots)
         if device.ceiling:
-            need = bytes_made(session, plan, targets, self.scheduler.snapshots) - sum(copy.nbytes for copy in reused)
+            need = bytes_made(session, plan, targets, self.scheduler.snapshots)
+            need -= sum(copy.nbytes for copy in reused if copy.counted is session.account)
             residency.require_share(None, device, need, session, location)
         instruction = self.scheduler.new_instruction(session, Opcode.CALL, plan.label, device, location)
         instruction.plan = plan

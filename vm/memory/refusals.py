@@ -64,7 +64,7 @@ def question(
 ) -> Question:
     """May anything leave the device for a session, or for the share of an account (`own`)? `spare` stay there, and what
     is `bound` on the tiers below."""
-    below = device.tiers_below()
+    below = device.tiers
     kept = frozenset([copy for copy in spare if copy.device is device])
     kept_below = frozenset([copy for copy in bound if copy.device in below])
     tiers = [device, *below]

@@ -124,6 +124,34 @@ def need_of(instruction: Instruction) -> int:
     return sum(made) + scratch_of(instruction)
 
 
+def new_copies(instruction: Instruction) -> list[Copy]:
+    """Before admission: the copies that the plan counts for it, since it is the first to access them."""
+    made = [b.copy for b in instruction.outputs if b.copy.buffer is None and not b.copy.uses and b.copy.nbytes > 0]
+    return list(dict.fromkeys(made))
+
+
+def need_alone(instruction: Instruction) -> int:
+    """The bytes that it needs on its device at the least, if it is alone there, as far as they are known: those of its
+    temporaries and of what it reads and writes, but for inputs whose memory a result may reuse."""
+    device = instruction.device
+    used = {*instruction.reads, *instruction.writes}.difference(instruction.aliases)
+    return scratch_of(instruction) + sum([copy.nbytes for copy in used if copy.device is device and copy.nbytes > 0])
+
+
+def too_large(instruction: Instruction, made: int, beside: int) -> TensordError:
+    """The error of an instruction that needs more than its device has: for its results, temporaries, and what is
+    `beside` these."""
+    device, scratch = instruction.device, scratch_of(instruction)
+    if device.backend.lost is not None:
+        return loss_of(device)
+    what = exact_size(made) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
+    operands = f" beside {exact_size(beside)} of operands" if beside else ""
+    return DeviceMemoryError(
+        f"{instruction.label}: {what} do not fit on {device.name}{operands}: it has {exact_size(device.backend.limit)} "
+        "in all; use smaller tensors"
+    )
+
+
 def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
     """The error of an instruction that is stuck. `holders`: a clause about what has its device's memory."""
     device = instruction.device

@@ -14,9 +14,10 @@ Only `memory` writes the fields of the ledger. Their invariants:
 - `candidates` are copies that may leave to make room: those that may also be valid on other devices; and where there is
   a tier `below`, all that are current, once memory was short. For some entries that is no longer true, so every reader
   checks;
-- `below` is the device to which values are evicted, `policy` how they are chosen (`memory.victims`), `floor` what each
-  session may keep from others, `ceiling` what each may take, 0 for all (`Account.shares`); `rankings` are the orders in
-  which candidates leave, as far as they are known, by the account that needs the memory;
+- `tiers` are those to which values may be evicted, the first one is `below`; `policy` is how they are chosen
+  (`memory.victims`), `floor` what each session may keep from others, `ceiling` what each may take, 0 for all
+  (`Account.shares`); `rankings` are the orders in which candidates leave, as far as they are known, by the account that
+  needs the memory;
 - how many values were `evicted` to a tier below, `dropped` to make room since they were valid elsewhere, and
   `returned` to where they had left, and their bytes;
 - `pins` counts the pins of tensors whose home it is, `pinned` the pinned tensors of each storage (`memory.pins`);
@@ -65,7 +66,6 @@ class DeviceState:
         "alone",
         "arena",
         "backend",
-        "below",
         "candidates",
         "ceiling",
         "compute",
@@ -90,6 +90,7 @@ class DeviceState:
         "short",
         "spares",
         "standby",
+        "tiers",
         "unknown",
         "unreserved",
         "unreserved_bytes",
@@ -115,7 +116,7 @@ class DeviceState:
         self.abandoned = False  # it is lost, nothing on it is live, and none of its copies is healthy
         self.arena: Any = None  # memory that no limit counts, for runs of segments at admission: one after the other
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
-        self.below: DeviceState | None = None
+        self.tiers: tuple[DeviceState, ...] = ()
         self.policy = backend.eviction
         self.floor = backend.floor
         self.ceiling = backend.ceiling
@@ -140,18 +141,14 @@ class DeviceState:
         self.standby: dict[Copy, Instruction] = {}
         self.spares: list[Tensor] = []  # released, each with its storage and copy, for new results (`memory.recycling`)
 
+    @property
+    def below(self) -> DeviceState | None:
+        """The first of the tiers to which values are evicted; None if none are."""
+        return self.tiers[0] if self.tiers else None
+
     def inline(self) -> bool:
         """May a small op run on the driving thread now?"""
         return self.compute[0].inline
-
-    def tiers_below(self) -> list[DeviceState]:
-        """Where a value may go that leaves the device, the next tier first."""
-        tiers: list[DeviceState] = []
-        tier = self.below
-        while tier is not None:
-            tiers.append(tier)
-            tier = tier.below
-        return tiers
 
     def count_move(self, kind: str, nbytes: int) -> None:
         """Count a finished transfer."""

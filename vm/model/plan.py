@@ -88,7 +88,8 @@ class Plan:
         known = tuple([meta for meta in metas if meta is not None])
         self.work = 0 if self.pending else op.estimate(known, self.outputs, dict(attributes))
         # An upper bound of its results' bytes, if their size depends on data.
-        self.most = op.most(known) if op.most is not None and not self.pending else 0
+        most = op.most(known) if op.most is not None and not self.pending else 0
+        self.most = most if most <= device.backend.limit else 0  # else data decide whether it fits
         # Its kernel, and the bytes of the kernel's temporaries, set aside while it runs.
         self.kernel, self.scratch = bound_kernel(op, attributes, metas, self.outputs, device, aliased=self.in_place)
         self.number = number_of(op, metas, device.backend.xp)

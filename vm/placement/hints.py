@@ -11,6 +11,7 @@ from typing import Final
 
 from ...interpreter.errors import MetadataError
 from ..memory.making_room import drop_replica, may_evict
+from ..memory.pins import pinned_bytes
 from ..memory.recency import touch
 from ..memory.replicas import may_forget, note_dropped
 from ..model.device_state import DeviceState
@@ -26,7 +27,7 @@ def leave(residency: Residency, storage: Storage, device: DeviceState, session: 
     """Let a value leave a device for the tier below: its whole copy and those of single views; the bytes that come
     free. 0 if there is no tier below, the value is not there, or it may not leave."""
     freed = 0
-    tiers = device.tiers_below()
+    tiers = device.tiers
     if not tiers:
         return freed
     scheduler = residency.scheduler
@@ -62,21 +63,15 @@ def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, session:
     if copy is not None:
         touch(storage, device)
         return
-    source = residency.routes.source(storage, device)
-    stopover = residency.routes.stopover(source.device, device)
     nbytes = residency.bytes_to_bring(tensor)
-    if nbytes < 0:
+    if nbytes < 0 or nbytes > device.backend.limit - pinned_bytes(device):
         return
-    scheduler = residency.scheduler
-    spare = set(storage.current())
-    for place in (stopover, device):
-        if place is None or place in storage.copies:
-            continue
-        if not scheduler.make_room(place, spare, session, location, nbytes):
-            return
-        if not scheduler.make_share(place, spare, storage.account or session.account, session, location, nbytes):
-            return
-    await_in_sync(session, residency.bring(tensor, device, session, location).copy)
+    if not residency.find_room(device, storage, nbytes, session, location):
+        return
+    source = residency.routes.source(storage, device)
+    hop = residency.stopover(source, storage, device, nbytes, session, location)  # what has left may be there by now
+    if hop is None or hop in storage.copies or residency.find_room(hop, storage, nbytes, session, location):
+        await_in_sync(session, residency.bring(tensor, device, session, location).copy)
 
 
 def await_in_sync(session: VmSession, copy: Copy) -> None:

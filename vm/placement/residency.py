@@ -118,7 +118,7 @@ class Residency:
         source = self.routes.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, session)
-        hop = self.routes.stopover(source.device, device) or self.routes.host_first(source, device)
+        hop = self.stopover(source, storage, device, storage.nbytes, session, location)
         if hop is not None:
             source = storage.copies.get(hop) or self.whole_copy(tensor, hop, session, location)
         raw = tensor
@@ -136,6 +136,28 @@ class Residency:
         if source.device is self.store and self.is_read_once(storage):
             drop_replica(source, storage, self.scheduler.retry)
         return copy
+
+    def stopover(
+        self, source: Copy, storage: Storage, device: DeviceState, nbytes: int, session: VmSession, location: int
+    ) -> DeviceState | None:
+        """Where a value, or so many bytes of it, stop over on their way from a copy to a device: on the host, or in the
+        store if there is no room on the host. None if they go directly."""
+        hop, store = self.routes.stopover(source.device, device), self.store
+        if hop is None:
+            return self.routes.host_first(source, device)
+        if store is None or storage.nbytes < 0 or hop in storage.copies:
+            return hop
+        if self.find_room(hop, storage, nbytes, session, location):
+            return hop
+        return store if store in storage.copies or self.may_take(store, source, storage, session, location) else hop
+
+    def find_room(self, tier: DeviceState, storage: Storage, nbytes: int, session: VmSession, location: int) -> bool:
+        """Let values leave a tier until so many bytes of a storage fit there, and within its session's share."""
+        scheduler, account = self.scheduler, storage.account or session.account
+        spare = {*storage.current(), *scheduler.bound}
+        return scheduler.make_room(tier, spare, session, location, nbytes) and scheduler.make_share(
+            tier, spare, account, session, location, nbytes
+        )
 
     def readable_by_files(self, tensor: Tensor, session: VmSession, location: int) -> Binding:
         """Bind a tensor for a write to a file, which reads piece by piece: in the store where it lies there alone, else
@@ -204,8 +226,11 @@ class Residency:
         if host is not None:
             source = self.whole_copy(bytes_of(storage, host), host, session, location)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
-        hop = self.routes.stopover(source.device, device)
-        if hop is not None:
+        hop = self.stopover(source, storage, device, meta.nbytes, session, location)
+        if hop is not None and hop is self.store:
+            source = storage.copies.get(hop) or self.whole_copy(bytes_of(storage, hop), hop, session, location)
+            origin = Binding(source, tensor, tensor.offset, tensor.strides)
+        elif hop is not None:
             origin = Binding(self.view_copy(tensor, hop, session, location), tensor, 0, None)
         copy = self.new_copy(device, meta.nbytes, storage.version)
         copy.view = key

@@ -116,7 +116,7 @@ def evict(
 
 def goes_to(storage: Storage, place: DeviceState) -> str:
     """The tier below that has a value which has left a device; the next one, if it was valid somewhere else anyhow."""
-    tiers = place.tiers_below()
+    tiers = place.tiers
     return next((tier for tier in tiers if tier in storage.copies), tiers[0]).name
 
 

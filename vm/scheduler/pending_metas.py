@@ -14,7 +14,7 @@ from ...interpreter.schema.infer import InferCache
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..memory.kept import full_below
 from ..memory.ledger import learn_need, plan_most, undecided
-from ..memory.reservation import most_of, scratch_of
+from ..memory.reservation import most_of, need_alone, scratch_of, too_large
 from ..model.account import check_bytes, check_share, count, has_share
 from ..model.instruction import Instruction
 from ..model.operand import Binding
@@ -79,10 +79,14 @@ class PendingMetas:
         return resolved
 
     def _check_sizes(self, instruction: Instruction, metas: Iterable[Meta | None]) -> None:
-        """QuotaError if sizes that depend on data exceed a quota of the session, or may do so."""
+        """For sizes that depend on data: QuotaError if they exceed a quota of the session, or may do so;
+        DeviceMemoryError if their device is not that large."""
         if instruction.plan is not None:
             made = zip(instruction.outputs, metas, strict=True)
             nbytes = sum(m.nbytes for b, m in made if b.tensor.meta is None and m is not None)
+            known = need_alone(instruction)
+            if known + nbytes > instruction.device.backend.limit:
+                raise too_large(instruction, nbytes, known - scratch_of(instruction))
             self.check_quotas(instruction, nbytes, nbytes + most_of(instruction))
 
     def check_quotas(self, instruction: Instruction, nbytes: int, share: int) -> None:

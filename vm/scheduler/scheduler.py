@@ -25,7 +25,8 @@ from ..memory.allocation import give_back
 from ..memory.ledger import expect, has_spare, plan_most, settle, wait_for_memory
 from ..memory.making_room import evict_idle, fits, make_room
 from ..memory.refusals import Refusals, question
-from ..memory.reservation import most_of, scratch_of
+from ..memory.release import leave_plan
+from ..memory.reservation import most_of, need_alone, new_copies, scratch_of, too_large
 from ..model.account import Account, has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
@@ -171,7 +172,9 @@ class Scheduler:
             copy.device.live[instruction] = None
 
     def _expect_memory(self, instruction: Instruction) -> None:
-        """Tell the ledger what the instruction will reserve, and plan room for it."""
+        """Tell the ledger what the instruction will reserve, unless it is doomed."""
+        if instruction.error is not None:
+            return
         new = [b.copy for b in instruction.outputs if b.copy.buffer is None and edges.is_maker(instruction, b.copy)]
         scratch = scratch_of(instruction)
         if new or scratch or (instruction.pending and may_need_scratch(instruction)):
@@ -188,8 +191,25 @@ class Scheduler:
             return
         if not beside and all(binding.copy.buffer is not None for binding in instruction.outputs):
             return
+        if need_alone(instruction) > device.backend.limit:
+            self._refuse(instruction)
+            return
         spare = {*instruction.reads, *instruction.writes, *self.bound}
         self.make_room(device, spare, instruction.author, instruction.location, beside)
+
+    def _refuse(self, instruction: Instruction) -> None:
+        """It can never have its memory: it fails, or is doomed already, and the plan has nothing for it, so that nobody
+        else finds the device full meanwhile."""
+        for copy in instruction.reads:
+            errors.inherit_poison(instruction, copy)
+        new = new_copies(instruction)
+        if instruction.error is None:
+            made = sum([copy.nbytes for copy in new])
+            beside = need_alone(instruction) - scratch_of(instruction) - made
+            instruction.error = instruction.describe(too_large(instruction, made, beside))
+            instruction.origin = True
+        for copy in new:
+            leave_plan(copy)
 
     def make_room(
         self, device: DeviceState, spare: Collection[Copy], session: VmSession, location: int, need: int = 0
@@ -198,6 +218,8 @@ class Scheduler:
 
         As in a serial run: so first what ended sessions still hold there has to be released.
         """
+        if need > device.backend.limit:
+            return False  # else everything there would leave in vain
         if device.leaving and device.planned + need > device.backend.limit:
             self.catch_up(device, need)
             self.refusals.known.clear()  # pins may have ended
@@ -245,7 +267,7 @@ class Scheduler:
             return True
 
         def evict(copy: Copy, storage: Storage) -> bool:
-            return self.evict(session, location, copy, storage, EVICT, copy.device.tiers_below()) is not None
+            return self.evict(session, location, copy, storage, EVICT, copy.device.tiers) is not None
 
         refusals, bound = self.refusals, self.bound
         with refusals:
@@ -271,7 +293,7 @@ class Scheduler:
         """The plan did not hold, since an eviction failed or data decided on a size: nothing that was planned frees the
         memory that the instruction waits for. Evict what no unfinished instruction accesses; is there enough?"""
         device, author = instruction.device, instruction.author
-        tiers = device.tiers_below()
+        tiers = device.tiers
         if not tiers:
             return False
         if not device.short:

@@ -259,12 +259,13 @@ def test_memory_that_an_ended_session_will_release_is_refused_to_nobody() -> Non
 
 def test_what_does_not_fit_even_then_fails_once_all_is_released() -> None:
     parts = Parts(memory=PIECE * 3 * VALUE)
-    client, other = crowded(parts, PIECE * 3), Client(parts, Limits())
+    client, other = crowded(parts, PIECE * 3 - 1), Client(parts, Limits())
+    other.upload([7.0])
     parts.engine.close(client.session)
-    parts.engine.receive(other.session, [array_of(other.upload_message([7.0] * (PIECE * 3 + 1)))])
+    parts.engine.receive(other.session, [array_of(other.upload_message([7.0] * PIECE * 3))])
     parts.drain()
     assert [type(error) for error in parts.errors] == [DeviceMemoryError]
-    assert ", where 0 bytes of" in parts.errors[0].message
+    assert f", where {VALUE} bytes of" in parts.errors[0].message
 
 
 def test_no_replica_is_dropped_for_memory_that_an_ended_session_will_release() -> None:

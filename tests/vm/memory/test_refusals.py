@@ -25,7 +25,7 @@ def parts() -> Parts:
 def sim(parts: Parts) -> DeviceState:
     """A device with one candidate, and the host below it."""
     sim = parts.at("sim:0")
-    sim.below = parts.at("cpu:0")
+    sim.tiers = (parts.at("cpu:0"),)
     sim.short = True
     parts.tensor(2, "sim:0")
     return sim

@@ -10,6 +10,7 @@ from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.wire.messages import CALL
 from tensord.vm.memory.ledger import expect_late, wait_for_memory
 from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.reporting.invariants import violations
 from tensord.vm.scheduler import fair_queue
 from tensord.vm.scheduler.dispatch import choose_stream, runs_inline
 
@@ -162,7 +163,7 @@ class TestRoom:
 class TestMemory:
     def test_what_finds_no_memory_blocks_no_stream(self) -> None:
         parts = Parts()
-        x, y = parts.tensor(), parts.tensor(1000, filled=False)
+        x, y = parts.tensor(), parts.tensor(2, filled=False)
         parts.op("reads", reads=[x])
         parts.device.limit = parts.device.allocated + 8
         big = parts.op("big", writes=[y])
@@ -197,13 +198,31 @@ class TestMemory:
         assert not parts.dispatcher.ready
         assert not parts.here.waiting
 
-    def test_one_that_can_never_fit_fails_with_what_is_in_use(self) -> None:
+    def test_one_that_does_not_fit_fails_with_what_is_in_use(self) -> None:
         parts = Parts(memory=64)
         parts.tensor()
-        big = parts.op("big", writes=[parts.tensor(100, filled=False)])
+        big = parts.op("big", writes=[parts.tensor(8, filled=False)])
         parts.schedule()
         assert big.status is Status.FAILED
-        assert "big: 800 bytes do not fit on cpu:0, where 8 bytes of 64 bytes are in use" in str(parts.errors[0])
+        assert "big: 64 bytes do not fit on cpu:0, where 8 bytes of 64 bytes are in use" in str(parts.errors[0])
+
+    def test_one_that_is_larger_than_the_device_waits_for_nobody_and_counts_for_nobody(self) -> None:
+        parts = Parts(memory=64)
+        x, y, z = parts.tensor(), parts.tensor(8, filled=False), parts.tensor(100, filled=False)
+        parts.op("slow", writes=[x])
+        big = parts.op("big", reads=[x], writes=[y])
+        huge = parts.op("huge", reads=[y], writes=[z])
+        small = parts.op("small", writes=[parts.tensor(filled=False)])
+        assert parts.here.planned == 16
+        assert not parts.here.unreserved
+        parts.schedule()
+        assert small.status is Status.DISPATCHED
+        parts.drain()
+        assert (big.status, huge.status) == (Status.FAILED, Status.SKIPPED)
+        assert [str(error) for error in parts.errors] == [
+            "big: 64 bytes do not fit on cpu:0 beside 8 bytes of operands: it has 64 bytes in all; use smaller tensors"
+        ]
+        assert not violations(parts.engine)
 
     def test_what_was_expected_late_counts_in_program_order(self) -> None:
         parts = Parts()
