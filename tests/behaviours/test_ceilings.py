@@ -179,6 +179,19 @@ def test_what_is_written_in_place_and_views_count(make_session):
     assert_sound(s)
 
 
+def test_what_is_written_leaves_for_nothing_that_is_written_with_it(make_session):
+    s = make_session(devices=capped(12, eviction="lru"))
+    square = np.eye(32, dtype=np.float32)  # 4 KiB
+    x, q = (s.asarray(square, device="sim:0").wait(WAIT) for _ in range(2))
+    other = s.asarray(square, device="sim:0").wait(WAIT)
+    r = s.asarray(square).wait(WAIT)
+    s.call("qr", [x], {}, out=[q, r], device="sim:0")
+    s.sync()
+    assert share(s) == 12 * 1024
+    assert other.residency() == {"cpu:0": "valid"}
+    assert_sound(s)
+
+
 def test_a_size_that_data_decide_counts(make_session):
     s = make_session(devices=capped(16, eviction="never"))
     x = s.asarray(np.ones(KIB, np.int64), device="sim:0")  # 2 KiB

@@ -93,6 +93,7 @@ class Calls:
         bound = [residency.operand(v, device, session, location) if isinstance(v, Tensor) else v for v in operands]
         reused = aliases(session, plan, inputs, released, self.scheduler.snapshots)
         if device.ceiling:
+            self.scheduler.bound += [copy for target in targets if (copy := target.storage.copies.get(device))]
             need = bytes_made(session, plan, targets, self.scheduler.snapshots)
             need -= sum(copy.nbytes for copy in reused if copy.counted is session.account)
             residency.require_share(None, device, need, session, location)

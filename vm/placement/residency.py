@@ -184,7 +184,10 @@ class Residency:
                 if room:
                     check_share(session.account, host, nbytes, why=full_below(host, session.account, nbytes))
                 places = f"{host.name} or {store.name}" if store.backend.limit else host.name
-                raise DeviceMemoryError(f"{exact_size(nbytes)} do not fit on {places} now, beside what cannot leave")
+                raise DeviceMemoryError(
+                    f"{exact_size(nbytes)} do not fit on {places} now, beside what cannot leave; release or unpin "
+                    "tensors, or give the store a larger quota"
+                )
         self.scheduler.bound.append(stored)
         return Binding(stored, tensor, tensor.offset, tensor.strides)
 
