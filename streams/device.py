@@ -101,6 +101,10 @@ class Device(ABC):
     def reaches(self, other: Device) -> bool:
         """Can a P2P transfer bring data from `other` to this device directly?"""
 
+    def footprint(self, nbytes: int) -> int:
+        """The bytes of this memory that a value of so many bytes takes: the size of its buffer."""
+        return nbytes
+
     @abstractmethod
     def allocate(self, nbytes: int) -> Buffer | None:
         """A buffer of that many bytes, contents undefined, or None if it does not fit now."""

@@ -55,12 +55,14 @@ class PooledBuffer(Buffer):
 
 
 class Pool:
-    """`keep`: bytes of free memory to keep at most. `new` makes a block. `cached`: bytes of free memory kept."""
+    """`keep`: bytes of free memory to keep at most. `new` makes a block, of the `capacity` for what is asked for.
+    `cached`: bytes of free memory kept."""
 
-    def __init__(self, keep: int, new: Callable[[int], Any]) -> None:
+    def __init__(self, keep: int, new: Callable[[int], Any], capacity: Callable[[int], int]) -> None:
         self.keep = keep
         self.cached = 0
         self._new = new
+        self._capacity = capacity
         self._spilt: deque[int] = deque()  # capacities of buffers that another thread has dropped
         self._shelves: dict[int, Shelf] = {}  # by capacity
         self.by_size: dict[int, Shelf] = {}  # by requested size
@@ -140,7 +142,7 @@ class Pool:
             shelf.buffers.append(buffer)
 
     def _find_shelf(self, nbytes: int) -> Shelf:
-        capacity = size_class(nbytes)
+        capacity = self._capacity(nbytes)
         shelf = self._shelves.get(capacity)
         if shelf is None:
             shelf = self._shelves[capacity] = Shelf(capacity)
@@ -174,12 +176,16 @@ class PooledDevice(Device):
 
     def __init__(self, name: str, xp: Any, limit: int, missing: Iterable[str], keep: int) -> None:
         super().__init__(name, xp, limit, frozenset(missing))
-        self.pool = Pool(keep, self._new_memory)
+        self.pool = Pool(keep, self._new_memory, self._capacity)
         self.refusing = False
 
     @abstractmethod
     def _new_memory(self, nbytes: int) -> Any:
         """A fresh block, at least one byte; MemoryError if there is none."""
+
+    def _capacity(self, nbytes: int) -> int:
+        """The size of a block for that many bytes."""
+        return size_class(nbytes)
 
     def refuses_allocation(self) -> bool:
         """Is this allocation to fail? Asked only while `refusing`."""

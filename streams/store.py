@@ -1,7 +1,8 @@
 """The store: the tier below the host, on disk. A device with memory and streams, on which nothing computes.
 
-Its memory are blocks of one file (`spill`), of which `limit` bytes may be used; none unless a directory was given.
-Files of the user's (`stored.LoadedStretch`) are buffers here, too: they take none of that memory.
+Its memory are blocks of one file (`spill`), of which `limit` bytes may be used; none unless a directory was given. A
+value takes whole pages of the disk, and that is what is planned and counted for it (docs/decisions/0049). Files of the
+user's (`stored.LoadedStretch`) are buffers here, too: they take none of that memory.
 
     write0          evictions from the host
     save0           what users save, and checkpoints
@@ -26,7 +27,7 @@ from .device import Buffer, Device
 from .faults import Fault
 from .host import HostDevice
 from .options import CEILING, FAULTS, Option, parse_size, seconds
-from .spill import SpillFile
+from .spill import SpillFile, whole_pages
 from .stored import StoredArray, read_into
 from .stream import Sink, StreamKind
 from .worker import WorkerStream
@@ -46,7 +47,11 @@ def _directory(value: object) -> str:
 DIRECTORY: Final = Option(
     "path, or none", _directory, "where values lie that left the host; what is there ends with the daemon"
 )
-QUOTA: Final = Option("bytes", parse_size, "what may be used of the disk; 0: nothing is evicted to it")
+QUOTA: Final = Option(
+    "bytes",
+    parse_size,
+    "what may be used of the disk, of which a value takes whole pages of 4 KiB; 0: nothing is evicted to it",
+)
 DURABLE: Final = Option("path, or none", _directory, "the directory of checkpoints in which durable names are kept")
 INTERVAL: Final = seconds(
     "after which durable names that have changed are written, without anybody asking; 0: only when asked"
@@ -76,7 +81,7 @@ class StoreDevice(HostDevice):
         self.segments = False
         self.computes = False
         self.ceiling = options.ceiling
-        self.file = SpillFile(options.directory) if self.limit else None
+        self.file = SpillFile(options.directory, self.limit) if self.limit else None
         self.readers = [self._stream(StreamKind.READ, n, sink) for n in range(READERS)]
         writers = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.WRITE, StreamKind.SAVE)}
         self._set_streams(self.readers, writers)
@@ -97,6 +102,12 @@ class StoreDevice(HostDevice):
 
     def reaches(self, other: Device) -> bool:
         return other.host
+
+    def footprint(self, nbytes: int) -> int:
+        return whole_pages(nbytes)
+
+    def _capacity(self, nbytes: int) -> int:
+        return whole_pages(nbytes)
 
     def _new_memory(self, nbytes: int) -> Any:
         if self.file is None:

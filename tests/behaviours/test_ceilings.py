@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 
 import tensord as td
 from tensord.client.cli.shown import _session_row
+from tensord.streams.spill import PAGE
 
 from .looking_inside import WAIT, allocated, assert_sound, held, ones, records, until
 
@@ -123,11 +124,11 @@ def test_a_host_has_one_too_and_what_leaves_a_device_counts_there(make_session, 
     devices: list[object] = [
         {"name": "cpu:0", "memory": PLENTY, "ceiling": 4 * 1024},
         {"name": "sim:0", "memory": PLENTY, "ceiling": 4 * 1024},
-        {"name": "store:0", "directory": str(tmp_path), "quota": PLENTY, "ceiling": 24 * 1024},
+        {"name": "store:0", "directory": str(tmp_path), "quota": PLENTY, "ceiling": 24 * PAGE},
     ]
     mine, yours = (make_session("local:on each tier", devices=devices) for _ in range(2))
     xs = [mine.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(32)]
-    assert [share(mine, name) // 1024 for name in ("sim:0", "cpu:0", "store:0")] == [4, 4, 24]
+    assert [share(mine, name) for name in ("sim:0", "cpu:0", "store:0")] == [4 * 1024, 4 * 1024, 24 * PAGE]
     with pytest.raises(td.QuotaError, match="on sim:0"):
         mine.asarray(ones(KIB), device="sim:0").wait(WAIT)
     with pytest.raises(td.QuotaError, match="on cpu:0"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import tensord as td
 from tensord.streams.faults import Fault, FaultKind
-from tensord.streams.spill import Block
+from tensord.streams.spill import PAGE, Block
 from tensord.vm.memory import making_room
 from tensord.vm.memory.victims import victims
 
@@ -21,11 +22,11 @@ KIB = 256  # float32 elements
 
 
 def tiers(directory: Path, host: int, device: int, store: int, **options: object) -> list[dict[str, object]]:
-    """A host, a device and a store with that many KiB."""
+    """A host and a device with that many KiB, and a store for so many values of a KiB, of which each takes a page."""
     return [
         {"name": "cpu:0", "memory": host * 1024, **options},
         {"name": "sim:0", "memory": device * 1024},
-        {"name": "store:0", "directory": str(directory), "quota": store * 1024},
+        {"name": "store:0", "directory": str(directory), "quota": store * PAGE},
     ]
 
 
@@ -45,7 +46,7 @@ def test_values_of_many_times_host_and_device_are_kept(make_session, tmp_path, d
         assert (x + 0.0).numpy()[0] == 2.0 * n
     assert s.stats()["failed"] == 0
     assert len(records(s, "evict cpu:0->store:0")) > 40
-    assert store_of(s).allocated > 40 * 1024
+    assert store_of(s).allocated > 40 * PAGE
     assert list(tmp_path.iterdir()) == []  # the file has no name
     assert s.trace().verify() == []
     assert_sound(s)
@@ -53,6 +54,21 @@ def test_values_of_many_times_host_and_device_are_kept(make_session, tmp_path, d
     del x
     s.sync()
     assert store_of(s).allocated == 0
+
+
+def test_the_quota_is_of_the_disk_which_is_given_back(make_session, tmp_path):
+    s = make_session(devices=tiers(tmp_path, 8, 8, 32))
+    store = store_of(s)
+    for n in range(16):
+        xs = [s.asarray(ones(KIB + n)) for _ in range(36)]
+        s.sync()
+        assert store.allocated > 24 * PAGE
+        assert os.fstat(store.file.fd).st_blocks * 512 <= (32 + 8) * PAGE  # with the file system's own
+        xs.clear()
+    s.sync()
+    assert store.allocated == 0
+    until(s, lambda: os.fstat(store.file.fd).st_blocks * 512 <= store.pool.cached + 8 * PAGE)
+    assert_sound(s)
 
 
 def test_what_has_come_back_leaves_again_without_moving(make_session, tmp_path):
@@ -354,16 +370,14 @@ def test_a_checkpoint_on_full_tiers_looks_at_each_value_a_few_times(make_session
 
 
 def test_after_a_refusal_what_is_small_enough_still_leaves(make_session, tmp_path):
-    devices = tiers(tmp_path, 2, 4, 2)
-    devices[2]["quota"] = 2 * 1024 + 512
-    s = make_session(devices=devices)
-    large = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(7)]
-    small = [s.asarray(ones(KIB // 4, value=n), device="sim:0") for n in range(4)]
+    s = make_session(devices=tiers(tmp_path, 32, 64, 10))
+    large = [s.asarray(ones(16 * KIB, value=n), device="sim:0") for n in range(7)]
+    small = [s.asarray(ones(4 * KIB, value=n), device="sim:0") for n in range(4)]
     wait_for([*large, *small])
-    x = s.asarray(ones(KIB // 2), device="sim:0").wait(WAIT)
+    x = s.asarray(ones(8 * KIB), device="sim:0").wait(WAIT)
     assert x.numpy()[0] == 1
-    assert allocated(s, "store:0") == 2 * 1024 + 512
+    assert allocated(s, "store:0") == 10 * PAGE
     with pytest.raises(td.DeviceMemoryError):
-        s.asarray(ones(KIB), device="sim:0").wait(WAIT)
+        s.asarray(ones(16 * KIB), device="sim:0").wait(WAIT)
     assert [y.numpy()[0] for y in (*large[:2], *small[:2])] == [0, 1, 0, 1]
     assert_sound(s)

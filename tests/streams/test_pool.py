@@ -9,7 +9,7 @@ from tensord.streams.pool import Pool, owner_of, size_class
 
 
 def pool(keep=1 << 20):
-    return Pool(keep, lambda nbytes: np.empty(nbytes, np.uint8))
+    return Pool(keep, lambda nbytes: np.empty(nbytes, np.uint8), size_class)
 
 
 @given(st.integers(0, 1 << 40))
@@ -119,7 +119,7 @@ def test_many_distinct_sizes_leave_no_growing_table():
 
 
 def test_what_is_kept_is_told_with_its_blocks_and_the_largest_of_them():
-    pool = Pool(1 << 20, bytearray)
+    pool = Pool(1 << 20, bytearray, size_class)
     taken = [pool.take(size) for size in (64, 100, 100)]
     assert pool.kept() == (0, 0, 0)
     for buffer in taken:

@@ -25,9 +25,10 @@ def full_below(device: DeviceState, account: Account | None, nbytes: int) -> str
     tiers, full = device.tiers, []
     for tier in tiers:
         share = account.shares.get(tier, 0) if tier.ceiling and account is not None else 0
-        if tier.planned + nbytes > tier.backend.limit:
+        need = tier.backend.footprint(nbytes)
+        if tier.planned + need > tier.backend.limit:
             full.append(f"{tier.name}, with {size(tier.planned)} of {size(tier.backend.limit)}")
-        elif tier.ceiling and share + nbytes > tier.ceiling:
+        elif tier.ceiling and share + need > tier.ceiling:
             full.append(f"{tier.name}, where the session has {size(share)} of its {size(tier.ceiling)}")
     return f"; nothing can leave it for {', or '.join(full)}" if tiers and len(full) == len(tiers) else ""
 

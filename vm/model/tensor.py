@@ -63,7 +63,7 @@ class Copy:
     def __init__(self, id_: int, device: DeviceState, nbytes: int, version: int) -> None:
         self.id = id_
         self.device = device
-        self.nbytes = nbytes  # -1 while the meta is pending
+        self.nbytes = nbytes  # that it takes on the device (`Device.footprint`); -1 while the meta is pending
         self.version = version
         self.buffer: Buffer | None = None
         self.poison: TensordError | None = None

@@ -64,8 +64,9 @@ class Residency:
         scheduler.evict = self.evict
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
-        """A new copy on a device, with its memory planned."""
+        """A new copy of that many bytes on a device, with the memory planned that it takes there."""
         self.copies += 1
+        nbytes = device.backend.footprint(nbytes)
         if nbytes > 0:
             device.planned += nbytes
         return Copy(self.copies, device, nbytes, version)
@@ -114,7 +115,7 @@ class Residency:
         storage, bound = tensor.storage, self.scheduler.bound
         kept = len(bound)
         if device.ceiling:
-            self.require_share(storage, device, storage.nbytes, session, location)
+            self.require_share(storage, device, device.backend.footprint(storage.nbytes), session, location)
         source = self.routes.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, session)
@@ -302,7 +303,8 @@ class Residency:
 
     def may_take(self, tier: DeviceState, copy: Copy, storage: Storage, session: VmSession, location: int) -> bool:
         """Is there room on a tier for an evicted copy, now or once others have left?"""
-        spare, nbytes, scheduler = {copy, *self.scheduler.bound}, storage.nbytes, self.scheduler
+        scheduler, nbytes = self.scheduler, tier.backend.footprint(storage.nbytes)
+        spare = {copy, *scheduler.bound}
         return (
             tier.backend.lost is None
             and nbytes <= tier.backend.limit  # else everything there would leave in vain

@@ -304,7 +304,7 @@ class Scheduler:
         transfers: list[Instruction] = []
 
         def evict(copy: Copy, storage: Storage) -> bool:
-            ready = [tier for tier in tiers if has_spare(tier, storage.nbytes)]
+            ready = [tier for tier in tiers if has_spare(tier, tier.backend.footprint(storage.nbytes))]
             transfer = self.evict(author, instruction.location, copy, storage, REPLAN, ready)
             if transfer is not None:
                 transfers.append(transfer)
