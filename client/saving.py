@@ -10,7 +10,7 @@ a file whose values come after a later save has succeeded is not given its name 
 one: it might be stuck.
 
 No file is lost without a word: a session that is closed first waits for what it saves, and so does the end of the
-program. What failed and nobody has waited for is logged then.
+program. What failed and nobody has waited for is logged then, or by the next save.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ FORKS.anew.append(COMMITS.forked)
 
 
 class Savings:
-    """What a session saves, and what is not there yet."""
+    """What a session saves and is not there yet. What has ended stays until the next one is added."""
 
     __slots__ = ("__weakref__", "_open", "_outbox")
 
@@ -264,9 +264,10 @@ class Savings:
         self._open: dict[Saving | Checkpointing, None] = {}
 
     def add(self, saving: Saving | Checkpointing, session: object) -> None:
-        """Await a file. The session lives until it is there."""
-        for old in [one for one in self._open if one.done and (one.error is None or one._told)]:
-            del self._open[old]
+        """Await a file. The session lives until it is there. Those that have ended go; failures are told."""
+        for ended in [one for one in list(self._open) if one.done]:
+            ended.tell_failure()
+            self._open.pop(ended, None)
         self._open[saving] = None
         KEPT[saving] = (session, self)
         EXIT.add(self)

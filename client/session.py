@@ -203,7 +203,8 @@ class Session(ControlFlow):
 
         The file is written beside its place, flushed to the disk and renamed, so it is there whole or not at all.
         `saving.wait()` waits for that, and raises what has gone wrong: the error of a tensor, a full disk. `close`
-        waits for it, too, and logs failures that nobody has waited for. `metadata`: texts by name, for the header.
+        waits for it, too, and logs failures that nobody has waited for, as the next `save` does. `metadata`: texts by
+        name, for the header.
         MetadataError here for a dtype that the format has not (complex128), FileError for a folder that is not there.
         A tensor whose shape depends on data is waited for.
         """

@@ -19,7 +19,7 @@ from tensord.interpreter.errors import CaptureError
 from tensord.streams.faults import Fault, FaultKind
 
 from ..daemon import Daemon
-from .looking_inside import WAIT, assert_sound, device_of, held, ones, store_of
+from .looking_inside import WAIT, assert_sound, device_of, held, ones, store_of, until
 
 DEVICES = ["cpu:0", "sim:0"]
 VALUES: dict[str, Any] = {
@@ -370,6 +370,22 @@ def test_what_was_told_is_not_logged_again(make_session, tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "tensord.client"):
         s.close()
     assert not any("was not saved" in record.getMessage() for record in caplog.records)
+
+
+def test_failures_that_nobody_waits_for_are_told_by_the_next_save_and_kept_no_longer(make_session, tmp_path, caplog):
+    s = make_session(devices=DEVICES)
+    x = s.asarray(ones(3), device="sim:0")
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    failed = x + 1.0
+    with caplog.at_level(logging.WARNING, "tensord.client"):
+        for n in range(5):
+            saving = s.save(tmp_path / f"x{n}", {"x": failed})
+            assert len(s._savings._open) == 1
+            assert [record.args[0] for record in caplog.records] == [str(tmp_path / f"x{m}") for m in range(n)]
+            until(s, lambda reply=saving._reply: reply.done)
+            assert saving._ended.wait(WAIT)
+        s.close()
+    assert len(caplog.records) == 5
 
 
 def test_a_wait_that_is_impossible_raises(make_session, tmp_path):
