@@ -358,20 +358,32 @@ def opened_folder(folder: Path) -> int:
 def issue(
     session: Session, path: Path, writer: SafetensorsWriter, folder: int, tensors: Mapping[str, Tensor]
 ) -> Saving:
-    """Have the machine write the values to the file."""
+    """Have the machine write the values to the file. No answer is waited for: that to the last message has the first
+    error, also if the file could not be opened."""
     outbox = session._outbox
-    fd, shown = writer.fd, printable(str(path))  # errors of the machine, too, name the whole path
-    with outbox.numbered() as number:
-        opened = outbox.ask(lambda request, _: File(number, (fd, shown), request, writes=True), located=False)
-        outbox.await_reply(opened)
-        with outbox.lock:
-            location = outbox.locations.here(4)
-            for start in range(0, len(writer.entries), MOST):
-                some = writer.entries[start : start + MOST]
-                ids = [tensors[entry.name]._id for entry in some]
-                outbox.messages.append(encode_message(Write(number, ids, [e.offset for e in some], location)))
-            reply = outbox.ask(partial(flushing, number), located=False)
+    with outbox.numbered() as number, outbox.lock:
+        announce(outbox, number, writer.fd, printable(str(path)))  # errors of the machine, too, name the whole path
+        location = outbox.locations.here(4)
+        for start in range(0, len(writer.entries), MOST):
+            some = writer.entries[start : start + MOST]
+            ids = [tensors[entry.name]._id for entry in some]
+            outbox.messages.append(encode_message(Write(number, ids, [e.offset for e in some], location)))
+        reply = outbox.ask(partial(flushing, number), located=False)
     return Saving(path, writer, folder, outbox, reply)
+
+
+def announce(outbox: Outbox, number: int, fd: int, shown: str) -> None:
+    """Have the machine open the file, by a descriptor that stays open until it has: whatever gives the file up
+    meanwhile, the machine opens no other one."""
+    try:
+        mine = os.dup(fd)
+    except OSError as error:
+        raise located(FileError(f"{shown}: cannot be saved: {error.strerror}")) from None
+    with ExitStack() as undo:
+        undo.callback(os.close, mine)
+        opened = outbox.ask(lambda request, _: File(number, (mine, shown), request, writes=True), located=False)
+        undo.pop_all()
+    opened.when_done(partial(os.close, mine))
 
 
 def flushing(number: int, request: int, _location: int) -> Flush:

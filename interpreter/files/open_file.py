@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import FileError, MetadataError
+from ..errors import FileError, MetadataError, TensordError
 from .tensor_file import PIECE, TensorFile, flat, printable
 
 ACCESS: Final = os.O_ACCMODE | getattr(os, "O_PATH", 0)
@@ -63,10 +63,10 @@ class OutputFile:
 
     __slots__ = ("__weakref__", "failure", "fd", "name")
 
-    def __init__(self, fd: int, name: str) -> None:
+    def __init__(self, fd: int, name: str, failure: TensordError | None = None) -> None:
         self.fd = fd
         self.name = printable(name)
-        self.failure: FileError | None = None
+        self.failure = failure
 
     def write(self, values: Any, offset: int) -> None:
         """Write the bytes of a contiguous buffer from `offset` on. FileError if that fails, or has failed before."""
@@ -91,7 +91,13 @@ class OutputFile:
             raise self.failure from None
 
     def __del__(self) -> None:
-        os.close(self.fd)
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+def unopened(error: TensordError) -> OutputFile:
+    """In place of a file that cannot be opened to be written: whoever writes there, or flushes it, gets the error."""
+    return OutputFile(-1, "", error)
 
 
 def open_path(path: str | os.PathLike[str]) -> OpenFile:

@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,59 @@ def test_save_returns_before_the_values_are_there(make_session, tmp_path):
         assert not saving.done
     saving.wait(WAIT)
     assert load_file(tmp_path / "y")["y"][0] == 3
+
+
+def test_save_returns_before_a_loop_in_front_of_it_ends(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    x, w = s.asarray(0.0, device="sim:0"), s.asarray(ones(3))
+    savings: list[Any] = []
+    with held(s, "sim:0", "compute"):
+        s.while_loop(lambda n: n < 3, lambda n: n + 1, x)
+        w += 1
+        saver = threading.Thread(target=lambda: savings.append(s.save(tmp_path / "w", {"w": w})))
+        saver.start()
+        saver.join(WAIT)
+        returned = bool(savings)
+    saver.join()
+    assert returned
+    savings[0].wait(WAIT)
+    assert load_file(tmp_path / "w")["w"][0] == 2
+
+
+def test_a_save_that_is_given_up_before_the_machine_has_the_file_writes_into_no_other_one(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    x, w = s.asarray(0.0, device="sim:0"), s.asarray(ones(3))
+    with held(s, "sim:0", "compute"):
+        s.while_loop(lambda n: n < 3, lambda n: n + 1, x)
+        saving = s.save(tmp_path / "w", {"w": w})
+        fd = saving._writer.fd
+        saving.give_up()
+        others = [(tmp_path / f"other{n}").open("wb") for n in range(4)]
+        assert fd in [other.fileno() for other in others]
+    with pytest.raises(td.FileError, match="given up"):
+        saving.wait(WAIT)
+    for other in others:
+        other.close()
+    assert [(tmp_path / f"other{n}").stat().st_size for n in range(4)] == [0] * 4
+    assert len(names_in(tmp_path)) == 4
+
+
+def test_a_file_that_the_machine_cannot_open_is_an_error_of_the_save(make_session, tmp_path, monkeypatch):
+    s = make_session(devices=DEVICES)
+    x = s.asarray(ones(3))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise td.QuotaError("no file more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(s._transport._session, "open_file", refuse)
+        for tensors in ({"x": x}, {}):
+            with pytest.raises(td.QuotaError, match="no file more"):
+                s.save(tmp_path / "x", tensors).wait(WAIT)
+    s.sync()
+    s.save(tmp_path / "x", {"x": x}).wait(WAIT)
+    assert names_in(tmp_path) == ["x"]
+    assert_sound(s)
 
 
 def test_the_error_of_a_tensor_is_that_of_its_file_and_the_old_one_stays(make_session, tmp_path):

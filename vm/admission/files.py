@@ -22,7 +22,7 @@ from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, Tens
 from ...interpreter.files.describe import describe
 from ...interpreter.files.header import Entry, FileHeader
 from ...interpreter.files.on_wire import MOST, decode_entry, encode_entry, is_path, lacking
-from ...interpreter.files.open_file import OpenFile, OutputFile
+from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.descriptors import descriptor_limit
 from ...interpreter.wire.messages import File, Flush, Load, Write
@@ -86,17 +86,23 @@ class Files:
                 return
             file = session.open_file(place, writes=writes)
         except TensordError as error:
+            if writes:
+                self.begin_output(session, number, unopened(error))
             self.rejection.deny(session, error, request, 0, "save" if writes else "load")
             return
         session.opened.add(file)
         self.opened.add(file)
         if isinstance(file, OutputFile):
-            session.outputs[number] = (file, self.residency.new_copy(self.place(), 0, 1))
+            self.begin_output(session, number, file)
             session.reply(request, None, None)
             return
         session.files[number] = file
         self.residency.files.open.add(file)
         session.reply(request, list(file.identity), None)
+
+    def begin_output(self, session: VmSession, number: int, file: OutputFile) -> None:
+        """Begin the chain of what is written to a file; if it could not be opened, who flushes it is told."""
+        session.outputs[number] = (file, self.residency.new_copy(self.place(), 0, 1))
 
     def look(self, session: VmSession, number: int, place: Sequence[Any], request: int) -> None:
         """Open a file of the machine's, and tell what is in it: the client cannot look for itself."""

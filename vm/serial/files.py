@@ -9,7 +9,7 @@ import numpy as np
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.files.header import Entry
 from ...interpreter.files.on_wire import decode_entry, lacking
-from ...interpreter.files.open_file import OpenFile, OutputFile
+from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.files.values import read_array
 from ...interpreter.wire.messages import File, Flush, Load, Write
 from .values import SerialSession, SerialTensor, Value, check_new, define, denial, refuse_cancelled, tensor_of
@@ -35,6 +35,8 @@ class Files:
         try:
             file = session.open_file(place, writes=writes)
         except TensordError as error:
+            if writes:
+                session.outputs[number] = (unopened(error), Value(()))
             self.engine.deny(session, error, request, 0, "save" if writes else "load")
             return
         if isinstance(file, OutputFile):
