@@ -38,8 +38,8 @@ CHUNK: Final = 1 << 23  # bytes that one system call writes
 
 
 def whole_pages(nbytes: int) -> int:
-    """The bytes of the pages that so many bytes take."""
-    return -(-nbytes // PAGE) * PAGE
+    """The bytes of the pages that so many bytes take; -1, which stands for an unknown number, stays."""
+    return -(-nbytes // PAGE) * PAGE if nbytes > 0 else nbytes
 
 
 class SpillFile:
