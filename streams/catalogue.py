@@ -86,6 +86,8 @@ def check_devices(specs: Sequence[str | Mapping[str, object]]) -> dict[str, tupl
         planned[name] = (kind, options)
     if planned.keys() <= {NAME}:
         raise MetadataError(f"{NAME} computes nothing: name another device, too, such as {DEFAULT[0]}")
+    if NAME in planned and planned[NAME][1].durable and all(kind != "cpu" for kind, _ in planned.values()):
+        raise MetadataError(f"durable names are written from a cpu device: name one, too, such as {DEFAULT[0]}")
     return planned
 
 

@@ -33,6 +33,7 @@ from itertools import chain, islice
 from operator import length_hint
 from typing import Any
 
+from ..interpreter.errors import TensordError
 from ..interpreter.schema.infer import InferCache
 from ..interpreter.wire.limits import Limits
 from ..streams.device import Device, Eviction
@@ -258,9 +259,12 @@ class Engine:
             self.held.pop(session, None)
 
     def keep_durable(self, told: Told) -> None:
-        """Write durable names that have changed."""
+        """Write durable names that have changed; `told` gets what there is to say, or why they cannot be written."""
         with self._step():
-            self.admission.durable.checkpoints.keep_durable(self.scheduler.nobody, told)
+            try:
+                self.admission.durable.checkpoints.keep_durable(self.scheduler.nobody, told)
+            except TensordError as error:
+                told(None, error)
             self.scheduler.bound.clear()
 
     @contextmanager

@@ -168,6 +168,21 @@ def test_a_machine_without_a_directory_says_so(make_session):
     assert s.names() == []
 
 
+def test_names_that_cannot_be_written_are_told_and_nothing_ends(make_session):
+    s = make_session(devices=["cpu:0"])
+    machine = machine_of(s)
+    told: list[Any] = []
+    with machine.inside():
+        machine.engine.keep_durable(lambda report, error: told.append((report, str(error))))
+    assert [(report, "keeps no durable names" in error) for report, error in told] == [(None, True)]
+    assert (s.asarray(1.0) + 1).item() == 2
+
+
+def test_a_machine_with_durable_names_has_a_cpu_device(make_session, tmp_path):
+    with pytest.raises(td.MetadataError, match="durable names are written from a cpu device"):
+        make_session(devices=["sim:0", {"name": "store:0", "durable": str(tmp_path)}])
+
+
 KILLED = """
 import os, signal, sys, numpy as np, tensord as td
 s = td.connect("local", devices=["cpu:0", {"name": "store:0", "durable": sys.argv[1]}])

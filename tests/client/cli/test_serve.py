@@ -55,6 +55,13 @@ def test_check_config_warns_of_more_memory_than_there_is(tmp_path, capsys):
     assert "4096 TiB" in out
 
 
+def test_check_config_refuses_durable_names_without_a_cpu_device(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text('devices = ["sim:0", {name = "store:0", durable = "there", interval = 1}]\n')
+    with pytest.raises(StartError, match="durable names are written from a cpu device"):
+        application(["serve", "--config", str(file), "--check-config"], standalone_mode=False)
+
+
 def test_options_go_before_the_file(command, tmp_path):
     file = tmp_path / "c.toml"
     file.write_text('grace = 7\nlease = 8\n[log]\nlevel = "error"\nfile = "log"\n')
