@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.streams.faults import Fault, FaultKind
 
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, store_of
@@ -26,6 +27,14 @@ def lasting(path: Path, **options: object) -> list[Any]:
 @pytest.fixture
 def there(tmp_path: Path) -> Path:
     return tmp_path / "there"
+
+
+def text_in(path: Path, name: str) -> str:
+    """The text of a routine in the last generation."""
+    with CheckpointReader.open(path) as reader:
+        generation = reader.latest().generation
+        assert generation is not None
+        return reader.read_text(generation.routines[name])
 
 
 def test_a_durable_name_is_on_the_disk_when_publishing_returns(make_session, tmp_path, there):
@@ -315,6 +324,26 @@ def test_a_group_with_an_error_keeps_what_all_of_it_was(make_session, tmp_path, 
     s.sync()
     s.sync(durable=True)
     assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 2, "b": 5}
+
+
+def test_a_routine_is_written_together_with_what_its_block_changes(make_session, tmp_path, there):
+    s = make_session("local:routine", devices=lasting(tmp_path))
+    other = make_session("local:routine", devices=lasting(tmp_path))
+    a = s.asarray(ones(2), device="sim:0")
+    plus, times = s.routine(lambda x: x + 1), s.routine(lambda x: x * 2)
+    s.publish({"f": plus.link(a), "a": a}, durable=True)
+    with held(s, "sim:0", "compute"):
+        with s.atomic():
+            a += 1
+            s.publish("f", times.link(a), durable=True)
+        s.flush()
+        with pytest.raises(td.FileError, match="'a' is not on the disk as it is"):
+            other.sync(durable=True)
+        assert "multiply" not in text_in(there, "f")
+        assert in_checkpoint(there)["a"][0] == 1
+    s.sync(durable=True)
+    assert "multiply" in text_in(there, "f")
+    assert in_checkpoint(there)["a"][0] == 2
 
 
 def test_a_checkpoint_of_some_names_leaves_the_others_together(make_session, tmp_path, there):

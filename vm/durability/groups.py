@@ -47,11 +47,11 @@ class Groups:
                 group.remove(one)
                 del self._group_of[one]
 
-    def of(self, values: Mapping[str, Tensor]) -> list[Group]:
+    def of(self, values: Mapping[str, Tensor], routines: Iterable[str]) -> list[Group]:
         """The groups of what stands under these names."""
         found: dict[int, Group] = {}
-        for name, tensor in values.items():
-            for member in (name, tensor):
+        for name, what in (*values.items(), *((name, name) for name in routines)):
+            for member in (name, what):
                 members = self._group_of.get(member)
                 if members is not None:
                     found.setdefault(id(members), Group(members, set())).names.add(name)

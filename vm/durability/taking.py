@@ -140,7 +140,7 @@ class Checkpoints:
         written together."""
         if job.target.path != self.durable:
             return []
-        groups = self.groups.of(job.contents.values)
+        groups = self.groups.of(job.contents.values, job.contents.routines)
         job.durable = frozenset(self.directory.durable)
         if job.durable.issubset(job.contents.names):  # else others are still to be written together
             self.groups = Groups()
