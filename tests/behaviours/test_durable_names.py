@@ -346,6 +346,49 @@ def test_a_routine_is_written_together_with_what_its_block_changes(make_session,
     assert in_checkpoint(there)["a"][0] == 2
 
 
+def test_a_name_that_a_block_takes_away_stays_until_the_rest_of_the_block_is_there(make_session, tmp_path, there):
+    s = make_session("local:renamed", devices=lasting(tmp_path))
+    other = make_session("local:renamed", devices=lasting(tmp_path))
+    x, y = s.asarray(ones(2), device="sim:0"), s.asarray(ones(2))
+    s.publish("old", x, durable=True)
+    s.publish("y", y, durable=True)
+    with held(s, "sim:0", "compute"):
+        x += 1
+        with s.atomic():
+            s.publish("new", x, durable=True)
+            s.unpublish("old")
+        y += 1
+        s.flush()
+        for _ in range(2):
+            with pytest.raises(td.FileError, match="'new' is not on the disk as it is: its value is not there yet"):
+                other.sync(durable=True)
+            assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"old": 1, "y": 2}
+        y += 1
+        s.checkpoint(there, ["y"]).wait(WAIT)
+        assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"old": 1, "y": 3}
+    s.sync(durable=True)
+    assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"new": 2, "y": 3}
+
+
+def test_a_routine_that_a_block_takes_away_stays_until_the_rest_of_the_block_is_there(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    w, x = s.asarray(ones(2)), s.asarray(ones(2), device="sim:0")
+    s.publish("f", s.routine(lambda x: x + w).link(w), durable=True)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    with s.atomic():
+        x += 1
+        s.publish("x", x, durable=True)
+        s.unpublish("f")
+    for _ in range(2):
+        with pytest.raises(td.FileError, match="'x' is not on the disk as it is"):
+            s.sync(durable=True)
+        assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"f (captured 0)": 1}
+        assert "add" in text_in(there, "f")
+    s.unpublish("x")
+    s.sync(durable=True)
+    assert in_checkpoint(there) == {}
+
+
 def test_a_checkpoint_of_some_names_leaves_the_others_together(make_session, tmp_path, there):
     s = make_session(devices=lasting(tmp_path))
     a, b, c = s.asarray(ones(2)), s.asarray(ones(2), device="sim:0"), s.asarray(ones(2))

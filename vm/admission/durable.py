@@ -24,14 +24,17 @@ from ..scheduler.scheduler import Scheduler
 from .names import Names
 from .rejection import Rejection
 
-CALL, LINK, RUN, PUBLISH = MessageKind.CALL, MessageKind.LINK, MessageKind.RUN, MessageKind.PUBLISH
+CALL, LINK, RUN = MessageKind.CALL, MessageKind.LINK, MessageKind.RUN
+PUBLISH, UNPUBLISH = MessageKind.PUBLISH, MessageKind.UNPUBLISH
 
 
 class Watched(NamedTuple):
-    """What a group may change: tensors with the storages and versions that they had, and names."""
+    """What a group may change: tensors with the storages and versions that they had, names that it binds, and durable
+    ones that it takes away."""
 
     before: dict[Tensor, tuple[Storage, int]]
     bound: set[str]
+    unbound: set[str]
 
 
 class Durable:
@@ -68,17 +71,19 @@ class Durable:
             self.rejection.deny(session, error, request, location, "checkpoint")
 
     def watch(self, session: VmSession, messages: Sequence[Any]) -> Watched | None:
-        """The tensors with durable names that a group may write, as they are before it, and the names that it binds.
-        None if there is nothing durable, and nothing becomes so. The messages are well-formed, and not decoded yet."""
+        """What a group may change of what is durable, as it is before it. None if there is nothing durable, and nothing
+        becomes so. The messages are well-formed, and not decoded yet."""
         directory = self.names.directory
         if self.checkpoints.durable is None:
             return None
         bound = {name for kind, *fields in messages if kind == PUBLISH for name in fields[0]}
-        if not (directory.lasting or bound):
+        if not (directory.durable or bound):
             return None
+        given = (name for kind, *fields in messages if kind == UNPUBLISH for name in fields[0])
+        unbound = {name for name in given if name in directory.durable}
         found = (session.tensors.get(id_) for kind, *fields in messages for id_ in ids_written(session, kind, fields))
         tensors = {tensor for tensor in found if tensor is not None and tensor in directory.lasting}
-        return Watched({tensor: (tensor.storage, tensor.storage.version) for tensor in tensors}, bound)
+        return Watched({tensor: (tensor.storage, tensor.storage.version) for tensor in tensors}, bound, unbound)
 
     def note_changed(self, watched: Watched) -> None:
         """A group was admitted: what it has changed is written together."""
@@ -87,14 +92,16 @@ class Durable:
             for tensor, (storage, version) in watched.before.items()
             if tensor.storage is not storage or storage.version != version
         }
+        changed |= {name for name in watched.unbound if name not in self.names.directory.durable}
         self.note_bound(watched.bound, changed)
 
     def note_bound(self, bound: Iterable[str], changed: Iterable[Member] = ()) -> None:
         """These names were bound together, and this was changed with them."""
-        directory, groups = self.names.directory, self.checkpoints.groups
+        directory, checkpoints = self.names.directory, self.checkpoints
         members = {*changed, *(name for name in bound if name in directory.durable)}
-        if len(members) > 1:
-            groups.prune(groups.join(members), directory.durable, directory.lasting)
+        if len(members) > 1 and checkpoints.durable is not None:
+            groups, written = checkpoints.groups, checkpoints.targets.of(checkpoints.durable).written
+            groups.prune(groups.join(members), directory.durable, directory.lasting, written)
 
     def restore(self, session: VmSession, message: Restore) -> None:
         """Publish what a generation holds, once the disk was looked at, piece by piece: others are served meanwhile."""

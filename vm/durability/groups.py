@@ -1,22 +1,22 @@
 """What was changed together since it was last written: of an atomic block, a generation has all or nothing.
 
 A durable value that is not there when names are written keeps its last one. So does then what was changed in one block
-with it, else the disk would have half of the block.
+with it, else the disk would have half of the block; and a name that the block took away is there as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from ..model.tensor import Tensor
 
-Member: TypeAlias = str | Tensor  # a name that was bound, or a tensor that was written in place
+Member: TypeAlias = str | Tensor  # a name that was bound or taken away, or a tensor that was written in place
 ROOM: Final = 64  # members of a group, beyond twice as many as there are durable names
 
 
 class Group(NamedTuple):
-    """What was changed together, and under which names it stands."""
+    """What was changed together, and under which names it stands, or stood."""
 
     members: set[Member]
     names: set[str]
@@ -39,20 +39,42 @@ class Groups:
                 self._group_of.update(dict.fromkeys(group, largest))
         return largest
 
-    def prune(self, group: set[Member], durable: Mapping[str, object], lasting: Mapping[Tensor, object]) -> None:
-        """Forget members that have no durable name any more, once they are most of the group."""
-        if len(group) > ROOM + 2 * (len(durable) + len(lasting)):
-            gone = [one for one in group if one not in (durable if isinstance(one, str) else lasting)]
+    def prune(
+        self,
+        group: set[Member],
+        durable: Collection[str],
+        lasting: Collection[Tensor],
+        written: Collection[str],
+    ) -> None:
+        """Forget tensors that have no durable name any more, and names that are neither durable nor written, once they
+        are most of the group."""
+        if len(group) > ROOM + 2 * (len(durable) + len(lasting) + len(written)):
+            gone = [
+                one
+                for one in group
+                if (one not in durable and one not in written if isinstance(one, str) else one not in lasting)
+            ]
             for one in gone:
                 group.remove(one)
                 del self._group_of[one]
 
-    def of(self, values: Mapping[str, Tensor], routines: Iterable[str]) -> list[Group]:
-        """The groups of what stands under these names."""
+    def drop(self, group: Group) -> None:
+        """Forget a group: it is being written."""
+        for member in group.members:
+            del self._group_of[member]
+
+    def gone(self, durable: Container[str]) -> set[str]:
+        """Names in groups that are durable no more."""
+        return {one for one in self._group_of if isinstance(one, str) and one not in durable}
+
+    def of(self, values: Mapping[str, Tensor], routines: Iterable[str], durable: Container[str]) -> list[Group]:
+        """The groups of what stands under these names, with the names in them that are durable no more."""
         found: dict[int, Group] = {}
         for name, what in (*values.items(), *((name, name) for name in routines)):
             for member in (name, what):
                 members = self._group_of.get(member)
                 if members is not None:
                     found.setdefault(id(members), Group(members, set())).names.add(name)
+        for group in found.values():
+            group.names.update(one for one in group.members if isinstance(one, str) and one not in durable)
         return list(found.values())

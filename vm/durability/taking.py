@@ -140,10 +140,15 @@ class Checkpoints:
         written together."""
         if job.target.path != self.durable:
             return []
-        groups = self.groups.of(job.contents.values, job.contents.routines)
-        job.durable = frozenset(self.directory.durable)
-        if job.durable.issubset(job.contents.names):  # else others are still to be written together
+        durable = self.directory.durable
+        groups = self.groups.of(job.contents.values, job.contents.routines, durable)
+        job.durable = frozenset(durable)
+        if job.durable.issubset(job.contents.names):
             self.groups = Groups()
+        else:  # others are still to be written together, and names that blocks took away stay with them
+            for group in groups:
+                self.groups.drop(group)
+            job.durable |= self.groups.gone(durable)
         job.groups += [group.names for group in groups]
         return groups
 

@@ -7,7 +7,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +59,11 @@ class Target:
     def busy(self) -> bool:
         """Is a checkpoint being written?"""
         return self.job is not None
+
+    @property
+    def written(self) -> Collection[str]:
+        """The names in the last generation."""
+        return self.last.keys()
 
     def is_up_to_date(self, standing: Mapping[str, Stood]) -> bool:
         """Has the last generation just this, and each of it under its name?"""
