@@ -389,6 +389,25 @@ def test_a_routine_that_a_block_takes_away_stays_until_the_rest_of_the_block_is_
     assert in_checkpoint(there) == {}
 
 
+def test_a_checkpoint_of_some_names_is_of_all_that_blocks_have_changed_with_them(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    a, b, c, d = (s.asarray(ones(2)) for _ in range(4))
+    add = s.routine(lambda x: x + c).link(a)
+    for name, value in {"a": a, "b": b, "c": c, "d": d, "add": add}.items():
+        s.publish(name, value, durable=True)
+    with s.atomic():
+        a += 1
+        b += 1
+    with s.atomic():
+        b += 1
+        c += 1
+    d += 1
+    report = s.checkpoint(there, ["a"]).wait(WAIT)
+    assert (report["names"], report["failed"]) == (4, {})
+    found = {name: value[0] for name, value in in_checkpoint(there).items()}
+    assert found == {"a": 2, "b": 3, "c": 2, "d": 1, "add (captured 0)": 2}
+
+
 def test_a_checkpoint_of_some_names_leaves_the_others_together(make_session, tmp_path, there):
     s = make_session(devices=lasting(tmp_path))
     a, b, c = s.asarray(ones(2)), s.asarray(ones(2), device="sim:0"), s.asarray(ones(2))

@@ -120,6 +120,8 @@ class Checkpoints:
         known = self.directory.names
         if missing := [name for name in names if name not in known]:
             raise unpublished(missing, known)
+        if target.path == self.durable:
+            names = self.completed(names)
         contents = Contents({name: known[name] for name in names}, known, home_of)
         standing = stood_in(contents)
         job = self.job(target, contents, keep)
@@ -134,6 +136,21 @@ class Checkpoints:
         with self.scheduler.refusals:  # the first value that finds no room knows it for the others
             self.read_all(session, job, location, link, stream, waits=waits)
         self.commit(session, job, link, stream, location, partial(self.learn, job, standing, groups, told))
+
+    def completed(self, names: Sequence[str]) -> Sequence[str]:
+        """These names, and the durable ones that were changed together with them since they were written."""
+        known, durable = self.directory.names, self.directory.durable
+        wanted = set(names)
+        if durable.keys() <= wanted:
+            return names
+        every = Contents({name: known[name] for name in {**durable, **dict.fromkeys(names)}}, known, home_of)
+        groups = [*every.groups, *(group.names for group in self.groups.of(every.values, every.routines, durable))]
+        spreading = True
+        while spreading:
+            added = [group for group in groups if not group.isdisjoint(wanted) and not group <= wanted]
+            wanted.update(*added)
+            spreading = bool(added)
+        return tuple(name for name in every.names if name in wanted)
 
     def group(self, job: CheckpointJob) -> list[Group]:
         """If the directory is that of durable names, begin to note anew what is changed together. What was until now is
