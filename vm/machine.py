@@ -128,6 +128,7 @@ class VirtualMachine(Runtime):
         self.refuse_driver()
         self.engine.receive(session, messages)  # without the lock: a deque's `append` is one step
         self.drive()
+        self.may_be_unsaved = True  # behind the drive: what is written meanwhile may not have these messages
         if self.fault is not None:
             raise self.fault.reraisable()
         if self.background.dozing and self.is_in_use():
@@ -289,14 +290,15 @@ class VirtualMachine(Runtime):
         return any(found)
 
     def is_in_use(self) -> bool:
-        """Is there a kernel that may hang, a handle that may be dropped, a failure to log? These wake no thread."""
+        """Is there a kernel that may hang, a handle that may be dropped, a failure to log, a name to write at the
+        interval? These wake no thread."""
         engine = self.engine
-        return bool(engine.live or self.failures.entries) or any(
+        return bool(engine.live or self.failures.entries or self.awaits_interval) or any(
             session.tensors for session in list(engine.directory.sessions.values())
         )
 
     def watch(self) -> bool:
-        """Log kernels that hang, and drive, since a thread may wait for that report."""
+        """As every runtime, and drive: a thread may wait for the report of a kernel that hangs."""
         changed = super().watch()
         if changed:
             self.drive()

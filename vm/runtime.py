@@ -57,6 +57,7 @@ class Runtime:
         self.failures = Failures(time.monotonic)
         self._kept_at = time.monotonic()
         self._durable_failure = ""
+        self.may_be_unsaved = True  # durable names may have changed, or change, since they were last written
         self.tiers = open_tiers(devices, sink)
         self.devices = {name: device for name, device in self.tiers.items() if device.computes}
         self.engine = Engine(
@@ -104,17 +105,18 @@ class Runtime:
         log_lines(self.departing(session))
 
     def watch(self) -> bool:
-        """Log kernels that have been running for suspiciously long, and failures that nobody waits for, once each.
+        """Log kernels that have been running for suspiciously long, and failures that nobody waits for, once each;
+        write durable names that are due.
 
-        Returns whether the set of those kernels has changed.
+        Returns whether the engine is to be driven: the set of those kernels has changed, or names are to be written.
         """
         changed = self.watch_kernels()
         self.watch_files()
-        self.keep_durable()
+        kept = self.keep_durable()
         with self.driving():
             lines = self.failures.due()
         log_lines(lines)
-        return changed
+        return changed or kept
 
     def watch_files(self) -> None:
         """Give up the values that lie in files which have changed, and log that."""
@@ -128,16 +130,26 @@ class Runtime:
         for file in changed:
             log.warning("a file that tensors lie in has changed", error=str(file.changed), tensors=lost)
 
-    def keep_durable(self) -> None:
-        """Write durable names that have changed, if that is due; log what fails, once."""
+    def keep_durable(self) -> bool:
+        """Write durable names that have changed, if that is due; log what fails, once. Returns whether it was due."""
         checkpoints, now = self.engine.admission.durable.checkpoints, time.monotonic()
         if checkpoints.durable is None or not checkpoints.interval or now - self._kept_at < checkpoints.interval:
-            return
+            return False
         self._kept_at = now
+        engine = self.engine
         with self.driving():
-            self.engine.keep_durable(self._told_of_durable)
+            self.may_be_unsaved = bool(engine.live or engine.pending or engine.held)  # else nothing changes by itself
+            engine.keep_durable(self._told_of_durable)
+        return True
+
+    @property
+    def awaits_interval(self) -> bool:
+        """May there be something to write once the interval has passed?"""
+        checkpoints = self.engine.admission.durable.checkpoints
+        return self.may_be_unsaved and checkpoints.durable is not None and checkpoints.interval > 0
 
     def _told_of_durable(self, report: Any, error: TensordError | None) -> None:
+        self.may_be_unsaved |= error is not None
         failed = str(error) if error is not None else "; ".join(f"{k}: {v}" for k, v in report["failed"].items())
         if failed != self._durable_failure:
             self._durable_failure = failed

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import threading
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,9 @@ import pytest
 import tensord as td
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.streams.faults import Fault, FaultKind
+from tensord.vm.durability.job import CheckpointJob
 
-from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, store_of
+from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, store_of, until
 from .test_checkpoints import in_checkpoint
 
 
@@ -144,16 +148,59 @@ def test_a_failed_flush_is_told_and_the_next_one_writes_anew(make_session, tmp_p
     assert in_checkpoint(there)["x"][0] == 2
 
 
-def test_names_are_written_at_the_interval(make_session, tmp_path, there):
+class NotedJob(CheckpointJob):
+    """Tells of its commit."""
+
+    committed = threading.Event()
+
+    def commit(self) -> dict[str, Any]:
+        report = super().commit()
+        self.committed.set()
+        return report
+
+
+def test_names_are_written_at_the_interval_although_nobody_drives_or_has_a_handle(make_session, tmp_path, there):
     s = make_session(devices=lasting(tmp_path, interval=0.001))
+    machine = machine_of(s)
+    machine.watch_period = inf  # it watches when the test does
     x = s.asarray(ones(3))
     s.publish("x", x, durable=True)
     x += 1
     s.sync()
-    machine = machine_of(s)
-    machine.keep_durable()
-    assert machine.wait_until(lambda: not machine.engine.live, WAIT)
+    del x
+    gc.collect()
+    s.sync()
+    until(s, lambda: not machine.engine.live)
+    assert machine.pause(awake=False) is not None  # the background thread comes back
+    NotedJob.committed.clear()
+    machine.engine.admission.durable.checkpoints.job = NotedJob
+    machine.watch()
+    assert NotedJob.committed.wait(WAIT)
     assert in_checkpoint(there)["x"][0] == 2
+    until(s, lambda: not machine.engine.live)
+    assert s.checkpoint(there).wait(WAIT)["failed"] == {}
+
+
+def test_a_machine_in_which_nothing_changes_sleeps_in_spite_of_an_interval(make_session, tmp_path):
+    s = make_session(devices=lasting(tmp_path, interval=0.001))
+    machine = machine_of(s)
+    machine.watch_period = inf  # it watches when the test does
+    x, y = s.asarray(ones(3)), s.asarray(ones(3), device="sim:0")
+    s.publish({"x": x, "y": y}, durable=True)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    y += 1
+    x += 1
+    with pytest.raises(td.KernelError):
+        y.wait()
+    del x, y
+    gc.collect()
+    s.sync()
+    until(s, lambda: not machine.engine.live)
+    machine.failures.close()  # what failed is in the log
+    assert machine.pause(awake=False) is not None
+    machine.watch()
+    until(s, lambda: not machine.engine.live)
+    assert machine.pause(awake=False) is None
 
 
 def test_restored_names_stay_durable(make_session, tmp_path, there):

@@ -70,7 +70,8 @@ class Groups:
     def of(self, values: Mapping[str, Tensor], routines: Iterable[str], durable: Container[str]) -> list[Group]:
         """The groups of what stands under these names, with the names in them that are durable no more."""
         found: dict[int, Group] = {}
-        for name, what in (*values.items(), *((name, name) for name in routines)):
+        standing: list[tuple[str, Member]] = [*values.items(), *((name, name) for name in routines)]
+        for name, what in standing:
             for member in (name, what):
                 members = self._group_of.get(member)
                 if members is not None:
