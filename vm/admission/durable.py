@@ -165,6 +165,8 @@ class RestoreRequest:
             else:
                 self.session.reply(self.request, self.restoring.publish(self.session), None)
         except TensordError as error:
+            if self.restoring is not None:
+                self.restoring.let_go()
             error.heard = True
             self.session.reply(self.request, None, error)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tensord as td
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.durability import restoring
-from tensord.vm.durability.contents import CAPTURED, DEVICE, DEVICES, OF
+from tensord.vm.durability.contents import CAPTURED, DEVICE, DEVICES, OF, SAME
 from tensord.vm.durability.restoring import look
 
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -82,3 +84,17 @@ def test_what_is_damaged_is_said_of_the_names_that_were_asked_for(make_session, 
     s = make_session()
     assert set(s.restore(tmp_path, "a")["failed"]) == {"a"}
     assert set(s.restore(tmp_path)["failed"]) == {"a", "b", "inner"}
+
+
+def test_tensors_that_a_session_may_not_have_names_for_are_charged_to_nobody_any_more(
+    make_session, machine_of, tmp_path
+):
+    write(tmp_path, {"a": {}, "b": {}, "same": {SAME: "a"}}, {})
+    s = make_session()
+    engine = machine_of(s).engine
+    session = next(iter(engine.directory.sessions.values()))
+    session.limits = replace(session.limits, names=2)
+    with pytest.raises(td.QuotaError):
+        s.restore(tmp_path)
+    assert s.names() == []
+    assert engine.scheduler.nobody.account.bytes == 0
