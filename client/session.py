@@ -381,18 +381,20 @@ class Session(ControlFlow):
         `session.link` gives, or a routine that was captured once. MetadataError for one that calls back (`effect`).
 
         `durable`: the name survives the machine (docs/checkpoints.md), until it is unpublished. Then this waits until
-        the value is there and on the disk, and raises its error; inside `atomic` the next `sync(durable=True)` does.
+        the value, or what the routine captures, is there and on the disk, and raises its error; inside `atomic` the
+        next `sync(durable=True)` does.
         Later writes in place are on the disk by the next `sync(durable=True)`, or at the machine's interval.
         ProtocolError if the machine keeps no durable names.
         """
         given: Any = {name: value} if isinstance(name, str) else name
         if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
             raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
-        self._names.publish({key: publishable(self, value) for key, value in given.items()}, durable=bool(durable))
+        found = {key: publishable(self, value) for key, value in given.items()}
+        self._names.publish(found, durable=bool(durable))
         if durable and not self._outbox.is_inside():
-            for one in given.values():
-                if isinstance(one, Tensor):
-                    one.wait()
+            for one in found.values():
+                for tensor in one.exposed:
+                    tensor.wait()
             keep_durable(self._outbox, tuple(given))
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = 0.0) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.client.tensor import Tensor
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.durability.job import CheckpointJob
@@ -67,6 +68,25 @@ def test_writes_in_place_are_there_after_the_next_durable_sync(make_session, tmp
     files = sorted(path.name for path in there.iterdir())
     s.sync(durable=True)
     assert sorted(path.name for path in there.iterdir()) == files  # nothing has changed, nothing is written
+
+
+def test_a_routine_is_on_the_disk_with_what_it_captures_when_publishing_returns(
+    make_session, tmp_path, there, monkeypatch
+):
+    s = make_session(devices=lasting(tmp_path))
+    w = s.asarray(ones(2), device="sim:0")
+    add = s.routine(lambda x: x + w).link(w)
+    wait = Tensor.wait
+
+    def go_on(tensor: Tensor, timeout: float | None = None) -> Tensor:
+        device_of(s, "sim:0").resume("compute")
+        return wait(tensor, timeout)
+
+    monkeypatch.setattr(Tensor, "wait", go_on)
+    with held(s, "sim:0", "compute"):
+        w += 1
+        s.publish("add", add, durable=True)
+    assert in_checkpoint(there)["add (captured 0)"][0] == 2
 
 
 def test_a_group_is_durable_with_the_next_durable_sync(make_session, tmp_path, there):
