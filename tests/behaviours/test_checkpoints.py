@@ -98,6 +98,19 @@ def test_a_group_is_in_a_checkpoint_as_a_whole(make_session, tmp_path):
         thread.join()
 
 
+def test_a_member_of_a_group_that_failed_is_reported_and_the_others_are_written(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    a, b = s.asarray(ones(2)), s.asarray(ones(2), device="sim:0")
+    s.publish({"a": a, "b": b})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    with s.atomic():
+        a += 1
+        b += 1
+    assert list(s.checkpoint(tmp_path / "there").wait(WAIT)["failed"]) == ["b"]
+    assert {name: value[0] for name, value in in_checkpoint(tmp_path / "there").items()} == {"a": 2, "b": 1}
+
+
 def test_no_writer_is_charged_for_what_only_a_checkpoint_reads(make_session, tmp_path):
     s = make_session(devices=DEVICES)
     session = machine_of(s).engine.directory.sessions[s._transport._session.id]

@@ -185,7 +185,8 @@ class Admission:
                 return
 
     def atomic(self, session: VmSession, message: Atomic) -> None:
-        """Admit a group of messages, all or none, with no message of another session in between."""
+        """Admit a group of messages, with no message of another session in between. If one is malformed, none is
+        admitted; one that is refused, or fails, does so alone."""
         check_group(message.messages)
         self.routines.check_group(session, message.messages)
         rest = iter(message.messages)
