@@ -218,7 +218,8 @@ class Session(ControlFlow):
         All values are those at this place in program order, whatever is written meanwhile; sessions go on. What has not
         changed since the last checkpoint in that directory is neither read nor written. `checkpoint.wait()` waits until
         all is on the disk, and returns what was written: `generation`, `names`, bytes `written` and `kept`, and
-        `failed`, by name, which keep their last values. The last `keep` generations stay, 0 for all.
+        `failed`, by name, which keep their last values: those with errors, and in the machine's directory of durable
+        names those that are not there yet. The last `keep` generations stay, 0 for all.
         Errors: FileError for a directory that cannot be written; ProtocolError over tcp, for other users' daemons, and
         while another checkpoint is written there.
         """

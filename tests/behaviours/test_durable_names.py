@@ -150,6 +150,21 @@ def test_who_asks_while_names_are_written_waits_for_the_next_time(make_session, 
     assert in_checkpoint(there)["x"][0] == 3
 
 
+def test_a_checkpoint_in_their_directory_holds_up_nobody(make_session, tmp_path, there):
+    s = make_session("local:holding", devices=lasting(tmp_path))
+    other = make_session("local:holding", devices=lasting(tmp_path))
+    x, y = s.asarray(ones(2), device="sim:0"), other.asarray(ones(2))
+    other.publish("y", y, durable=True)
+    with held(s, "sim:0", "compute"):
+        s.publish("x", x + 1)
+        taken = s.checkpoint(there)
+        s.flush()
+        y += 1
+        other.publish("y", y, durable=True)
+        assert list(taken.wait(WAIT)["failed"]) == ["x"]
+        assert in_checkpoint(there)["y"][0] == 2
+
+
 def test_a_failed_flush_is_told_and_the_next_one_writes_anew(make_session, tmp_path, there, monkeypatch):
     s = make_session(devices=lasting(tmp_path))
     x = s.asarray(ones(3))
@@ -431,6 +446,7 @@ def test_a_name_that_a_block_takes_away_stays_until_the_rest_of_the_block_is_the
                 other.sync(durable=True)
             assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"old": 1, "y": 2}
         y += 1
+        y.wait()
         s.checkpoint(there, ["y"]).wait(WAIT)
         assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"old": 1, "y": 3}
     s.sync(durable=True)
@@ -469,6 +485,7 @@ def test_a_checkpoint_of_some_names_is_of_all_that_blocks_have_changed_with_them
         b += 1
         c += 1
     d += 1
+    s.sync()
     report = s.checkpoint(there, ["a"]).wait(WAIT)
     assert (report["names"], report["failed"]) == (4, {})
     found = {name: value[0] for name, value in in_checkpoint(there).items()}
@@ -484,6 +501,7 @@ def test_a_checkpoint_of_some_names_leaves_the_others_together(make_session, tmp
         a += 1
         b += 1
     c += 1
+    s.sync()
     s.checkpoint(there, ["c"]).wait(WAIT)
     assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 1, "b": 1, "c": 2}
     with held(s, "sim:0", "compute"):

@@ -77,7 +77,7 @@ class Checkpoints:
             self.waiting.append(told)
         else:
             names = tuple(self.directory.durable)
-            self.take(session, str(self.durable), names, KEPT, location, told, waits=False)
+            self.take(session, str(self.durable), names, KEPT, location, told, always=False)
 
     def keep_those_who_wait(self) -> None:
         """Durable names have been written, and somebody asked meanwhile."""
@@ -104,10 +104,11 @@ class Checkpoints:
         location: int,
         told: Told,
         *,
-        waits: bool = True,
+        always: bool = True,
     ) -> None:
-        """Write what stands under these names; `told` gets what there is to say, or an error. `waits`: for values that
-        are not there yet; else these keep their last ones, too.
+        """Write what stands under these names; `told` gets what there is to say, or an error. `always`: also if nothing
+        has changed. In the directory of durable names, where others wait for theirs, values that are not there yet keep
+        their last ones.
 
         MetadataError for names that nothing stands under, ProtocolError while one is written to that directory.
         """
@@ -125,7 +126,7 @@ class Checkpoints:
         contents = Contents({name: known[name] for name in names}, known, home_of)
         standing = stood_in(contents)
         job = self.job(target, contents, keep)
-        if not waits and target.is_up_to_date(standing):
+        if not always and target.is_up_to_date(standing):
             told(job.nothing_new(), None)
             return
         link = residency.new_copy(host, 0, 1)
@@ -134,7 +135,7 @@ class Checkpoints:
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
         groups = self.group(job)
         with self.scheduler.refusals:  # the first value that finds no room knows it for the others
-            self.read_all(session, job, location, link, stream, waits=waits)
+            self.read_all(session, job, location, link, stream, waits=target.path != self.durable)
         self.commit(session, job, link, stream, location, partial(self.learn, job, standing, groups, told))
 
     def completed(self, names: Sequence[str]) -> Sequence[str]:
