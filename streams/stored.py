@@ -34,16 +34,18 @@ class Stretch(ABC):
     """The bytes of one storage in a file.
 
     `is_direct`: any range of them can be read by itself; else only the whole, in its order. `once`: the value is no
-    longer the file's once it has been read. `has_checksum`: is there one, that `in_order` compares?
+    longer the file's once it has been read. `has_checksum`: is there one, that `in_order` compares? `compared`: did
+    somebody do that who needed only a part?
     """
 
-    __slots__ = ("has_checksum", "is_direct", "nbytes", "once")
+    __slots__ = ("compared", "has_checksum", "is_direct", "nbytes", "once")
 
     def __init__(self, nbytes: int, *, is_direct: bool = True, once: bool = False, has_checksum: bool = False) -> None:
         self.nbytes = nbytes
         self.is_direct = is_direct
         self.once = once
         self.has_checksum = has_checksum
+        self.compared = False
 
     @abstractmethod
     def read(self, target: memoryview, offset: int) -> None:
@@ -196,21 +198,23 @@ def pieces(array: NDArray[Any] | StoredArray) -> Iterator[NDArray[Any]]:
     """The elements of an array in their order: as one array if it is packed in memory, else as packed arrays of some
     MiB, each in memory that the next one may be in, too. FileError if they cannot be read, before the last are given.
 
-    Where all of a file's value is asked for it is compared with its checksum; of scattered elements, before any."""
+    A file's value is compared with its checksum. If some of its elements are asked for, or in another order, it is
+    compared before any is given, and once."""
     if not isinstance(array, StoredArray):
         yield from _pieces_in_memory(array)
         return
     stretch, meta, offset, strides = array
     if not meta.nbytes:
         return
-    stretch = stretch.opened()
-    if strides is None:
-        yield from _packed_pieces(stretch, offset, meta.nbytes)
-        return
-    if stretch.has_checksum and meta.nbytes == stretch.nbytes:
+    known, stretch = stretch, stretch.opened()
+    if stretch.has_checksum and not known.compared and (strides is not None or meta.nbytes != stretch.nbytes):
         for _ in _packed_pieces(stretch, 0, stretch.nbytes):
             pass
-    yield from _scattered_pieces(stretch, meta.shape, meta.dtype, offset, strides)
+        known.compared = True
+    if strides is None:
+        yield from _packed_pieces(stretch, offset, meta.nbytes)
+    else:
+        yield from _scattered_pieces(stretch, meta.shape, meta.dtype, offset, strides)
 
 
 def _pieces_in_memory(array: NDArray[Any]) -> Iterator[NDArray[Any]]:

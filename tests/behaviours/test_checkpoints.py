@@ -543,6 +543,26 @@ def test_damage_of_what_is_written_from_a_file_is_noticed_in_any_order_of_its_el
             s.load(tmp_path / "values.npz", device=device)["x"].to_device(device).wait(WAIT)
 
 
+@pytest.mark.parametrize("part", [(3,), (slice(None), 7), (slice(2, 9),)])
+def test_damage_of_a_restored_value_is_noticed_where_a_part_of_it_is_written(make_session, tmp_path, part):
+    s = make_session("local:first", devices=DEVICES)
+    s.publish("x", s.asarray(np.arange(600.0).reshape(20, 30)))
+    s.checkpoint(tmp_path / "damaged").wait(WAIT)
+    s.checkpoint(tmp_path / "sound").wait(WAIT)
+    (values,) = (tmp_path / "damaged").glob("values-*")
+    data = bytearray(values.read_bytes())
+    data[len(data) // 3] ^= 1
+    values.write_bytes(data)
+    other = make_session("local:second", devices=DEVICES)
+    for directory in ("damaged", "sound"):
+        other.restore(tmp_path / directory)
+        other.publish(directory, other.lookup("x")[part])
+    report = other.checkpoint(tmp_path / "parts", ["damaged", "sound"]).wait(WAIT)
+    assert list(report["failed"]) == ["damaged"]
+    assert "checksum" in report["failed"]["damaged"]
+    np.testing.assert_array_equal(in_checkpoint(tmp_path / "parts")["sound"], np.arange(600.0).reshape(20, 30)[part])
+
+
 def test_what_was_to_be_read_once_is_read_by_a_checkpoint(make_session, tmp_path):
     s = make_session(devices=DEVICES)
     np.save(tmp_path / "x.npy", np.arange(600.0))
