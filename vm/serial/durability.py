@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...interpreter.errors import MetadataError, QuotaError, TensordError
+from ...interpreter.checkpoints.record import Record
+from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Checkpoint, Restore
@@ -16,6 +17,7 @@ from ..durability.job import CheckpointJob, real_path
 from ..durability.restoring import Found, look
 from ..durability.target import Target
 from ..model.published import Published, PublishedRoutine
+from .names import NOT_KEPT
 from .values import SerialSession, SerialTensor, Value
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class Durability:
         directory, names, keep, request, location = message
         known = self.engine.names
         try:
+            if not directory:
+                raise ProtocolError(NOT_KEPT)
             if missing := [name for name in names if name not in known]:
                 raise unpublished(missing, known)
             contents = Contents({name: known[name] for name in names or known}, known, home_of)
@@ -62,22 +66,13 @@ class Durability:
 
     def publish(self, found: Found, names: Any) -> dict[str, Any]:
         """Publish what was found; what there is to say of it."""
-        generation, failed, moved = found.generation, dict(found.damaged), dict[str, str]()
-        tensors: dict[str, SerialTensor] = {}
-        for name, record in generation.tensors.items():
-            if name not in failed and record.meta is not None:
-                home = record.fields.get(DEVICE)
-                if home not in self.engine.devices:
-                    moved[name], home = str(home), next(iter(self.engine.devices))
-                tensors[name] = SerialTensor(Value(found.reader.read(name, record)), record.meta, home)
-        for name in tensors:
-            other = generation.tensors[name].fields.get(SAME)
-            if other in tensors and generation.tensors[other].place == generation.tensors[name].place:
-                tensors[name] = tensors[other]
+        generation, moved = found.generation, dict[str, str]()
+        tensors, damaged = self.read(found, names, moved)
+        failed = {name: why for name, why in {**found.damaged, **damaged}.items() if not names or name in names}
         given = {
             name: Published((tensor,))
             for name, tensor in tensors.items()
-            if OF not in generation.tensors[name].fields and (not names or name in names)
+            if OF not in found.fields[name] and (not names or name in names)
         }
         for name, record in generation.routines.items():
             if name not in failed and (not names or name in names):
@@ -96,6 +91,35 @@ class Durability:
             "moved": moved,
             "notes": {str(number): why for number, why in found.notes.items()},
         }
+
+    def read(
+        self, found: Found, names: Any, moved: dict[str, str]
+    ) -> tuple[dict[str, SerialTensor], dict[str, str]]:
+        """The tensors of these names, or all, and of what routines of these names capture; and why others cannot be
+        read. Those whose device is missing here are added to `moved`."""
+        records, fields = found.generation.tensors, found.fields
+        tensors: dict[str, SerialTensor] = {}
+        damaged: dict[str, str] = {}
+        for name, record in records.items():
+            if name in fields and (not names or name in names or fields[name].get(OF) in names):
+                try:
+                    tensors[name] = self.tensor(found, name, record, moved)
+                except (TensordError, TypeError, ValueError) as error:
+                    damaged[name] = str(error)
+        for name in tensors:
+            other = fields[name].get(SAME)
+            if isinstance(other, str) and other in tensors and records[other].place == records[name].place:
+                tensors[name] = tensors[other]
+        return tensors, damaged
+
+    def tensor(self, found: Found, name: str, record: Record, moved: dict[str, str]) -> SerialTensor:
+        """A tensor with the value of a name."""
+        home, devices = found.fields[name].get(DEVICE), self.engine.devices
+        if home not in devices:
+            moved[name], home = str(home), next(iter(devices))
+        if record.meta is None:
+            raise AssertionError("tensors have metas")
+        return SerialTensor(Value(found.reader.read(name, record)), record.meta, home)
 
     def routine(
         self, program: Program, fields: dict[str, Any], tensors: dict[str, SerialTensor]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
@@ -12,6 +13,7 @@ from ..routines.programs import routine_of
 from ..routines.publishing import keep_convention, publish_routine, told
 from .values import SerialSession, SerialTensor, Value, check_new, define, summary, tensor_of, twin
 
+NOT_KEPT: Final = "the serial engine keeps no durable names"
 # Answers a request with an error: (session, error, request, location, what was asked for).
 Deny = Callable[[SerialSession, TensordError, int, int, str], None]
 
@@ -35,7 +37,7 @@ class Names:
         given, ids, request, durable = message
         try:
             if durable:
-                raise ProtocolError("the serial engine keeps no durable names")
+                raise ProtocolError(NOT_KEPT)
             check_names(given)
             found = [published(session, id_) for id_ in ids]
         except TensordError as error:
