@@ -563,6 +563,25 @@ def test_damage_of_a_restored_value_is_noticed_where_a_part_of_it_is_written(mak
     np.testing.assert_array_equal(in_checkpoint(tmp_path / "parts")["sound"], np.arange(600.0).reshape(20, 30)[part])
 
 
+def test_some_names_are_compared_and_counted_alone(make_session, tmp_path, monkeypatch):
+    s = make_session(devices=DEVICES)
+    w, big = s.asarray(ones(100)), s.asarray(ones(1 << 20))
+    s.publish({"small": s.asarray(ones(3)), "add": s.routine(lambda x: x + w).link(w), "big": big})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    read = list[int]()
+    preadv = os.preadv
+
+    def note(*arguments: Any) -> int:
+        read.append(preadv(*arguments))
+        return read[-1]
+
+    monkeypatch.setattr(os, "preadv", note)
+    found = s.restore(tmp_path / "there", ["small", "add"], deep=True)
+    text = found["bytes"] - 12 - 400  # of the routine
+    assert 0 < text < 4096
+    assert found["bytes"] <= sum(read) < 1 << 16
+
+
 def test_what_was_to_be_read_once_is_read_by_a_checkpoint(make_session, tmp_path):
     s = make_session(devices=DEVICES)
     np.save(tmp_path / "x.npy", np.arange(600.0))

@@ -236,12 +236,13 @@ class CheckpointJob:
             directory.close()
 
 
-def owner_of(record: Record) -> Any:
+def owner_of(record: Record) -> str | None:
     """The name of the routine that captures it, or None."""
     try:
-        return record.fields.get(OF)
+        owner = record.fields.get(OF)
     except MetadataError:
         return None
+    return owner if isinstance(owner, str) else None
 
 
 def real_path(path: str) -> Path:

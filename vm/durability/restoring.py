@@ -7,6 +7,7 @@ a few milliseconds, between which it serves others; then all names are bound at 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,6 +24,7 @@ from ..model.session import VmSession
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, Tensor
 from .contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME
+from .job import owner_of
 from .taking import Checkpoints
 from .target import Stood, key_of
 
@@ -64,7 +66,9 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
     missing = sorted(set(names) - {*generation.tensors, *generation.routines})
     if missing:
         raise MetadataError(f"{path}: generation {generation.number} has no {missing[0]!r}")
-    damaged = reader.verify(generation, deep=deep)
+    damaged = reader.verify(generation)
+    if deep:
+        damaged |= reader.verify(part_of(generation, names), deep=True)
     fields: dict[str, dict[str, Any]] = {}
     stretches: dict[str, KeptStretch] = {}
     programs: dict[str, Program] = {}
@@ -79,6 +83,15 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
             except TensordError as error:
                 damaged[name] = error.message
     return Found(reader, generation, not number, damaged, fields, stretches, programs, notes)
+
+
+def part_of(generation: Generation, names: Collection[str]) -> Generation:
+    """Of a generation what these names stand for, with what routines of these names capture; without any names, all."""
+    if not names:
+        return generation
+    tensors = {name: one for name, one in generation.tensors.items() if name in names or owner_of(one) in names}
+    routines = {name: one for name, one in generation.routines.items() if name in names}
+    return replace(generation, tensors=tensors, routines=routines)
 
 
 class Restoring:
@@ -125,7 +138,7 @@ class Restoring:
             "generation": found.generation.number,
             "written": found.generation.written / 1e9,
             "names": len(given),
-            "bytes": found.generation.nbytes,
+            "bytes": part_of(found.generation, self.names).nbytes,
             "failed": self.failed,
             "moved": self.moved,
             "notes": {str(number): why for number, why in found.notes.items()},

@@ -14,7 +14,7 @@ from ...interpreter.wire.messages import Checkpoint, Restore
 from ...interpreter.wire.names import unpublished
 from ..durability.contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, Contents
 from ..durability.job import CheckpointJob, real_path
-from ..durability.restoring import Found, look
+from ..durability.restoring import Found, look, part_of
 from ..durability.target import Target
 from ..model.published import Published, PublishedRoutine
 from .names import NOT_KEPT
@@ -86,7 +86,7 @@ class Durability:
             "generation": generation.number,
             "written": generation.written / 1e9,
             "names": len(given),
-            "bytes": generation.nbytes,
+            "bytes": part_of(generation, names).nbytes,
             "failed": failed,
             "moved": moved,
             "notes": {str(number): why for number, why in found.notes.items()},

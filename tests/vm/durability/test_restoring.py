@@ -77,6 +77,12 @@ def test_a_routine_with_senseless_fields_fails_alone(make_session, tmp_path, fie
     assert s.names() == ["other", "w"]
 
 
+def test_what_is_captured_of_something_senseless_harms_no_name_that_is_asked_for(make_session, tmp_path):
+    write(tmp_path, {"odd": {OF: {}}, "even": {}}, {})
+    s = make_session()
+    assert s.restore(tmp_path, ["even"], deep=True)["names"] == 1
+
+
 def test_what_is_damaged_is_said_of_the_names_that_were_asked_for(make_session, tmp_path):
     write(tmp_path, {"a": {}, "b": {}, "inner": {OF: "nobody"}}, {})
     for path in tmp_path.glob("values-*"):
