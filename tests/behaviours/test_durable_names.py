@@ -183,6 +183,16 @@ def test_a_failed_flush_is_told_and_the_next_one_writes_anew(make_session, tmp_p
     assert in_checkpoint(there)["x"][0] == 2
 
 
+def test_the_end_of_a_machine_writes_nothing(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path, interval=3600))
+    x = s.asarray(ones(3))
+    s.publish("x", x, durable=True)
+    x += 1
+    s.sync()
+    s.close()
+    assert in_checkpoint(there)["x"][0] == 1
+
+
 class NotedJob(CheckpointJob):
     """Tells of its commit."""
 
