@@ -92,9 +92,7 @@ class Durability:
             "notes": {str(number): why for number, why in found.notes.items()},
         }
 
-    def read(
-        self, found: Found, names: Any, moved: dict[str, str]
-    ) -> tuple[dict[str, SerialTensor], dict[str, str]]:
+    def read(self, found: Found, names: Any, moved: dict[str, str]) -> tuple[dict[str, SerialTensor], dict[str, str]]:
         """The tensors of these names, or all, and of what routines of these names capture; and why others cannot be
         read. Those whose device is missing here are added to `moved`."""
         records, fields = found.generation.tensors, found.fields
