@@ -19,6 +19,7 @@ from tensord.client.tensor import Tensor
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.durability.job import CheckpointJob
+from tensord.vm.durability.restoring import look
 
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, store_of, until
 from .test_checkpoints import in_checkpoint
@@ -520,3 +521,65 @@ def test_a_checkpoint_of_some_names_leaves_the_others_together(make_session, tmp
         with pytest.raises(td.FileError, match="'a' is not on the disk as it is: it belongs together with 'b'"):
             s.publish("a", a, durable=True)
     assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 1, "b": 1, "c": 2}
+
+
+def values_in(there: Path) -> dict[str, float]:
+    """The first element of each value of the last generation."""
+    return {name: value[0] for name, value in in_checkpoint(there).items()}
+
+
+def test_restoring_some_names_leaves_other_names_of_their_tensors_on_the_disk(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    w = s.asarray(ones(2))
+
+    @s.routine
+    def step(x):
+        return x + w
+
+    step(s.asarray(ones(2)))
+    s.publish({"a": w, "b": w, "step": step}, durable=True)
+    before = values_in(there)
+    s.close()
+    for names in ("b", "step"):
+        s = make_session(devices=lasting(tmp_path))
+        s.restore(there, [names])
+        s.publish("c", s.asarray(ones(2, value=3)), durable=True)
+        assert values_in(there) == before | {"c": 3}
+        s.close()
+    s = make_session(devices=lasting(tmp_path))
+    s.restore(there)
+    assert s.lookup("step")(s.asarray(ones(2))).tolist() == [2, 2]
+
+
+def test_names_that_are_written_while_others_are_restored_stay(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    s.publish({"a": s.asarray(ones(2)), "b": s.asarray(ones(2, value=2))}, durable=True)
+    engine = machine_of(s).engine
+    with machine_of(s).inside():
+        ongoing = engine.admission.durable.restoring(look(there, 0, ["a"], deep=False), ["a"])
+        ongoing.go_on()
+    s.publish("x", s.asarray(ones(2, value=3)), durable=True)
+    with machine_of(s).inside():
+        ongoing.publish(engine.scheduler.nobody)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    s.publish("x", s.asarray(ones(2), device="sim:0") + 1.0)
+    with pytest.raises(td.FileError, match="'x' is not on the disk as it is"):
+        s.sync(durable=True)
+    assert values_in(there) == {"a": 1, "b": 2, "x": 3}
+    s.unpublish("a")
+    with pytest.raises(td.FileError):
+        s.sync(durable=True)
+    assert values_in(there) == {"b": 2, "x": 3}
+
+
+def test_a_failed_value_keeps_what_an_earlier_run_had_under_its_name(make_session, tmp_path, there):
+    s = make_session(devices=lasting(tmp_path))
+    s.publish("x", s.asarray(ones(2)), durable=True)
+    s.close()
+    s = make_session(devices=lasting(tmp_path))
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    with pytest.raises(td.KernelError):
+        s.publish("x", s.asarray(ones(2), device="sim:0") + 1.0, durable=True)
+    with pytest.raises(td.FileError):
+        s.sync(durable=True)
+    assert values_in(there) == {"x": 1}

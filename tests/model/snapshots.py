@@ -47,7 +47,7 @@ class SnapshotJob(CheckpointJob):
         kept: dict[str, Any] = dict(self.kept)
         self.arrays |= kept
         self.arrays |= {name: self.arrays[other] for name, other in self.same.items() if other in self.arrays}
-        generation: Any = SimpleNamespace(records=self.arrays.items)
+        generation: Any = SimpleNamespace(records=self.arrays.items, number=self.target.last.number + 1)
         self.generation = generation
         return {"arrays": self.arrays, "failed": self.failed, "written": self.written, "kept": len(kept)}
 

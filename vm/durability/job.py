@@ -20,7 +20,7 @@ from ...interpreter.types.meta import Meta
 from ...streams.kept import stretches_in
 from ...streams.stored import StoredArray, pieces
 from .contents import OF, Contents
-from .target import Target
+from .target import Kept, Last, Target
 
 STEP: Final = 64 << 20  # bytes after which there is something new to say
 
@@ -28,15 +28,17 @@ STEP: Final = 64 << 20  # bytes after which there is something new to say
 class CheckpointJob:
     """A checkpoint of some contents that is being written.
 
-    `kept`: values that are there already; `same`: names of a value that is written under another name; `texts`: of
-    routines. `groups`: as of the contents, and of what was changed together. `durable`: all names that are to last, if
-    the directory is theirs: those that this checkpoint is not of keep what they have there. `failed`: why a name has no
-    new value, by name. `error`: what has ended it. `to_write`: bytes, as far as sizes were known when it began; `done`:
-    those that were given to the disk, which any thread may read.
+    `last`: what is known of the directory. `kept`: values that are there already; `same`: names of a value that is
+    written under another name; `texts`: of routines. `groups`: as of the contents, and of what was changed together.
+    `durable`: all names that are to last, if the directory is theirs: those that this checkpoint is not of keep what
+    they have there. `carried`: names of earlier runs that do so, too. `failed`: why a name has no new value, by name.
+    `error`: what has ended it. `to_write`: bytes, as far as sizes were known when it began; `done`: those that were
+    given to the disk, which any thread may read.
     """
 
     def __init__(self, target: Target, contents: Contents[Any], keep: int) -> None:
         self.target = target
+        self.last = target.last
         self.contents = contents
         self.keep = keep
         self.kept: dict[str, Record] = {}
@@ -44,6 +46,7 @@ class CheckpointJob:
         self.texts: dict[str, str] = {}
         self.groups: list[set[str]] = list(contents.groups)
         self.durable: Collection[str] | None = None
+        self.carried: set[str] = set()
         self.failed: dict[str, str] = {}
         self.error: TensordError | None = None
         self.to_write = 0
@@ -155,8 +158,19 @@ class CheckpointJob:
     def _opened(self) -> GenerationWriter:
         if self._writer is None:
             self._directory = CheckpointDirectory.open(self.target.path, create=True)
+            self._look_again(self._directory)
             self._writer = self._directory.begin()
         return self._writer
+
+    def _look_again(self, directory: CheckpointDirectory) -> None:
+        """See what the last generation has, unless that is known. Of an older one that was restored, our names stay."""
+        names, number, known = self.last
+        newest = max(directory.generations(), default=0)
+        if newest != known or number != newest:
+            latest = directory.latest().generation
+            there = {} if latest is None else {name: Kept(one, None, False) for name, one in latest.records()}
+            ours = {name: one for name, one in names.items() if one.ours and newest == known}
+            self.last = Last({**there, **ours}, number, newest)
 
     def _keep(self, writer: GenerationWriter) -> None:
         """Values that are there already, and those that were written under another name."""
@@ -180,7 +194,7 @@ class CheckpointJob:
 
     def _fall_back(self, writer: GenerationWriter) -> None:
         """What failed has what it had in the last generation: a routine with all that it captured then."""
-        last = self.target.last
+        last = {name: one.record for name, one in self.last.names.items()}
         for name in self.failed:
             writer.discard(name)
         routines = {name for name in self.failed if name in last and last[name].meta is None}
@@ -191,19 +205,17 @@ class CheckpointJob:
         """What is to last and is no part of this checkpoint stays as it is, also what only an earlier run knew."""
         if self.durable is None:
             return
-        target, contents = self.target, self.contents
-        ours = {*self.durable, *contents.values, *contents.routines}
-        if target.others is None:
-            target.others = self._left_by_others()
-        target.others = {n: r for n, r in target.others.items() if n not in ours and owner_of(r) not in ours}
-        stays = {name for name in self.durable if name not in contents.names}
-        mine = ((n, r) for n, r in target.last.items() if n in stays or owner_of(r) in stays)
-        self._keep_as_it_was(writer, (*mine, *target.others.items()))
-
-    def _left_by_others(self) -> dict[str, Record]:
-        """The last generation, when this run has not restored it."""
-        latest = None if self._directory is None else self._directory.latest().generation
-        return {} if latest is None else dict(latest.records())
+        bound = {*self.durable, *self.contents.values, *self.contents.routines}
+        stays = set(self.durable).difference(self.contents.names)
+        kept: dict[str, Record] = {}
+        for name, (record, _, ours) in self.last.names.items():
+            both = {name, owner_of(record)}
+            if not (ours or both & bound):
+                self.carried.add(name)
+                kept[name] = record
+            elif both & stays:
+                kept[name] = record
+        self._keep_as_it_was(writer, kept.items())
 
     def _keep_as_it_was(self, writer: GenerationWriter, records: Iterable[tuple[str, Record]]) -> None:
         """Records of the last generation, fields and all; those whose files are gone are gone."""
@@ -227,7 +239,6 @@ class CheckpointJob:
 
     def _end(self, error: TensordError) -> None:
         self.error = self.error or error
-        self.target.forget()
         self._close()
 
     def _close(self) -> None:

@@ -33,13 +33,13 @@ PIECE: Final = 256  # names of which tensors are made in one go: some 2 ms
 
 
 class Found(NamedTuple):
-    """A generation that was looked at. `is_last`: of those that can be read. `damaged`: why a name cannot be restored;
+    """A generation that was looked at. `newest`: the number of the newest one. `damaged`: why a name cannot be restored;
     `fields`: of the names that can; `stretches`: where their tensors lie, which keeps the files from being removed;
     `programs`: of routines; `notes`: what is wrong with newer generations."""
 
     reader: KeptReader
     generation: Generation
-    is_last: bool
+    newest: int
     damaged: dict[str, str]
     fields: dict[str, dict[str, Any]]
     stretches: dict[str, KeptStretch]
@@ -63,6 +63,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
             why = "; ".join(f"generation {n}: {text}" for n, text in notes.items())
             raise MetadataError(f"{path}: has no generation that can be restored{why and f' ({why})'}")
         generation = latest
+    newest = max(reader.generations(), default=0)
     missing = sorted(set(names) - {*generation.tensors, *generation.routines})
     if missing:
         raise MetadataError(f"{path}: generation {generation.number} has no {missing[0]!r}")
@@ -82,7 +83,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
                     stretches[name] = KeptStretch(reader, name, record)
             except TensordError as error:
                 damaged[name] = error.message
-    return Found(reader, generation, not number, damaged, fields, stretches, programs, notes)
+    return Found(reader, generation, newest, damaged, fields, stretches, programs, notes)
 
 
 def part_of(generation: Generation, names: Collection[str]) -> Generation:
@@ -153,18 +154,23 @@ class Restoring:
                 del self._tensors[name]
 
     def learn(self) -> None:
-        """What was restored is there already, when the next checkpoint is written to that directory."""
-        found = self.found
+        """What was restored is there already, when the next checkpoint is written to that directory. What belongs to no
+        name that was restored stays there for an earlier run's."""
+        found, given = self.found, self._given
         target = self.checkpoints.targets.of(found.reader.path)
-        if target.busy:
-            return
-        stood = {name: Stood(key_of(tensor), self._fields(name, tensor)) for name, tensor in self._tensors.items()}
-        for name, published in self._given.items():
+        stood = {
+            name: Stood(key_of(tensor), self._fields(name, tensor))
+            for name, tensor in self._tensors.items()
+            if name in given or found.fields[name].get(OF) in given
+        }
+        for name, published in given.items():
             if published.routine is not None:
                 stood[name] = Stood(published.routine, found.fields[name])
-        target.learn(found.generation, stood, last=found.is_last)
-        if found.is_last:
-            target.others = {name: record for name, record in target.last.items() if name not in stood}
+        if found.newest < target.last.newest:  # a checkpoint was written meanwhile
+            target.claim(stood)
+        else:
+            carried = {name for name, _ in found.generation.records() if name not in stood}
+            target.learn(found.generation, stood, carried, found.newest)
 
     def _fields(self, name: str, tensor: Tensor) -> dict[str, Any]:
         """With the device that the tensor has here."""

@@ -182,13 +182,13 @@ class Checkpoints:
     ) -> None:
         """Admit the instructions that read the values, each value once. Those that have not changed are kept."""
         first: dict[Key, str] = {}
-        target = job.target
+        records = job.target.records()
         for name, tensor in job.contents.values.items():
             key = key_of(tensor)
             if key in first:
                 job.same[name] = first[key]
-            elif key in target.known:
-                job.kept[name] = target.known[key]
+            elif key in records:
+                job.kept[name] = records[key]
             elif not waits and not is_there(tensor.storage.copies.values()):
                 job.failed[name] = "its value is not there yet, or has failed"
             else:
@@ -232,9 +232,11 @@ class Checkpoints:
             if done.error is not None or not group.names.isdisjoint(job.failed):
                 self.groups.join(group.members)
         if done.error is None and job.generation is not None:
-            target.learn(job.generation, {name: s for name, s in standing.items() if name not in job.failed})
+            written = {name: stood for name, stood in standing.items() if name not in job.failed}
+            target.learn(job.generation, written, job.carried)
         elif done.error is not None:
             done.error.heard = True
+            target.forget()
         told(done.results, done.error)
         done.results = None
 

@@ -7,7 +7,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,22 +37,35 @@ class Stood(NamedTuple):
     fields: Mapping[str, Any]
 
 
-class Target:
-    """A directory.
+class Kept(NamedTuple):
+    """What a generation has under a name.
 
-    `known`: records of the last generation, by the values that the machine had; `last`: by name. `stood`: what stood
-    under the names of the last generation, but for those that kept an earlier value. `others`: names of an earlier run
-    that this one has not restored; None as long as nobody has looked. `job`: the checkpoint that is being written.
+    `stood`: what stood there when it was written; None if nobody knows, or it has kept an earlier value. `ours`: this
+    machine has bound the name; else it is an earlier run's, and stays until this one binds it.
     """
 
-    __slots__ = ("job", "known", "last", "others", "path", "stood")
+    record: Record
+    stood: Stood | None
+    ours: bool
+
+
+class Last(NamedTuple):
+    """What is known of a directory: what its generation `number` has, by name, and the `newest` one that was there then.
+    They differ if an older one was restored. Both are 0 before anybody has looked."""
+
+    names: Mapping[str, Kept] = {}
+    number: int = 0
+    newest: int = 0
+
+
+class Target:
+    """A directory. Only the driving thread touches it. `job`: the checkpoint that is being written."""
+
+    __slots__ = ("job", "last", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.known: dict[Key, Record] = {}
-        self.last: dict[str, Record] = {}
-        self.stood: dict[str, Stood] = {}
-        self.others: dict[str, Record] | None = None
+        self.last = Last()
         self.job: CheckpointJob | None = None
 
     @property
@@ -63,26 +76,39 @@ class Target:
     @property
     def written(self) -> Collection[str]:
         """The names in the last generation."""
-        return self.last.keys()
+        return self.last.names.keys()
+
+    def records(self) -> dict[Key, Record]:
+        """Where values lie that the machine may still have."""
+        kept = ((one.record, one.stood) for one in self.last.names.values())
+        return {stood.what: record for record, stood in kept if stood is not None and isinstance(stood.what, Key)}
 
     def is_up_to_date(self, standing: Mapping[str, Stood]) -> bool:
-        """Has the last generation just this, and each of it under its name?"""
-        return self.stood == standing and self.last.keys() == standing.keys() | (self.others or {}).keys()
+        """Has the last generation just this under our names?"""
+        names, number, newest = self.last
+        return number == newest and standing == {name: one.stood for name, one in names.items() if one.ours}
 
-    def learn(self, generation: Generation, written: Mapping[str, Stood], *, last: bool = True) -> None:
-        """What a generation has of what stands under its names. `last`: it is the directory's last one."""
-        self.last = dict(generation.records())
-        self.known = {stood.what: self.last[name] for name, stood in written.items() if isinstance(stood.what, Key)}
-        self.stood = dict(written) if last else {}
-        if not last:
-            self.others = None
-        elif self.others is not None:
-            self.others = {name: self.last[name] for name in self.others if name in self.last}
+    def learn(
+        self, generation: Generation, standing: Mapping[str, Stood], carried: Container[str], newest: int = 0
+    ) -> None:
+        """What a generation has: of what stands under its names, and of earlier runs (`carried`). `newest`: the newest
+        one there, if that is another one."""
+        before = self.last.names
+        names = {
+            name: Kept(record, standing.get(name), name not in carried or (name in before and before[name].ours))
+            for name, record in generation.records()
+        }
+        self.last = Last(names, generation.number, newest or generation.number)
+
+    def claim(self, bound: Container[str]) -> None:
+        """The machine has bound these names."""
+        names = {name: one._replace(ours=one.ours or name in bound) for name, one in self.last.names.items()}
+        self.last = self.last._replace(names=names)
 
     def forget(self) -> None:
-        """Nothing is known to be there any more: the next checkpoint writes every value anew."""
-        self.known = {}
-        self.stood = {}
+        """Nobody knows any more which values are there: the next checkpoint writes each of them anew."""
+        names = {name: one._replace(stood=None) for name, one in self.last.names.items()}
+        self.last = self.last._replace(names=names)
 
 
 class Targets:
