@@ -219,7 +219,8 @@ class Session(ControlFlow):
         changed since the last checkpoint in that directory is neither read nor written. `checkpoint.wait()` waits until
         all is on the disk, and returns what was written: `generation`, `names`, bytes `written` and `kept`, and
         `failed`, by name, which keep their last values: those with errors, and in the machine's directory of durable
-        names those that are not there yet. The last `keep` generations stay, 0 for all.
+        names those that are not there yet. The last `keep` generations stay, 0 for all; `note` says why older ones are
+        still there, if they could not be removed.
         Errors: FileError for a directory that cannot be written; ProtocolError over tcp, for other users' daemons, and
         while another checkpoint is written there.
         """

@@ -67,6 +67,8 @@ def show_written(report: Mapping[str, Any]) -> None:
         f"generation {report['generation']}: {plural(report['names'], 'name')}, {size(report['written'])} written, "
         f"{size(report['kept'])} kept, in {duration(report['seconds'])}{gone}"
     )
+    if report["note"]:
+        print(report["note"])
     show_failed(report["failed"], "not written, so the value of the last checkpoint stays, if there is one")
 
 

@@ -103,22 +103,24 @@ class CheckpointDirectory(CheckpointReader):
 
         Those who have a values file open keep its bytes; `spared` are files that somebody is going to open yet. Values
         stay while there is a manifest that cannot be read; it becomes one of the old ones in time, and a later
-        collection removes it.
+        collection removes it. FileError for what could not be removed, once all else was.
         """
         if keep < 1:
             raise MetadataError(f"at least one generation is kept, not {keep}")
         old = self._before(keep)
+        self._flushed = self._flushed and not old
+        failed = self._unlink(map(layout.generation_file, old))
         for number in old:
-            self._flushed = False
-            self._unlink(layout.generation_file(number))
             self._files.pop(number, None)
         swept = self.sweep(spared)
+        if failed is not None:
+            raise failed
         return Collected(old, len(swept), sum(orphan.nbytes for orphan in swept))
 
     def sweep(self, spared: Iterable[int] = ()) -> list[Orphan]:
         """Remove the orphans but for those spared, and return them.
 
-        Of values files, none is removed while there is a manifest that cannot be read.
+        Of values files, none is removed while there is a manifest that cannot be read. FileError as from `collect`.
         """
         kept = set(map(layout.values_file, spared))
         swept = [orphan for orphan in self.orphans() if orphan.name not in kept]
@@ -127,8 +129,9 @@ class CheckpointDirectory(CheckpointReader):
         if swept and not self._flushed:
             layout.flush(self._directory, self.path)
             self._flushed = True
-        for orphan in swept:
-            self._unlink(orphan.name)
+        failed = self._unlink(orphan.name for orphan in swept)
+        if failed is not None:
+            raise failed
         return swept
 
     # -- how -------------------------------------------------------------------------------------------------------
@@ -173,13 +176,19 @@ class CheckpointDirectory(CheckpointReader):
             self._flushed = True
             self._files[generation.number] = frozenset(generation.files)
 
-    def _unlink(self, name: str) -> None:
-        try:
-            os.unlink(name, dir_fd=self._directory)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise FileError(f"{self._shown}/{name}: cannot be removed: {error.strerror}") from error
+    def _unlink(self, names: Iterable[str]) -> FileError | None:
+        """Remove those that can be removed; the error of the first one that cannot."""
+        failed: FileError | None = None
+        for name in names:
+            try:
+                os.unlink(name, dir_fd=self._directory)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                if failed is None:
+                    failed = FileError(f"{self._shown}/{name}: cannot be removed: {error.strerror}; remove it by hand")
+                    failed.__cause__ = error
+        return failed
 
 
 def _check(directory: int, path: Path, *, create: bool) -> bool:

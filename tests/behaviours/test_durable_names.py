@@ -583,3 +583,35 @@ def test_a_failed_value_keeps_what_an_earlier_run_had_under_its_name(make_sessio
     with pytest.raises(td.FileError):
         s.sync(durable=True)
     assert values_in(there) == {"x": 1}
+
+
+def test_a_generation_is_there_although_old_files_cannot_be_removed(make_session, tmp_path, there, monkeypatch, caplog):
+    s = make_session(devices=lasting(tmp_path))
+    x = s.asarray(ones(2), device="sim:0")
+    s.publish("x", x, durable=True)
+    (stuck,) = there.glob("values-*")
+    unlink = os.unlink
+
+    def refuse(name: str, **options: Any) -> None:
+        if name == stuck.name:
+            raise PermissionError(1, "Operation not permitted")
+        unlink(name, **options)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    for n in range(2, 8):
+        x += 1
+        s.sync(durable=True)
+        assert values_in(there) == {"x": n}
+    assert stuck.exists()
+    assert len(list(there.iterdir())) <= 7  # two generations, their values, the one that stays, the lock, the format
+    assert caplog.text.count("old files are still there") == 1
+    note = s.checkpoint(there).wait(WAIT)["note"]
+    assert note == f"old files are still there: {stuck}: cannot be removed: Operation not permitted; remove it by hand"
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    x += 1.0
+    with pytest.raises(td.FileError, match="'x' is not on the disk as it is"):
+        s.sync(durable=True)
+    assert values_in(there) == {"x": 7}
+    monkeypatch.undo()
+    assert s.checkpoint(there, keep=1).wait(WAIT)["note"] == ""
+    assert not stuck.exists()

@@ -19,6 +19,7 @@ from ...interpreter.files.tensor_file import flat
 from ...interpreter.types.meta import Meta
 from ...streams.kept import stretches_in
 from ...streams.stored import StoredArray, pieces
+from ..log import log
 from .contents import OF, Contents
 from .target import Kept, Last, Target
 
@@ -32,8 +33,8 @@ class CheckpointJob:
     written under another name; `texts`: of routines. `groups`: as of the contents, and of what was changed together.
     `durable`: all names that are to last, if the directory is theirs: those that this checkpoint is not of keep what
     they have there. `carried`: names of earlier runs that do so, too. `failed`: why a name has no new value, by name.
-    `error`: what has ended it. `to_write`: bytes, as far as sizes were known when it began; `done`: those that were
-    given to the disk, which any thread may read.
+    `error`: what has ended it; `note`: why not all that is old was removed. `to_write`: bytes, as far as sizes were
+    known when it began; `done`: those that were given to the disk, which any thread may read.
     """
 
     def __init__(self, target: Target, contents: Contents[Any], keep: int) -> None:
@@ -49,6 +50,7 @@ class CheckpointJob:
         self.carried: set[str] = set()
         self.failed: dict[str, str] = {}
         self.error: TensordError | None = None
+        self.note = ""
         self.to_write = 0
         self.done = 0
         self.written = 0
@@ -86,8 +88,7 @@ class CheckpointJob:
             self._fall_back(writer)
             self._carry(writer)
             self.generation = generation = writer.commit()
-            self._hold(generation)
-            collected = self._collect()
+            collected = self._remove_old(generation)
         except TensordError as error:
             self._end(error)
             raise
@@ -128,6 +129,7 @@ class CheckpointJob:
             "kept": kept,
             "failed": dict(self.failed),
             "collected": collected,
+            "note": self.note,
         }
 
     def _start(self, writer: GenerationWriter, name: str, meta: Meta) -> Exception | None:
@@ -232,10 +234,18 @@ class CheckpointJob:
                 with suppress(FileError):
                     stretch.hold(opened)
 
-    def _collect(self) -> int:
+    def _remove_old(self, generation: Generation) -> int:
+        """Remove old generations; how many. The new one is there whether that works or not."""
         if self._directory is None or self.keep < 1:
             return 0
-        return len(self._directory.collect(self.keep).generations)
+        self._hold(generation)
+        try:
+            return len(self._directory.collect(self.keep).generations)
+        except FileError as error:
+            self.note = f"old files are still there: {error.message}"
+            if self.note != self.target.note:  # once, not with each generation
+                log.warning("a checkpoint is written, and old files are still there", error=error.message)
+            return 0
 
     def _end(self, error: TensordError) -> None:
         self.error = self.error or error

@@ -33,7 +33,7 @@ PIECE: Final = 256  # names of which tensors are made in one go: some 2 ms
 
 
 class Found(NamedTuple):
-    """A generation that was looked at. `newest`: the number of the newest one. `damaged`: why a name cannot be restored;
+    """A generation that was looked at. `newest`: the newest one's number. `damaged`: why a name cannot be restored;
     `fields`: of the names that can; `stretches`: where their tensors lie, which keeps the files from being removed;
     `programs`: of routines; `notes`: what is wrong with newer generations."""
 

@@ -225,7 +225,7 @@ class Checkpoints:
     ) -> None:
         """The checkpoint is on the disk, or has failed."""
         target = job.target
-        target.job = None
+        target.job, target.note = None, job.note
         if self.waiting:
             self.due.append(None)
         for group in groups:

@@ -50,8 +50,10 @@ class Kept(NamedTuple):
 
 
 class Last(NamedTuple):
-    """What is known of a directory: what its generation `number` has, by name, and the `newest` one that was there then.
-    They differ if an older one was restored. Both are 0 before anybody has looked."""
+    """What is known of a directory: what its generation `number` has, by name, and the `newest` one that was there.
+
+    They differ if an older one was restored. Both are 0 before anybody has looked.
+    """
 
     names: Mapping[str, Kept] = {}
     number: int = 0
@@ -59,14 +61,16 @@ class Last(NamedTuple):
 
 
 class Target:
-    """A directory. Only the driving thread touches it. `job`: the checkpoint that is being written."""
+    """A directory. Only the driving thread changes it. `job`: the checkpoint that is being written; `note`: that of the
+    last one."""
 
-    __slots__ = ("job", "last", "path")
+    __slots__ = ("job", "last", "note", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.last = Last()
         self.job: CheckpointJob | None = None
+        self.note = ""
 
     @property
     def busy(self) -> bool:

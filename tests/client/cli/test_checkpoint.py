@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.cli.checkpoint import followed
+from tensord.client.cli.checkpoint import followed, show_written
 from tensord.client.cli.waiting import Waiting
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 
@@ -101,6 +101,12 @@ def test_what_is_published_goes_to_the_directory_and_comes_back(published, told,
     for name, values in {"w": W, "b": B}.items():
         np.testing.assert_array_equal(published.lookup(name).numpy(), values)
     assert published.lookup("b").device == "sim:0"
+
+
+def test_a_file_that_cannot_be_removed_is_told(capsys):
+    report = dict.fromkeys(("generation", "names", "written", "kept", "seconds", "collected"), 1)
+    show_written({**report, "failed": {}, "note": "old files are still there: /x"})
+    assert "\nold files are still there: /x\n" in capsys.readouterr().out
 
 
 def test_names_and_an_older_generation_can_be_asked_for(published, told, tmp_path):

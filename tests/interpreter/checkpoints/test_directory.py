@@ -220,6 +220,27 @@ def test_collecting_spares_what_a_generation_keeps_or_writes_meanwhile(path):
             directory.collect(1), directory.begin().keep("b", first.tensors["b"]._replace(file=5))
 
 
+def test_collecting_removes_all_that_it_can(path, monkeypatch):
+    with CheckpointDirectory.open(path, create=True) as directory:
+        for seed in range(4):
+            generate(directory, a=array(LARGE // 4, seed))
+        unlink, stuck = os.unlink, {"generation-00000002", min(path.glob("values-*")).name}
+
+        def refuse(name: str, **options: int) -> None:
+            if name in stuck:
+                raise PermissionError(1, "Operation not permitted")
+            unlink(name, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "unlink", refuse)
+            for _ in range(2):
+                with pytest.raises(FileError, match=r"cannot be removed: Operation not permitted; remove it by hand"):
+                    directory.collect(1)
+                assert directory.generations() == [2, 4]
+        directory.collect(1)
+        assert names_of(path) == needed_of(directory)
+
+
 def test_who_has_values_open_keeps_them(path):
     with CheckpointDirectory.open(path, create=True) as directory:
         first = generate(directory, a=array(3))
