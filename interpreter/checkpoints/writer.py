@@ -186,7 +186,7 @@ class GenerationWriter:
         if check_name(name, self._limits) in self.records:
             raise MetadataError(f"{name[:SHOWN]!r} is there already")
         if len(self.records) >= self._limits.names:
-            raise QuotaError(f"{self._shown}: has {self._limits.names} names, the limit")
+            raise QuotaError(f"{self._shown}: has {self._limits.names} names, the limit; unpublish some")
 
     def _check_there(self, record: Record) -> None:
         """The record's file has its bytes; a file is looked at once."""

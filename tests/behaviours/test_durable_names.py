@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import errno
 import os
 import subprocess
 import sys
@@ -615,3 +616,35 @@ def test_a_generation_is_there_although_old_files_cannot_be_removed(make_session
     monkeypatch.undo()
     assert s.checkpoint(there, keep=1).wait(WAIT)["note"] == ""
     assert not stuck.exists()
+
+
+def test_a_file_that_cannot_be_opened_for_a_moment_ends_the_checkpoint_and_no_name_is_lost(
+    make_session, tmp_path, there, monkeypatch
+):
+    s = make_session(devices=lasting(tmp_path))
+    s.publish("old", s.asarray(ones(2)), durable=True)
+    s.close()
+    s = make_session(devices=lasting(tmp_path))
+    x = s.asarray(ones(2), device="sim:0")
+    s.publish("x", x, durable=True)
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    x += 1.0
+    opened, files = os.open, sorted(there.glob("values-*"))
+    assert len(files) == 2  # one with `old`, the other with `x`
+    for n, file in enumerate(files):
+
+        def refuse(name: Any, *args: Any, _refused: str = file.name, **options: Any) -> int:
+            if name == _refused:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return opened(name, *args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", refuse)
+            with pytest.raises(td.FileError, match="Too many open files"):
+                s.publish("y", s.asarray(ones(2, value=2 + n)), durable=True)
+        s.publish("y", s.asarray(ones(2, value=2 + n)), durable=True)
+        assert values_in(there) == {"old": 1, "x": 1, "y": 2 + n}
+    for file in there.glob("values-*"):
+        file.unlink()
+    s.publish("y", s.asarray(ones(2, value=5)), durable=True)  # what is gone is gone
+    assert values_in(there) == {"y": 5}

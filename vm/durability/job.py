@@ -223,8 +223,11 @@ class CheckpointJob:
         """Records of the last generation, fields and all; those whose files are gone are gone."""
         for name, record in records:
             if name not in writer.records:
-                with suppress(FileError, MetadataError, QuotaError):
+                try:
                     writer.keep(name, record)
+                except FileError as error:
+                    if not is_gone(error):
+                        raise
 
     def _hold(self, generation: Generation) -> None:
         """Whoever lies in a file that may go keeps it open. What is gone already is told to whoever reads it."""
@@ -255,6 +258,12 @@ class CheckpointJob:
         directory, self._directory, self._writer = self._directory, None, None
         if directory is not None:
             directory.close()
+
+
+def is_gone(error: FileError) -> bool:
+    """Is a file not there, or too short? Else there may be no descriptor left, or the disk has failed for a moment."""
+    cause = error.__cause__
+    return not isinstance(cause, OSError) or isinstance(cause, FileNotFoundError)
 
 
 def owner_of(record: Record) -> str | None:
