@@ -14,6 +14,7 @@ through a few MiB of host memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -81,6 +82,7 @@ class StoreDevice(HostDevice):
         self.segments = False
         self.computes = False
         self.ceiling = options.ceiling
+        self.closing: list[Callable[[], None]] = []  # what else ends with the store's threads
         self.file = SpillFile(options.directory, self.limit) if self.limit else None
         self.readers = [self._stream(StreamKind.READ, n, sink) for n in range(READERS)]
         writers = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.WRITE, StreamKind.SAVE)}
@@ -136,4 +138,6 @@ class StoreDevice(HostDevice):
         ended = super().close(timeout)
         if self.file is not None and ended:
             self.file.close()
+        while self.closing and ended:
+            self.closing.pop()()
         return ended

@@ -16,10 +16,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
+from weakref import WeakSet
 
 from ..errors import FileError, MetadataError
 from ..files.tensor_file import printable
 from . import layout
+from .layout import LOCK_FILE
 from .lock import take_lock
 from .reader import CheckpointReader, Orphan
 from .record import CheckpointLimits, Generation
@@ -47,6 +49,7 @@ class CheckpointDirectory(CheckpointReader):
         self._flushed = True  # would no manifest that is gone come back?
         self._writer: GenerationWriter | None = None
         self._files: dict[int, frozenset[int]] = {}  # what generations need, of those that were looked at
+        OPEN.add(self)
 
     @classmethod
     def open(
@@ -78,10 +81,25 @@ class CheckpointDirectory(CheckpointReader):
             raise
         return found
 
-    def close(self) -> None:
-        """Give the directory back. A generation that is being written is abandoned."""
+    def abandon(self) -> None:
+        """Give up the generation that is being written, if one is."""
         if self._writer is not None:
             self._writer.abandon()
+
+    def is_there(self) -> bool:
+        """Is the directory still at its path, with the lock that is held?"""
+        try:
+            return os.path.samestat((self.path / LOCK_FILE).lstat(), os.fstat(self._lock))
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Give the directory back. A generation that is being written is abandoned."""
+        self.abandon()
+        self.leave()
+
+    def leave(self) -> None:
+        """Close what is open, and touch nothing in the directory."""
         super().close()
         lock, self._lock = self._lock, -1
         if lock >= 0:
@@ -189,6 +207,16 @@ class CheckpointDirectory(CheckpointReader):
                     failed = FileError(f"{self._shown}/{name}: cannot be removed: {error.strerror}; remove it by hand")
                     failed.__cause__ = error
         return failed
+
+
+def leave_all() -> None:
+    """In a forked child: the directories are the parent's, and a lock that the child had as well would outlive it."""
+    for directory in list(OPEN):
+        directory.leave()
+
+
+OPEN: WeakSet[CheckpointDirectory] = WeakSet()
+os.register_at_fork(after_in_child=leave_all)
 
 
 def _check(directory: int, path: Path, *, create: bool) -> bool:

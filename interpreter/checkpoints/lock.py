@@ -1,8 +1,8 @@
 """The lock of the one process that writes a directory of checkpoints.
 
 A flock, which the kernel releases however the process ends. The file stays, so that nobody can lock one that has just
-lost its name; what it says, the process that holds it, is for people alone. A child that was forked and did not execute
-another program holds the lock as well.
+lost its name; what it says, the process that holds it, is for people alone. A child that was forked gives its
+descriptor back at once (`directory.leave_all`), else it would hold the lock as well.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ def take_lock(directory: int, path: Path) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         held = isinstance(error, BlockingIOError)
-        why = f"is in use by {_holder(fd)}; stop it, or name another directory" if held else _why(error)
+        why = (
+            f"is in use by {_holder(fd)}; stop it, close its machine, or name another directory"
+            if held
+            else _why(error)
+        )
         os.close(fd)
         raise FileError(f"{shown}: {why}") from error
     with suppress(OSError):  # a full disk keeps nobody from reading what there is

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -648,3 +649,92 @@ def test_a_file_that_cannot_be_opened_for_a_moment_ends_the_checkpoint_and_no_na
         file.unlink()
     s.publish("y", s.asarray(ones(2, value=5)), durable=True)  # what is gone is gone
     assert values_in(there) == {"y": 5}
+
+
+def test_one_machine_has_the_directory_until_it_is_closed(make_session, tmp_path, there):
+    first = make_session("local:first", devices=lasting(tmp_path))
+    same = make_session("local:first", devices=lasting(tmp_path))
+    second = make_session("local:second", devices=lasting(tmp_path))
+    a, b = first.asarray(ones(2)), second.asarray(ones(2, value=2))
+    second.sync(durable=True)  # nothing of its own is to be there
+    assert not there.exists()
+    first.publish("a", a, durable=True)
+    same.publish("c", same.asarray(ones(2, value=3)), durable=True)
+    assert second.restore(there)["names"] == 2
+    told = f"is in use by process {os.getpid()}; stop it, close its machine, or name another directory"
+    for _ in range(2):
+        with pytest.raises(td.FileError, match=told):
+            second.publish("b", b, durable=True)
+    first.close()
+    same.sync(durable=True)
+    with pytest.raises(td.FileError, match=told):
+        second.sync(durable=True)
+    same.close()
+    second.publish("b", b, durable=True)
+    assert values_in(there) == {"a": 1, "b": 2, "c": 3}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_a_forked_child_does_not_keep_the_directory(make_session, tmp_path, there):
+    s = make_session("local:first", devices=lasting(tmp_path))
+    s.publish("a", s.asarray(ones(2)), durable=True)
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(writes)
+        os.read(reads, 1)  # until the test has ended
+        os._exit(0)
+    try:
+        s.close()
+        s = make_session("local:second", devices=lasting(tmp_path))
+        s.publish("b", s.asarray(ones(2, value=2)), durable=True)
+    finally:
+        os.close(writes)
+        os.close(reads)
+        os.waitpid(child, 0)
+    assert values_in(there) == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("only", ["the directory", "what is in it", "the values", "the last generation"])
+def test_what_somebody_has_removed_is_written_anew_by_the_next_durable_sync(make_session, tmp_path, there, only):
+    s = make_session(devices=lasting(tmp_path))
+    x, y = s.asarray(ones(2)), s.asarray(ones(2, value=2))
+    s.publish({"x": x, "y": y}, durable=True)
+    y += 1
+    s.sync(durable=True)
+    if only == "the directory":
+        shutil.rmtree(there)
+    for path in there.glob({"what is in it": "*", "the last generation": "generation-00000002"}.get(only, "values-*")):
+        path.unlink()
+    y += 1
+    s.sync(durable=True)
+    assert values_in(there) == {"x": 1, "y": 4}
+    if only in ("the directory", "what is in it"):
+        shutil.rmtree(there)
+        s.sync(durable=True)  # nothing has changed
+        assert values_in(there) == {"x": 1, "y": 4}
+    assert_sound(s)
+
+
+def test_a_checkpoint_of_which_files_are_gone_is_to_be_taken_again(make_session, tmp_path):
+    s = make_session(devices=["cpu:0"])
+    s.publish("x", s.asarray(ones(2)))
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    shutil.rmtree(tmp_path / "there")
+    with pytest.raises(td.FileError, match="take the checkpoint again"):
+        s.checkpoint(tmp_path / "there").wait(WAIT)
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    assert values_in(tmp_path / "there") == {"x": 1}
+
+
+def test_a_failed_value_keeps_what_another_machine_has_written_since(make_session, tmp_path):
+    first, second = (make_session(f"local:{name}", devices=["cpu:0", "sim:0"]) for name in ("first", "second"))
+    x = first.asarray(ones(2), device="sim:0")
+    first.publish("x", x)
+    first.checkpoint(tmp_path / "there").wait(WAIT)
+    second.publish("x", second.asarray(ones(2, value=2)))
+    second.checkpoint(tmp_path / "there", keep=1).wait(WAIT)
+    device_of(first, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    x += 1.0
+    assert first.checkpoint(tmp_path / "there").wait(WAIT)["failed"].keys() == {"x"}
+    assert values_in(tmp_path / "there") == {"x": 2}

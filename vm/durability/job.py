@@ -32,7 +32,8 @@ class CheckpointJob:
     `last`: what is known of the directory. `kept`: values that are there already; `same`: names of a value that is
     written under another name; `texts`: of routines. `groups`: as of the contents, and of what was changed together.
     `durable`: all names that are to last, if the directory is theirs: those that this checkpoint is not of keep what
-    they have there. `carried`: names of earlier runs that do so, too. `failed`: why a name has no new value, by name.
+    they have there. `carried`: names of earlier runs that do so, too. `unchanged`: the last generation has all this, if
+    it is still there. `outdated`: a file of what is kept is gone. `failed`: why a name has no new value, by name.
     `error`: what has ended it; `note`: why not all that is old was removed. `to_write`: bytes, as far as sizes were
     known when it began; `done`: those that were given to the disk, which any thread may read.
     """
@@ -48,6 +49,8 @@ class CheckpointJob:
         self.groups: list[set[str]] = list(contents.groups)
         self.durable: Collection[str] | None = None
         self.carried: set[str] = set()
+        self.unchanged = False
+        self.outdated = False
         self.failed: dict[str, str] = {}
         self.error: TensordError | None = None
         self.note = ""
@@ -80,6 +83,10 @@ class CheckpointJob:
         try:
             if self.error is not None:
                 raise self.error.reraisable()
+            known = self.last
+            self._open()
+            if self.unchanged and self.last is known:
+                return self.nothing_new()
             writer = self._opened()
             self.share_failures()
             self._keep(writer)
@@ -96,6 +103,10 @@ class CheckpointJob:
             self._close()
         return self._report(generation, generation.nbytes - self.written, collected)
 
+    def nothing_new(self) -> dict[str, Any]:
+        """What there is to say if all is there already."""
+        return self._report(None, 0, 0)
+
     def share_failures(self) -> None:
         """A value that failed has failed under each of its names, and so has what belongs together with it."""
         for name, other in self.same.items():
@@ -110,10 +121,6 @@ class CheckpointJob:
                     spreading = True
                     why = f"it belongs together with {first!r}: {self.failed[first]}"
                     self.failed |= {name: why for name in sorted(group) if name not in self.failed}
-
-    def nothing_new(self) -> dict[str, Any]:
-        """What there is to say if all is there already."""
-        return self._report(None, 0, 0)
 
     # -- how -------------------------------------------------------------------------------------------------------
 
@@ -159,10 +166,14 @@ class CheckpointJob:
 
     def _opened(self) -> GenerationWriter:
         if self._writer is None:
-            self._directory = CheckpointDirectory.open(self.target.path, create=True)
-            self._look_again(self._directory)
-            self._writer = self._directory.begin()
+            self._writer = self._open().begin()
         return self._writer
+
+    def _open(self) -> CheckpointDirectory:
+        if self._directory is None:
+            self._directory = self.target.open()
+            self._look_again(self._directory)
+        return self._directory
 
     def _look_again(self, directory: CheckpointDirectory) -> None:
         """See what the last generation has, unless that is known. Of an older one that was restored, our names stay."""
@@ -183,6 +194,7 @@ class CheckpointJob:
             try:
                 writer.keep(name, record, self.contents.fields.get(name))
             except FileError as error:
+                self.outdated = is_gone(error)
                 raise FileError(f"{error.message} (take the checkpoint again)") from None
             except (MetadataError, QuotaError) as error:
                 self.failed[name] = str(error)
@@ -257,7 +269,7 @@ class CheckpointJob:
     def _close(self) -> None:
         directory, self._directory, self._writer = self._directory, None, None
         if directory is not None:
-            directory.close()
+            self.target.give_back(directory)
 
 
 def is_gone(error: FileError) -> bool:

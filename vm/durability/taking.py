@@ -56,9 +56,11 @@ class Checkpoints:
         self.residency = residency
         self.directory = directory
         self.targets = Targets()
-        backend = None if residency.store is None else residency.store.backend
+        backend: Any = None if residency.store is None else residency.store.backend
         durable: str = getattr(getattr(backend, "options", None), "durable", "")
         self.durable = real_path(str(Path(durable).absolute())) if durable else None
+        if self.durable is not None:
+            backend.closing.append(self.targets.hold(self.durable).close)
         self.groups = Groups()  # of what durable names stand for, since it was written last
         self.interval: float = getattr(getattr(backend, "options", None), "interval", 0.0)
         self.job = CheckpointJob
@@ -126,7 +128,8 @@ class Checkpoints:
         contents = Contents({name: known[name] for name in names}, known, home_of)
         standing = stood_in(contents)
         job = self.job(target, contents, keep)
-        if not always and target.is_up_to_date(standing):
+        job.unchanged = not always and target.is_up_to_date(standing)
+        if job.unchanged and not target.last.newest:  # nothing was ever to be there
             told(job.nothing_new(), None)
             return
         link = residency.new_copy(host, 0, 1)
@@ -136,7 +139,7 @@ class Checkpoints:
         groups = self.group(job)
         with self.scheduler.refusals:  # the first value that finds no room knows it for the others
             self.read_all(session, job, location, link, stream, waits=target.path != self.durable)
-        self.commit(session, job, link, stream, location, partial(self.learn, job, standing, groups, told))
+        self.commit(session, job, link, stream, location, partial(self.learn, job, standing, groups, told, always=always))
 
     def completed(self, names: Sequence[str]) -> Sequence[str]:
         """These names, and the durable ones that were changed together with them since they were written."""
@@ -222,10 +225,16 @@ class Checkpoints:
         groups: Sequence[Group],
         told: Told,
         done: Instruction,
+        *,
+        always: bool,
     ) -> None:
-        """The checkpoint is on the disk, or has failed."""
+        """The checkpoint is on the disk, or has failed. Durable names are written once more if files are gone that were
+        to be kept; a checkpoint is of its place in program order, which has passed."""
         target = job.target
         target.job, target.note = None, job.note
+        again = job.outdated and not always
+        if again:
+            self.waiting.append(told)
         if self.waiting:
             self.due.append(None)
         for group in groups:
@@ -237,7 +246,8 @@ class Checkpoints:
         elif done.error is not None:
             done.error.heard = True
             target.forget()
-        told(done.results, done.error)
+        if not again:
+            told(done.results, done.error)
         done.results = None
 
     def read(

@@ -11,6 +11,7 @@ from collections.abc import Collection, Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...interpreter.checkpoints.directory import CheckpointDirectory
 from ...interpreter.checkpoints.record import Generation, Record
 from ...interpreter.types.meta import Meta
 from ..model.published import PublishedRoutine
@@ -61,16 +62,44 @@ class Last(NamedTuple):
 
 
 class Target:
-    """A directory. Only the driving thread changes it. `job`: the checkpoint that is being written; `note`: that of the
-    last one."""
+    """A directory. Only the driving thread changes what is known of it; only the store's opens it.
 
-    __slots__ = ("job", "last", "note", "path")
+    `holds`: keep it open, and locked, once it was opened: no other machine may write there until this one is closed.
+    `job`: the checkpoint that is being written; `note`: that of the last one.
+    """
 
-    def __init__(self, path: Path) -> None:
+    __slots__ = ("_held", "holds", "job", "last", "note", "path")
+
+    def __init__(self, path: Path, *, holds: bool = False) -> None:
         self.path = path
+        self.holds = holds
+        self._held: CheckpointDirectory | None = None
         self.last = Last()
         self.job: CheckpointJob | None = None
         self.note = ""
+
+    def open(self) -> CheckpointDirectory:
+        """The directory, to be written; made if it is not there. FileError while another machine has it."""
+        if self._held is not None and self._held.is_there():
+            return self._held
+        self.close()
+        directory = CheckpointDirectory.open(self.path, create=True)
+        if self.holds:
+            self._held = directory
+        return directory
+
+    def give_back(self, directory: CheckpointDirectory) -> None:
+        """A checkpoint has ended."""
+        if directory is self._held:
+            directory.abandon()
+        else:
+            directory.close()
+
+    def close(self) -> None:
+        """The machine ends, or the directory is gone."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
 
     @property
     def busy(self) -> bool:
@@ -124,6 +153,11 @@ class Targets:
     def jobs(self) -> list[CheckpointJob]:
         """The checkpoints that are being written."""
         return [target.job for target in self._targets.values() if target.job is not None]
+
+    def hold(self, path: Path) -> Target:
+        """The directory of durable names."""
+        target = self._targets[path] = Target(path, holds=True)
+        return target
 
     def of(self, path: Path) -> Target:
         """The directory at a real path."""

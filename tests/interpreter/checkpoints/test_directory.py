@@ -109,7 +109,8 @@ def test_the_format_file_is_a_file(path, make):
 def test_another_writer_is_named_and_readers_may_read(path):
     with CheckpointDirectory.open(path, create=True) as directory:
         generate(directory, a=array(3))
-        with pytest.raises(FileError, match=f"is in use by process {os.getpid()}; stop it, or name another directory"):
+        told = f"is in use by process {os.getpid()}; stop it, close its machine, or name another directory"
+        with pytest.raises(FileError, match=told):
             CheckpointDirectory.open(path)
         (path / "lock").write_text("'; rm -rf /\n")
         with pytest.raises(FileError, match="is in use by another process; stop it"):
