@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from ..interpreter.checkpoints.layout import values_file
 from ..interpreter.checkpoints.reader import CheckpointReader
 from ..interpreter.checkpoints.record import Record
+from ..interpreter.errors import FileError
 from ..interpreter.files.header import Entry
 from ..interpreter.files.open_file import OpenFile
 from ..interpreter.files.values import read_array, read_range
 from .stored import LoadedStretch, Stretch
 
 STRETCHES: WeakSet[KeptStretch] = WeakSet()  # of this process
+GONE: Final = "another process has removed it; restore a later generation (docs/checkpoints.md)"
 ADDING: Final = threading.Lock()  # machines have threads of their own, which add and list them
 
 
@@ -75,7 +77,13 @@ class KeptStretch(Stretch):
         return file
 
     def _open(self) -> OpenFile:
-        return OpenFile(self._reader.open_values(self.file), f"{self.path}/{values_file(self.file)}")
+        try:
+            fd = self._reader.open_values(self.file)
+        except FileError as error:
+            if isinstance(error.__cause__, FileNotFoundError):  # this process would have kept it open
+                raise FileError(f"{error.message}; {GONE}") from error.__cause__
+            raise
+        return OpenFile(fd, f"{self.path}/{values_file(self.file)}")
 
     def _check_within(self, file: OpenFile) -> None:
         end = self._entry.offset + self._entry.nbytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import shutil
@@ -216,6 +217,46 @@ def test_restored_values_lie_in_the_files_until_they_are_read(make_session, tmp_
     report = other.checkpoint(tmp_path / "there").wait(WAIT)
     assert report["written"] == 0
     assert_sound(other)
+
+
+def test_files_that_cannot_be_opened_for_a_moment_stay_for_those_who_lie_in_them(make_session, tmp_path, monkeypatch):
+    s = make_session(devices=DEVICES)
+    s.publish("x", s.asarray(ones(3)))
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    s.restore(tmp_path / "there")
+    x, opened = s.lookup("x"), os.open
+    (file,) = (tmp_path / "there").glob("values-*")
+
+    def refuse(name: Any, *args: Any, **options: Any) -> int:
+        if name == file.name:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return opened(name, *args, **options)
+
+    s.publish("x", s.asarray(ones(3, value=2)))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        assert s.checkpoint(tmp_path / "there", keep=1).wait(WAIT)["collected"] == 1
+    assert file.exists()
+    s.checkpoint(tmp_path / "there", keep=1).wait(WAIT)
+    assert not file.exists()
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_what_another_process_removes_says_so(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    s.publish("x", s.asarray(ones(3)))
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    s.restore(tmp_path / "there")
+    with CheckpointDirectory.open(tmp_path / "there") as directory:
+        directory.begin().commit()
+        directory.begin().commit()
+        directory.collect(1)
+    for path in (tmp_path / "there").glob("values-*"):
+        path.unlink()
+    with pytest.raises(
+        td.FileError, match="No such file or directory; another process has removed it; restore a later"
+    ):
+        s.lookup("x").numpy()
 
 
 def test_what_is_collected_stays_for_those_who_lie_in_it(make_session, tmp_path):

@@ -4,7 +4,6 @@ instructions; nothing of the engine is touched."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -241,21 +240,25 @@ class CheckpointJob:
                     if not is_gone(error):
                         raise
 
-    def _hold(self, generation: Generation) -> None:
-        """Whoever lies in a file that may go keeps it open. What is gone already is told to whoever reads it."""
+    def _hold(self, generation: Generation) -> set[int]:
+        """Whoever lies in a file that may go keeps it open; files that cannot be opened now, and so have to stay."""
         opened: dict[int, OpenFile] = {}
+        spared: set[int] = set()
         for stretch in stretches_in(self.target.path):
-            if stretch.file not in generation.files:
-                with suppress(FileError):
+            if stretch.file not in generation.files and stretch.file not in spared:
+                try:
                     stretch.hold(opened)
+                except FileError:
+                    spared.add(stretch.file)
+        return spared
 
     def _remove_old(self, generation: Generation) -> int:
         """Remove old generations; how many. The new one is there whether that works or not."""
         if self._directory is None or self.keep < 1:
             return 0
-        self._hold(generation)
+        spared = self._hold(generation)
         try:
-            return len(self._directory.collect(self.keep).generations)
+            return len(self._directory.collect(self.keep, spared).generations)
         except FileError as error:
             self.note = f"old files are still there: {error.message}"
             if self.note != self.target.note:  # once, not with each generation
