@@ -66,6 +66,7 @@ def width_of_stdout() -> int:
 
 def plain(text: str) -> str:
     """The text with a replacement character for each unprintable one."""
+    text = text.replace("\N{NO-BREAK SPACE}", " ")  # as in names of what a routine captures
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

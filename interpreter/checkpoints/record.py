@@ -15,6 +15,7 @@ from ..wire.codec import Encoder, decode
 from ..wire.limits import MIB
 from ..wire.names import is_printable
 
+INNER: Final = "\N{NO-BREAK SPACE}"  # looks like a space, and no name that is published has it: it is not printable
 FIELDS: Final = 0  # the kind of what packed fields are
 
 
@@ -130,8 +131,11 @@ def unpack_fields(packed: bytes) -> dict[str, Any]:
 
 
 def check_name(name: object, limits: CheckpointLimits) -> str:
-    """The name, if something may be kept under it; else MetadataError: names stand in tables, logs and errors."""
-    if type(name) is not str or not is_printable(name):
+    """The name, if something may be kept under it; else MetadataError: names stand in tables, logs and errors.
+
+    It may hold `INNER`: so what belongs to something published has a name of its own.
+    """
+    if type(name) is not str or not is_printable(name.replace(INNER, " ")):
         raise MetadataError(f"a name is printable text, and {str(name)[:SHOWN]!r} is not")
     if len(name) > limits.name:
         raise MetadataError(f"name {name[:SHOWN]!r}... has {len(name)} characters; the limit is {limits.name}")

@@ -20,6 +20,7 @@ import pytest
 import tensord as td
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
+from tensord.interpreter.checkpoints.record import INNER
 from tensord.streams.faults import Fault, FaultKind
 
 from .looking_inside import WAIT, allocated, assert_sound, device_of, held, machine_of, ones, records, store_of
@@ -787,6 +788,32 @@ def test_a_name_like_that_of_what_a_routine_captures_is_the_users(make_session, 
     s.restore(tmp_path / "there")
     assert s.lookup("f")(two).tolist() == [20]
     assert s.lookup("f (captured 0)").tolist() == [7]
+    (inner,) = in_checkpoint(tmp_path / "there").keys() - {"f (captured 0)"}
+    with pytest.raises(td.MetadataError, match="a name is printable text"):
+        s.publish(inner, two)
+    s.unpublish("f")
+    with pytest.raises(td.MetadataError, match="generation 1 has no"):
+        s.restore(tmp_path / "there", [inner])
+
+
+def test_a_failed_routine_does_not_fall_back_upon_a_tensor_of_a_user(make_session, tmp_path):
+    s = make_session(devices=DEVICES)
+    w, two = s.asarray(ones(1), device="sim:0"), s.asarray(ones(1, value=2), device="sim:0")
+
+    @s.routine
+    def f(x):
+        return x * w
+
+    f(two)
+    s.publish("f", f)
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    s.publish("f (captured 0)", s.asarray(ones(1, value=7)))
+    device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
+    w += 1.0
+    assert "f" in s.checkpoint(tmp_path / "there").wait(WAIT)["failed"]
+    s.restore(tmp_path / "there")
+    assert s.lookup("f")(two).tolist() == [2]
+    assert s.lookup("f (captured 0)").tolist() == [7]
 
 
 def test_a_routine_captures_any_number_of_tensors(make_session, tmp_path):
@@ -846,7 +873,7 @@ def test_a_routine_of_which_a_tensor_failed_stays_what_it_was(make_session, tmp_
     v += 1
     w += 1
     report = s.checkpoint(tmp_path / "there").wait(WAIT)
-    assert report["failed"].keys() == {"f", "f (captured 0)", "f (captured 1)"}
+    assert report["failed"].keys() == {"f", f"f{INNER}(captured 0)", f"f{INNER}(captured 1)"}
     s.restore(tmp_path / "there")
     assert s.lookup("f")(two).tolist() == [3]
 

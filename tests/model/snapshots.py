@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tensord.interpreter.checkpoints.record import INNER
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.stored import pieces
 from tensord.vm.durability.contents import Contents
@@ -64,7 +65,7 @@ def values_of(names: dict[str, Published[SerialTensor]]) -> Iterator[tuple[str, 
             yield name, one.tensors[0].value
             continue
         for number, tensor in enumerate(one.tensors):
-            yield f"{name} (captured {number})", tensor.value
+            yield f"{name}{INNER}(captured {number})", tensor.value
 
 
 def wrong_with(wanted: Wanted, report: Any, *, faulty: bool) -> Iterator[str]:

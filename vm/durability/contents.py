@@ -1,14 +1,16 @@
 """What a checkpoint is of: the values under its names, and what restoring wants back of them.
 
-A routine has its text under its name, and each tensor that it captures under a name of its own, which no user has.
+A routine has its text under its name, and each tensor that it captures under a name of its own, which nothing that is
+published can have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from ...interpreter.checkpoints.record import INNER, Record
+from ...interpreter.errors import MetadataError
 from ..model.published import Published, PublishedRoutine
 
 # The fields of a name: a tensor's home; the name of the same tensor, where it has several; the routine that captures
@@ -26,10 +28,7 @@ class Contents(Generic[Kind]):
 
     __slots__ = ("fields", "groups", "names", "routines", "values")
 
-    def __init__(
-        self, published: Mapping[str, Published[Kind]], taken: Container[str], home: Callable[[Kind], str]
-    ) -> None:
-        """`taken`: names that are not free for what routines capture."""
+    def __init__(self, published: Mapping[str, Published[Kind]], home: Callable[[Kind], str]) -> None:
         self.names = tuple(published)
         self.values: dict[str, Kind] = {}
         self.fields: dict[str, Fields] = {}
@@ -39,13 +38,11 @@ class Contents(Generic[Kind]):
             if one.routine is None:
                 self.values[name] = one.tensors[0]
             else:
-                self._add_routine(name, one.routine, one.tensors, taken)
+                self._add_routine(name, one.routine, one.tensors)
         self._add_fields(home)
 
-    def _add_routine(
-        self, name: str, routine: PublishedRoutine, tensors: Sequence[Kind], taken: Container[str]
-    ) -> None:
-        inner = [free_name(f"{name} (captured {number})", taken) for number in range(len(tensors))]
+    def _add_routine(self, name: str, routine: PublishedRoutine, tensors: Sequence[Kind]) -> None:
+        inner = [f"{name}{INNER}(captured {number})" for number in range(len(tensors))]
         self.values.update(zip(inner, tensors, strict=True))
         self.fields.update({one: {OF: name} for one in inner})
         self.fields[name] = fields_of(routine, inner)
@@ -63,11 +60,13 @@ class Contents(Generic[Kind]):
                 fields[SAME] = first[tensor]
 
 
-def free_name(name: str, taken: Container[str]) -> str:
-    """The name, or one like it that is not taken."""
-    if name not in taken:
-        return name
-    return next(one for number in count(2) if (one := f"{name} {number}") not in taken)
+def owner_of(record: Record) -> str | None:
+    """The name of the routine that captures it, or None."""
+    try:
+        owner = record.fields.get(OF)
+    except MetadataError:
+        return None
+    return owner if isinstance(owner, str) else None
 
 
 def fields_of(routine: PublishedRoutine, captured: Sequence[str]) -> Fields:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from ...interpreter.checkpoints.directory import CheckpointDirectory
-from ...interpreter.checkpoints.record import Generation, Record
+from ...interpreter.checkpoints.record import INNER, Generation, Record
 from ...interpreter.checkpoints.writer import GenerationWriter
 from ...interpreter.errors import FileError, MetadataError, QuotaError, TensordError
 from ...interpreter.files.open_file import OpenFile
@@ -19,7 +19,7 @@ from ...interpreter.types.meta import Meta
 from ...streams.kept import stretches_in
 from ...streams.stored import StoredArray, pieces
 from ..log import log
-from .contents import OF, Contents
+from .contents import Contents, owner_of
 from .target import Kept, Last, Target
 
 STEP: Final = 64 << 20  # bytes after which there is something new to say
@@ -118,7 +118,7 @@ class CheckpointJob:
                 first = next((name for name in sorted(group) if name in self.failed), None)
                 if first is not None and not group <= self.failed.keys():
                     spreading = True
-                    why = f"it belongs together with {first!r}: {self.failed[first]}"
+                    why = f"it belongs together with {first.replace(INNER, ' ')!r}: {self.failed[first]}"
                     self.failed |= {name: why for name in sorted(group) if name not in self.failed}
 
     # -- how -------------------------------------------------------------------------------------------------------
@@ -279,15 +279,6 @@ def is_gone(error: FileError) -> bool:
     """Is a file not there, or too short? Else there may be no descriptor left, or the disk has failed for a moment."""
     cause = error.__cause__
     return not isinstance(cause, OSError) or isinstance(cause, FileNotFoundError)
-
-
-def owner_of(record: Record) -> str | None:
-    """The name of the routine that captures it, or None."""
-    try:
-        owner = record.fields.get(OF)
-    except MetadataError:
-        return None
-    return owner if isinstance(owner, str) else None
 
 
 def real_path(path: str) -> Path:

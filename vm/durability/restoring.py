@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ...interpreter.checkpoints.record import Generation, Record
+from ...interpreter.checkpoints.record import INNER, Generation, Record
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.programs.program import Program
 from ...streams.kept import KeptReader, KeptStretch
@@ -23,8 +23,7 @@ from ..model.published import Published, PublishedRoutine
 from ..model.session import VmSession
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, Tensor
-from .contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME
-from .job import owner_of
+from .contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, owner_of
 from .taking import Checkpoints
 from .target import Stood, key_of
 
@@ -64,7 +63,8 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
             raise MetadataError(f"{path}: has no generation that can be restored{why and f' ({why})'}")
         generation = latest
     newest = max(reader.generations(), default=0)
-    missing = sorted(set(names) - {*generation.tensors, *generation.routines})
+    bound = {name for name, record in generation.records() if name in names and owner_of(record) is None}
+    missing = sorted(set(names) - bound)
     if missing:
         raise MetadataError(f"{path}: generation {generation.number} has no {missing[0]!r}")
     damaged = reader.verify(generation)
@@ -77,6 +77,8 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
         if name not in damaged:
             try:
                 fields[name] = record.fields
+                if INNER in name and OF not in fields[name]:
+                    raise MetadataError("it should belong to a routine, and belongs to none")
                 if record.meta is None:
                     programs[name] = Program.parse(reader.read_text(record))
                 else:
@@ -233,7 +235,9 @@ class Restoring:
         records, devices = self.found.generation.tensors, self.checkpoints.scheduler.devices
         wanted: Sequence[Any] = fields.get(DEVICES, ())
         captured = [
-            self.tensor(one) for one in fields.get(CAPTURED, ()) if one in records and one in self.found.stretches
+            self.tensor(one)
+            for one in fields.get(CAPTURED, ())
+            if one in self.found.stretches and owner_of(records[one]) == name
         ]
         if len(captured) != len(program.captured):
             raise MetadataError(

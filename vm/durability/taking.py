@@ -125,7 +125,7 @@ class Checkpoints:
             raise unpublished(missing, known)
         if target.path == self.durable:
             names = self.completed(names)
-        contents = Contents({name: known[name] for name in names}, known, home_of)
+        contents = Contents({name: known[name] for name in names}, home_of)
         standing = stood_in(contents)
         job = self.job(target, contents, keep)
         job.unchanged = not always and target.is_up_to_date(standing)
@@ -139,7 +139,8 @@ class Checkpoints:
         groups = self.group(job)
         with self.scheduler.refusals:  # the first value that finds no room knows it for the others
             self.read_all(session, job, location, link, stream, waits=target.path != self.durable)
-        self.commit(session, job, link, stream, location, partial(self.learn, job, standing, groups, told, always=always))
+        end = partial(self.learn, job, standing, groups, told, always=always)
+        self.commit(session, job, link, stream, location, end)
 
     def completed(self, names: Sequence[str]) -> Sequence[str]:
         """These names, and the durable ones that were changed together with them since they were written."""
@@ -147,7 +148,7 @@ class Checkpoints:
         wanted = set(names)
         if durable.keys() <= wanted:
             return names
-        every = Contents({name: known[name] for name in {**durable, **dict.fromkeys(names)}}, known, home_of)
+        every = Contents({name: known[name] for name in {**durable, **dict.fromkeys(names)}}, home_of)
         groups = [*every.groups, *(group.names for group in self.groups.of(every.values, every.routines, durable))]
         spreading = True
         while spreading:

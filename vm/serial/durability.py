@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Checkpoint, Restore
 from ...interpreter.wire.names import unpublished
-from ..durability.contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, Contents
+from ..durability.contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, Contents, owner_of
 from ..durability.job import CheckpointJob, real_path
 from ..durability.restoring import Found, look, part_of
 from ..durability.target import Target
@@ -39,7 +40,7 @@ class Durability:
                 raise ProtocolError(NOT_KEPT)
             if missing := [name for name in names if name not in known]:
                 raise unpublished(missing, known)
-            contents = Contents({name: known[name] for name in names or known}, known, home_of)
+            contents = Contents({name: known[name] for name in names or known}, home_of)
             job = CheckpointJob(Target(real_path(directory)), contents, keep)
             job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
             for name, tensor in contents.values.items():
@@ -77,7 +78,7 @@ class Durability:
         for name, record in generation.routines.items():
             if name not in failed and (not names or name in names):
                 try:
-                    given[name] = self.routine(found.programs[name], record.fields, tensors)
+                    given[name] = self.routine(name, found.programs[name], record.fields, tensors, generation.tensors)
                 except (TensordError, TypeError, ValueError) as error:
                     failed[name] = str(error)
         self.engine.bind(given)
@@ -120,11 +121,17 @@ class Durability:
         return SerialTensor(Value(found.reader.read(name, record)), record.meta, home)
 
     def routine(
-        self, program: Program, fields: dict[str, Any], tensors: dict[str, SerialTensor]
+        self,
+        name: str,
+        program: Program,
+        fields: dict[str, Any],
+        tensors: dict[str, SerialTensor],
+        records: Mapping[str, Record],
     ) -> Published[SerialTensor]:
         """A routine, with the tensors that it captures."""
         devices = self.engine.devices
-        captured = [tensors[one] for one in fields.get(CAPTURED, ()) if one in tensors]
+        names = [one for one in fields.get(CAPTURED, ()) if one in tensors and owner_of(records[one]) == name]
+        captured = [tensors[one] for one in names]
         homes = tuple([one if one in devices else next(iter(devices)) for one in fields.get(DEVICES, ())])
         if len(captured) != len(program.captured) or len(homes) != program.devices:
             raise MetadataError("what the routine captures is not all there")

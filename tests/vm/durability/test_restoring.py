@@ -11,6 +11,7 @@ import pytest
 
 import tensord as td
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
+from tensord.interpreter.checkpoints.record import INNER
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.durability import restoring
 from tensord.vm.durability.contents import CAPTURED, DEVICE, DEVICES, OF, SAME
@@ -81,6 +82,23 @@ def test_what_is_captured_of_something_senseless_harms_no_name_that_is_asked_for
     write(tmp_path, {"odd": {OF: {}}, "even": {}}, {})
     s = make_session()
     assert s.restore(tmp_path, ["even"], deep=True)["names"] == 1
+@pytest.mark.parametrize("serial", [False, True])
+def test_a_routine_captures_what_belongs_to_it_under_whatever_names(make_session, tmp_path, serial):
+    s = make_session()
+    w = s.asarray(W)
+    s.publish("add", s.routine(lambda x: x + w).link(s.asarray(W)))
+    s.checkpoint(tmp_path / "first").wait()
+    found = look(tmp_path / "first", 0, (), deep=False)
+    text, fields = str(found.programs["add"]), found.fields["add"]
+    s = make_session(engine="serial", expect_empty=False) if serial else s
+    for owner in ("add", "other", None):
+        path, name = tmp_path / str(owner), "add (captured 0)"
+        write(path, {name: {OF: owner} if owner else {}}, {"add": (text, {**fields, CAPTURED: (name,)})})
+        assert set(s.restore(path)["failed"]) == (set() if owner == "add" else {"add"})
+    write(tmp_path / "inner", {f"x{INNER}": {}, "y": {}}, {})
+    assert set(s.restore(tmp_path / "inner")["failed"]) == {f"x{INNER}"}
+    with pytest.raises(td.MetadataError, match="has no 'add"):
+        s.restore(tmp_path / "add", "add (captured 0)")
 
 
 def test_what_is_damaged_is_said_of_the_names_that_were_asked_for(make_session, tmp_path):
