@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...interpreter.checkpoints.directory import CheckpointDirectory
 from ...interpreter.checkpoints.record import Generation, Record
@@ -19,6 +19,9 @@ from ..model.tensor import Storage, Tensor
 
 if TYPE_CHECKING:
     from .job import CheckpointJob
+
+
+REMEMBERED: Final = 4  # directories: each holds on to the storages of its last generation
 
 
 class Key(NamedTuple):
@@ -145,7 +148,8 @@ class Target:
 
 
 class Targets:
-    """The directories that a machine has written to, or was restored from, by their real paths."""
+    """The directories that a machine has written to, or was restored from, by their real paths: the last few, and that
+    of durable names. What is known of others is forgotten: their next checkpoints are whole ones."""
 
     def __init__(self) -> None:
         self._targets: dict[Path, Target] = {}
@@ -161,9 +165,11 @@ class Targets:
 
     def of(self, path: Path) -> Target:
         """The directory at a real path."""
-        target = self._targets.get(path)
-        if target is None:
-            target = self._targets[path] = Target(path)
+        target = self._targets.pop(path, None) or Target(path)
+        self._targets[path] = target
+        passing = [one for one in self._targets.values() if not (one.busy or one.holds)]
+        for one in passing[:-REMEMBERED]:
+            del self._targets[one.path]
         return target
 
 
