@@ -117,7 +117,8 @@ class CheckpointDirectory(CheckpointReader):
         return self._writer
 
     def collect(self, keep: int, spared: Iterable[int] = ()) -> Collected:
-        """Remove all generations before the last `keep` that can be read, and the values that none needs any more.
+        """Remove all generations before the last `keep` that can be read, and the values that none needs any more. If
+        none of these has a name, the last one that has some stays, too.
 
         Those who have a values file open keep its bytes; `spared` are files that somebody is going to open yet. Values
         stay while there is a manifest that cannot be read; it becomes one of the old ones in time, and a later
@@ -161,13 +162,18 @@ class CheckpointDirectory(CheckpointReader):
                     os.unlink(name, dir_fd=self._directory)
 
     def _before(self, keep: int) -> list[int]:
-        """The generations before the last `keep` that can be read, the oldest one first."""
+        """The generations before the last `keep` that can be read, the oldest one first, but for one with names."""
         numbers = self.generations()
+        named, last = 0, 0  # the last one that has names, the last of those that are kept
         for number in reversed(numbers):
-            keep -= isinstance(self._needs(number), frozenset)
-            if not keep:
-                return [one for one in numbers if one < number]
-        return []
+            needs = self._needs(number)
+            if isinstance(needs, frozenset):
+                named = named or (number if needs else 0)  # without files there are no names
+                keep -= 1
+                last = last or (0 if keep else number)
+            if named and last:
+                break
+        return [one for one in numbers if one < last and one != named]
 
     def _orphans(self, names: Iterable[str], needed: set[int]) -> list[Orphan]:
         """But for those of the generation that is being written."""

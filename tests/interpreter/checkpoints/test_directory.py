@@ -242,6 +242,24 @@ def test_collecting_removes_all_that_it_can(path, monkeypatch):
         assert names_of(path) == needed_of(directory)
 
 
+def test_the_last_generation_that_has_names_stays(path):
+    with CheckpointDirectory.open(path, create=True) as directory:
+        generate(directory, a=array(3))
+        generate(directory, a=array(3, 1))
+        for number in range(3, 6):
+            directory.begin().commit()
+            directory.collect(1)
+            assert directory.generations() == [2, number]
+        assert same(content_of(directory, directory.generation(2)), {"a": array(3, 1)})
+        assert directory.collect(2) == ([], 0, 0)
+        with directory.begin() as writer:
+            write(writer, "b", array(0))
+        assert directory.collect(1).generations == [2, 5]
+        directory.begin().commit()
+        assert directory.collect(2).generations == []
+        assert directory.generations() == [6, 7]
+
+
 def test_who_has_values_open_keeps_them(path):
     with CheckpointDirectory.open(path, create=True) as directory:
         first = generate(directory, a=array(3))
