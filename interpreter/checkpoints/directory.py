@@ -21,7 +21,6 @@ from weakref import WeakSet
 from ..errors import FileError, MetadataError
 from ..files.tensor_file import printable
 from . import layout
-from .layout import LOCK_FILE
 from .lock import take_lock
 from .reader import CheckpointReader, Orphan
 from .record import CheckpointLimits, Generation
@@ -89,7 +88,7 @@ class CheckpointDirectory(CheckpointReader):
     def is_there(self) -> bool:
         """Is the directory still at its path, with the lock that is held?"""
         try:
-            return os.path.samestat((self.path / LOCK_FILE).lstat(), os.fstat(self._lock))
+            return os.path.samestat((self.path / layout.LOCK_FILE).lstat(), os.fstat(self._lock))
         except OSError:
             return False
 
@@ -238,4 +237,4 @@ def _make(path: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise FileError(f"{printable(str(path))}: cannot be made: {error.strerror}") from error
+        raise FileError(f"{printable(str(path))}: cannot be made: {layout.what_to_do(error)}") from error

@@ -31,6 +31,19 @@ LOCK_FILE: Final = "lock"
 WRITTEN: Final = UNFINISHED + "checkpoint-"  # how the name of a file begins while it is written
 LAST: Final = 10**18 - 1  # number of a generation
 
+_GRANT: Final = "let the user of this process read and write there"
+_MAKE_ROOM: Final = "close files, or raise the limit (ulimit -n)"
+_WHAT_TO_DO: Final = {
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "check the path",
+    errno.ENAMETOOLONG: "name it by a shorter path",
+    errno.EACCES: _GRANT,
+    errno.EPERM: _GRANT,
+    errno.EROFS: "mount it for writing, or name another directory",
+    errno.ENOSPC: "free some space",
+    errno.EMFILE: _MAKE_ROOM,
+    errno.ENFILE: _MAKE_ROOM,
+}
 _CONTENT: Final = re.compile(rb"tensord checkpoints ([1-9]\d{0,8}) (little|big)\n")
 _LONGEST: Final = 64  # bytes of the format file
 _GENERATION: Final = re.compile(r"generation-(\d{8,18})", re.ASCII)
@@ -66,12 +79,18 @@ def is_unfinished(name: str) -> bool:
     return _UNFINISHED.fullmatch(name) is not None
 
 
+def what_to_do(error: OSError) -> str:
+    """What to do about a directory that cannot be opened or made, as the end of an error; nothing if nobody knows."""
+    told = _WHAT_TO_DO.get(error.errno or 0)
+    return f"{error.strerror}; {told}" if told else str(error.strerror)
+
+
 def open_directory(path: Path) -> int:
     """A descriptor of the directory. FileError if there is none."""
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise FileError(f"{printable(str(path))}: cannot be opened: {error.strerror}") from error
+        raise FileError(f"{printable(str(path))}: cannot be opened: {what_to_do(error)}") from error
 
 
 def open_file(directory: int, name: str) -> int:
@@ -160,7 +179,7 @@ def write_format(directory: int, path: Path) -> None:
 def check_checkpoints(directory: int, path: Path) -> None:
     """MetadataError unless it is a directory of checkpoints that is read here."""
     if not check_format(directory, path):
-        raise MetadataError(f"{printable(str(path))}: holds no checkpoints")
+        raise MetadataError(f"{printable(str(path))}: holds no checkpoints; name a directory that has some")
 
 
 def check_unused(directory: int, path: Path) -> Literal[False]:

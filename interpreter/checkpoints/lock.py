@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..errors import FileError
 from ..files.tensor_file import printable
-from .layout import LOCK_FILE
+from .layout import LOCK_FILE, what_to_do
 
 _FLOCK = re.compile(r" FLOCK +ADVISORY +WRITE +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ")
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -27,7 +27,7 @@ def take_lock(directory: int, path: Path) -> int:
     try:
         fd = os.open(LOCK_FILE, _FLAGS, 0o600, dir_fd=directory)
     except OSError as error:
-        raise FileError(f"{shown}: cannot be locked: {error.strerror}") from error
+        raise FileError(f"{shown}: cannot be locked: {what_to_do(error)}") from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

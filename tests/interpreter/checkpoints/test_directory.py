@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -45,14 +46,14 @@ def test_a_directory_is_made_and_opened_again(path):
 
 
 def test_without_being_asked_to_none_is_made(path):
-    with pytest.raises(FileError, match="checkpoints: cannot be opened: No such file or directory"):
+    with pytest.raises(FileError, match="checkpoints: cannot be opened: No such file or directory; check the path"):
         CheckpointDirectory.open(path)
     path.mkdir()
     for open_ in (CheckpointDirectory.open, CheckpointReader.open):
-        with pytest.raises(MetadataError, match="checkpoints: holds no checkpoints"):
+        with pytest.raises(MetadataError, match="checkpoints: holds no checkpoints; name a directory that has some"):
             open_(path)
     assert names_of(path) == set()
-    with pytest.raises(FileError, match=r"a/b: cannot be made: No such file or directory"):
+    with pytest.raises(FileError, match=r"a/b: cannot be made: No such file or directory; check the path"):
         CheckpointDirectory.open(path / "a" / "b", create=True)
 
 
@@ -64,9 +65,24 @@ def test_a_directory_with_other_things_is_not_taken_over(path):
     assert names_of(path) == {"thesis.tex"}
 
 
+@pytest.mark.parametrize(
+    ("code", "told"), [(errno.EACCES, "let the user of this process"), (errno.EMFILE, "close files"), (errno.EIO, None)]
+)
+def test_an_error_of_a_path_says_what_to_do(path, monkeypatch, code, told):
+    why = f": {os.strerror(code)}{f'; {told}' if told else ' *$'}"
+
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    CheckpointDirectory.open(path, create=True).close()
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(FileError, match=f"cannot be opened{why}"):
+        CheckpointReader.open(path)
+
+
 def test_what_is_no_directory_is_refused(tmp_path):
     (tmp_path / "x").touch()
-    with pytest.raises(FileError, match="x: cannot be opened: Not a directory"):
+    with pytest.raises(FileError, match="x: cannot be opened: Not a directory; check the path"):
         CheckpointDirectory.open(tmp_path / "x", create=True)
 
 
