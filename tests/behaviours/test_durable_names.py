@@ -738,3 +738,32 @@ def test_a_failed_value_keeps_what_another_machine_has_written_since(make_sessio
     x += 1.0
     assert first.checkpoint(tmp_path / "there").wait(WAIT)["failed"].keys() == {"x"}
     assert values_in(tmp_path / "there") == {"x": 2}
+
+
+def test_a_name_that_was_unpublished_goes_although_its_generation_was_told_as_failed(
+    make_session, tmp_path, there, monkeypatch
+):
+    s = make_session(devices=lasting(tmp_path))
+    x, y = s.asarray(ones(2)), s.asarray(ones(2, value=2))
+    s.publish({"x": x, "y": y}, durable=True)
+    x += 1
+    flush, unlink = os.fsync, os.unlink
+
+    def fail(fd: int) -> None:
+        if (there / "generation-00000002").exists():
+            raise OSError(5, "Input/output error")
+        flush(fd)
+
+    def stay(name: str, **options: Any) -> None:
+        if not name.startswith("generation"):
+            unlink(name, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        patch.setattr(os, "unlink", stay)
+        with pytest.raises(td.FileError, match="Input/output error"):
+            s.sync(durable=True)
+    assert values_in(there) == {"x": 2, "y": 2}
+    s.unpublish("y")
+    s.sync(durable=True)
+    assert values_in(there) == {"x": 2}

@@ -180,9 +180,9 @@ class CheckpointJob:
         newest = max(directory.generations(), default=0)
         if newest != known or number != newest:
             latest = directory.latest().generation
-            there = {} if latest is None else {name: Kept(one, None, False) for name, one in latest.records()}
-            ours = {name: one for name, one in names.items() if one.ours and newest == known}
-            self.last = Last({**there, **ours}, number, newest)
+            ours = {name: one for name, one in names.items() if one.ours}
+            there = {} if latest is None else {name: Kept(one, None, name in ours) for name, one in latest.records()}
+            self.last = Last({**there, **ours} if newest == known else there, number, newest)
 
     def _keep(self, writer: GenerationWriter) -> None:
         """Values that are there already, and those that were written under another name."""
