@@ -82,6 +82,8 @@ def test_what_is_captured_of_something_senseless_harms_no_name_that_is_asked_for
     write(tmp_path, {"odd": {OF: {}}, "even": {}}, {})
     s = make_session()
     assert s.restore(tmp_path, ["even"], deep=True)["names"] == 1
+
+
 @pytest.mark.parametrize("serial", [False, True])
 def test_a_routine_captures_what_belongs_to_it_under_whatever_names(make_session, tmp_path, serial):
     s = make_session()
