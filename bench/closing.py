@@ -20,6 +20,7 @@ import numpy as np
 
 import tensord as td
 from examples.own_daemon import own_daemon
+from tensord.streams.spill import whole_pages
 
 from .checkpoints import directory
 from .latency import sample
@@ -32,7 +33,7 @@ WARM_UP = 1_000
 NBYTES = 4 * LENGTH  # of a tensor
 CHUNK = 50  # ops between two looks at what is left
 TIERS = 3  # on which a value may lie at the same time
-FEW = 50 * NBYTES  # what the session that waits has, but for the results of its ops
+FEW = 50  # tensors that the session that waits has, but for the results of its ops
 
 Machine: TypeAlias = list[dict[str, Any]]
 # Make so many tensors; what ends their session; what waits for that.
@@ -53,7 +54,7 @@ def measure(settings: Settings) -> list[Row]:
 def three_tiers(count: int, directory: str) -> Machine:
     """A machine on whose devices a third of so many tensors fits each, and the rest in its store."""
     share = NBYTES * count // 3
-    store = {"name": "store:0", "directory": directory, "quota": 2 * share}
+    store = {"name": "store:0", "directory": directory, "quota": 2 * whole_pages(NBYTES) * count // 3}
     return [{"name": "cpu:0", "blas_threads": 1, "memory": share}, {"name": "sim:0", "memory": share}, store]
 
 
@@ -86,7 +87,7 @@ def measure_close(settings: Settings, name: str, count: int, machine: Machine) -
             gc.collect()
             end()
             beside = [float(sample(op, CHUNK).max())]
-            while sum(held(session).values()) > FEW + TIERS * NBYTES * len(made):
+            while sum(held(session).values()) > FEW + TIERS * len(made):
                 beside.append(float(sample(op_that_needs_memory, CHUNK).max()))
             await_end()
             gc.collect()
@@ -97,15 +98,16 @@ def measure_close(settings: Settings, name: str, count: int, machine: Machine) -
                 row.runs["baseline"].append(max(alone) / 1e3)
                 row.runs["ops"].append(len(beside) * CHUNK)
     row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
-    where = ", ".join(f"{nbytes // NBYTES:,} on {device}" for device, nbytes in lay.items())
+    where = ", ".join(f"{number:,} on {device}" for device, number in lay.items())
     row.note = f"{median(row.runs, 'ops'):,.0f} ops of the other session until {where} were released"
     return row
 
 
 def held(session: td.Session) -> dict[str, int]:
-    """Bytes in use on each tier."""
+    """Tensors of that size on each tier that has any; in the store each takes a page."""
     devices = session.stats()["devices"]
-    return {name: device["allocated"] for name, device in devices.items() if device["allocated"]}
+    sizes = {name: whole_pages(NBYTES) if name.startswith("store:") else NBYTES for name in devices}
+    return {name: device["allocated"] // sizes[name] for name, device in devices.items() if device["allocated"]}
 
 
 @contextmanager
