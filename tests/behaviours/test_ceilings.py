@@ -193,6 +193,15 @@ def test_what_is_written_leaves_for_nothing_that_is_written_with_it(make_session
     assert_sound(s)
 
 
+def test_a_view_takes_no_memory_beside_the_whole_that_comes_with_it(make_session):
+    s = make_session(devices=capped(16))
+    x = s.asarray(np.arange(8 * KIB, dtype=np.float32).reshape(2, -1))
+    (y,) = s.call("add", [x[:1], x], device="sim:0")
+    assert y.numpy()[1, 0] == 4 * KIB
+    assert s.stats()["transfers"]["sim:0"]["h2d"]["count"] == 1
+    assert_sound(s)
+
+
 def test_a_size_that_data_decide_counts(make_session):
     s = make_session(devices=capped(16, eviction="never"))
     x = s.asarray(np.ones(KIB, np.int64), device="sim:0")  # 2 KiB

@@ -296,7 +296,7 @@ class Accesses:
             if tolerant:
                 self.tolerant_effect(session, tensors, host, link, message)
                 return
-            bound = [self.residency.operand(tensor, host, session, location) for tensor in tensors]
+            bound = self.residency.operands(tensors, host, session, location)
         except TensordError as error:
             self.refuse_effect(session, error, chain, request, location)
             return

@@ -90,7 +90,7 @@ class Calls:
             check_results(session, plan.outputs, dying)
         residency, device = self.residency, plan.device
         refuse_lost(device)
-        bound = [residency.operand(v, device, session, location) if isinstance(v, Tensor) else v for v in operands]
+        bound = residency.operands(operands, device, session, location)
         reused = aliases(session, plan, inputs, released, self.scheduler.snapshots)
         if device.ceiling:
             self.scheduler.bound += [copy for target in targets if (copy := target.storage.copies.get(device))]

@@ -282,7 +282,7 @@ class Segments:
         """Make and admit the instruction. `stamps`: for the times of its calls."""
         residency, scheduler, recipe, plan = self.residency, self.scheduler, segment.recipe, segment.plan
         device, count = plan.device, len(recipe.reads)
-        reads = [residency.operand(tensor, device, session, location) for tensor in tensors[:count]]
+        reads = residency.operands(tensors[:count], device, session, location)
         outputs = [residency.target(tensor, device, True, session, location) for tensor in tensors[count:]]
         for tensor in tensors[count:]:  # some have storages of their own since
             note_maker(tensor.storage, plan.maker, location, scheduler.now)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...interpreter.errors import DeviceMemoryError, MetadataError, ProtocolError, QuotaError
 from ...interpreter.types.meta import Meta
@@ -96,6 +96,17 @@ class Residency:
         if session.strict:
             refuse_transfer(tensor, device)
         return self.bring(tensor, device, session, location)
+
+    def operands(self, values: Sequence[Any], device: DeviceState, session: VmSession, location: int) -> list[Any]:
+        """Bind the tensors among the values that an instruction reads on a device. Single views that are not there come
+        last: they take no memory of their own if the whole has come."""
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        views = [one for one in tensors if device not in one.storage.copies and is_small(one)]
+        if views and len(tensors) > 1:
+            for tensor in tensors:
+                if tensor not in views:
+                    self.operand(tensor, device, session, location)
+        return [self.operand(v, device, session, location) if isinstance(v, Tensor) else v for v in values]
 
     def bring(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Binding:
         """Bind a tensor for reading on a device, under strict placement, too: the user has asked for it."""
