@@ -100,12 +100,11 @@ class Residency:
     def operands(self, values: Sequence[Any], device: DeviceState, session: VmSession, location: int) -> list[Any]:
         """Bind the tensors among the values that an instruction reads on a device. Single views that are not there come
         last: they take no memory of their own if the whole has come."""
-        tensors = [value for value in values if isinstance(value, Tensor)]
-        views = [one for one in tensors if device not in one.storage.copies and is_small(one)]
-        if views and len(tensors) > 1:
-            for tensor in tensors:
-                if tensor not in views:
-                    self.operand(tensor, device, session, location)
+        views = [v for v in values if isinstance(v, Tensor) and device not in v.storage.copies and is_small(v)]
+        if views:
+            for value in values:
+                if isinstance(value, Tensor) and value not in views:
+                    self.operand(value, device, session, location)
         return [self.operand(v, device, session, location) if isinstance(v, Tensor) else v for v in values]
 
     def bring(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Binding:
