@@ -17,6 +17,7 @@ from tensord.interpreter.wire.messages import (
     Chain,
     Effect,
     Fetch,
+    File,
     Location,
     Lookup,
     Publish,
@@ -263,6 +264,13 @@ def test_ids_of_refused_chains_are_bounded_and_go_with_a_release(bare: Bare) -> 
     assert list(client.session.refused_chains) == ids[2:4]
     client.send(Release(tuple(ids)))
     assert not client.session.refused_chains
+
+
+def test_files_that_could_not_be_opened_are_remembered_up_to_a_bound(bare: Bare) -> None:
+    client = bare.client(files=2)
+    client.send(*(File(number, (0, "x"), 0, writes=True) for number in range(1, 100)))
+    assert list(client.session.outputs) == [1, 2]  # their numbers are bounded
+    assert len(bare.errors) == 99
 
 
 def test_the_error_counts_what_stands_for_refused_results(bare: Bare) -> None:
