@@ -59,6 +59,7 @@ from .stream import Sink, StreamKind
 _STAGED: Final = 64 << 20  # bytes of pinned memory that users' arrays leave to staging
 
 MOST_AXES: Final = 32  # of CuPy's arrays
+_NO_MEMORY: Final = 2  # cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for which CuPy has no name
 
 RESERVE: Final = Option(
     "bytes", parse_size, "taken from the GPU when it is opened; what fits costs no call of the driver"
@@ -201,7 +202,7 @@ class CudaDevice(PooledDevice):
         try:
             return cuda.MemoryPointer(cuda.Memory(nbytes), 0)
         except cuda.runtime.CUDARuntimeError as error:
-            if error.status != cuda.runtime.errorMemoryAllocation:
+            if error.status != _NO_MEMORY:
                 raise
             raise MemoryError(f"{self.name}: the GPU has no block of {nbytes:,} bytes left") from error
 

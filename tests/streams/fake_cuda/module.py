@@ -98,7 +98,6 @@ class Runtime:
     memcpyHostToDevice = HOST_TO_DEVICE  # noqa: N815 - CuPy's names
     memcpyDeviceToHost = DEVICE_TO_HOST  # noqa: N815
     hostAllocPortable = 1  # noqa: N815
-    errorMemoryAllocation = 2  # noqa: N815
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
