@@ -138,6 +138,15 @@ def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
     return kernel
 
 
+def min_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Of CuPy without `out`, which its `min` hands to CUB as the dtype (`_ndarray_min`, up to 14.2; not so `max`)."""
+    options = {"axis": attributes["axis"], "keepdims": attributes["keepdims"]}
+    if xp is np:
+        xp.min(inputs[0], out=outputs[0], **options)
+    else:
+        outputs[0][...] = xp.min(inputs[0], **options)
+
+
 def rows_of(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
     """The axes in front of those that are reduced; 0 if these are not the last ones."""
     x = tensor(metas)
@@ -267,8 +276,8 @@ def _define_reduction(
 for _name in ("sum", "prod"):
     _kernel = _with_numpy_name(_name, dtype=True)
     _define_reduction(_name, infer_sum, _kernel, DTYPE_OR_NONE, direct=directly(_name), rows=rows_of_sum)
-for _name in ("max", "min"):
-    _define_reduction(_name, infer_max, _with_numpy_name(_name), direct=directly(_name))
+_define_reduction("max", infer_max, _with_numpy_name("max"), direct=directly("max"))
+_define_reduction("min", infer_max, min_kernel, direct=directly("min"), scratch=scratch(results=1))
 for _name in ("argmax", "argmin"):
     _define_reduction(_name, infer_argmax, _with_numpy_name(_name), axis=_ONE_AXIS, scratch=scratch(operands=1))
 for _name in ("any", "all"):
