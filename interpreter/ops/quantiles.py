@@ -32,6 +32,15 @@ METHODS = (
     "nearest",
 )
 _COMPARISONS = 16  # of an element, in a selection
+_ROUNDED = {"lower": "floor", "higher": "ceil", "nearest": "rint"}
+# alpha and beta of Hyndman and Fan's continuous methods, but for "linear", whose 1 and 1 have a formula that rounds less
+_CONTINUOUS = {
+    "interpolated_inverted_cdf": (0, 1),
+    "hazen": (0.5, 0.5),
+    "weibull": (0, 0),
+    "median_unbiased": (1 / 3.0, 1 / 3.0),
+    "normal_unbiased": (3 / 8.0, 3 / 8.0),
+}
 
 
 def check_method(value: Any) -> str:
@@ -91,10 +100,97 @@ def _infer_quantile(name: str) -> Infer:
 def _quantile_kernel(name: str) -> Kernel:
     def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
         (x, q), (out,) = inputs, outputs
-        options = {key: attributes[key] for key in ("axis", "keepdims", "method")}
-        out[...] = getattr(xp, name)(x, q, **options)
+        if not out.size:  # no elements have no order; but q is judged
+            fractions_of(xp, q, percent=name == "percentile")
+        elif xp is np:
+            options = {key: attributes[key] for key in ("axis", "keepdims", "method")}
+            out[...] = getattr(np, name)(x, q, **options)
+        else:
+            quantiles_elsewhere(xp, x, q, out, attributes, percent=name == "percentile")
 
     return kernel
+
+
+def fractions_of(xp: ArrayModule, q: Any, *, percent: bool) -> Array:
+    """q as fractions. ValueError unless all are from 0 to 1, which NaN is not."""
+    fractions = xp.asarray(q)
+    if percent:
+        fractions = fractions / 100
+    if not bool(xp.all((fractions >= 0) & (fractions <= 1))):
+        what, end = ("Percentiles", 100) if percent else ("Quantiles", 1)
+        raise ValueError(f"{what} must be in the range [0, {end}]")
+    return fractions
+
+
+def quantiles_elsewhere(
+    xp: ArrayModule, x: Array, q: Any, out: Array, attributes: Attributes, *, percent: bool
+) -> None:
+    """By NumPy's formulas, since CuPy's function (up to 14.2) must not be called.
+
+    It refuses q only if all of it is out of range, and reads outside of its memory at the rest of it, which loses the
+    device; with a kept axis of size one and several q as well. And it takes q of one axis, and five methods.
+    """
+    fractions = fractions_of(xp, q, percent=percent)
+    reduced = normal_axes(attributes["axis"], x.ndim)
+    kept = [axis for axis in range(x.ndim) if axis not in reduced]
+    shape = tuple(x.shape[axis] for axis in kept)
+    ordered = xp.sort(x.transpose(*kept, *reduced).reshape(*shape, -1), axis=-1)
+    count = ordered.shape[-1]
+    below, above, weight = neighbours(xp, fractions.reshape(-1), count, attributes["method"])
+    found = xp.take(ordered, below, axis=-1)
+    if weight is not None:
+        rest = 1 - weight
+        if x.dtype.kind == "f" and type(q) in (int, float):  # which have the dtype of x
+            weight, rest = weight.astype(x.dtype), rest.astype(x.dtype)
+        high = xp.take(ordered, above, axis=-1)
+        step = high - found
+        found = xp.where(weight >= 0.5, high - step * rest, found + step * weight)
+    if x.dtype.kind == "f":
+        last = ordered[..., -1:]  # NaN if there is one
+        found = xp.where(xp.isnan(last), last, found)
+    out[...] = xp.moveaxis(found, -1, 0).reshape(out.shape)
+
+
+def neighbours(xp: ArrayModule, q: Array, count: int, method: str) -> tuple[Array, Array | None, Array | None]:
+    """Between which of so many sorted elements each quantile lies, and the weight of the upper one.
+
+    None and None: it is the first one. All places are within bounds.
+    """
+    q = q.astype(np.int64) if q.dtype.kind in "iu" else q
+    last = count - 1
+    if method in _ROUNDED:
+        return _places(xp, getattr(xp, _ROUNDED[method])(last * q), last), None, None
+    if method in {"inverted_cdf", "closest_observation"}:
+        at = count * q - 1 - (0.5 if method == "closest_observation" else 0)
+        floor = xp.floor(at)
+        stays = at == floor
+        if method == "closest_observation":
+            stays = stays & (floor % 2 == 1)
+        return _places(xp, xp.where(stays, floor, floor + 1), last), None, None
+    if method == "midpoint":
+        at = 0.5 * (xp.floor(last * q) + xp.ceil(last * q))
+    elif method == "linear":
+        at = last * q
+    elif method == "averaged_inverted_cdf":
+        at = count * q - 1
+    else:
+        alpha, beta = _CONTINUOUS[method]
+        at = count * q + (alpha + q * (1 - alpha - beta)) - 1
+    if at.dtype.kind in "iu":
+        if method == "linear":
+            return _places(xp, at, last), None, None
+        at = at.astype(np.float64)
+    floor = xp.floor(at)
+    weight = at - floor
+    if method == "averaged_inverted_cdf":
+        weight = xp.where(weight == 0, 0.5, 1.0).astype(at.dtype)
+    elif method == "midpoint":
+        weight = xp.where(weight == 0, 0.0, 0.5).astype(at.dtype)
+    return _places(xp, floor, last), _places(xp, floor + 1, last), weight
+
+
+def _places(xp: ArrayModule, at: Array, last: int) -> Array:
+    return xp.minimum(xp.maximum(at.astype(np.int64), 0), last)
 
 
 def selection_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -128,9 +224,10 @@ for _name, _scale in (("quantile", "in [0, 1]"), ("percentile", "in [0, 100]")):
             dtypes=(REAL,),
             attributes=(AXIS, KEEPDIMS, Attribute("method", check_method, "linear")),
             kernel=_quantile_kernel(_name),
-            scratch=scratch(operands=2, results=4),
+            scratch=scratch(operands=4, results=6),
+            judges=True,
             work=selection_work,
             scalars=lambda _value, _metas, _attributes: None,
-            needs=(_name,),
+            needs=("sort", "take", "moveaxis"),
         )
     )

@@ -7,6 +7,8 @@ import pytest
 
 from tensord.interpreter.ops.quantiles import METHODS
 
+from .elsewhere import evaluate_elsewhere
+
 
 def test_nothing_has_no_median_and_no_quantile(evaluate):
     assert np.isnan(evaluate("median", np.zeros((0, 3)), axis=0)).all()
@@ -29,3 +31,23 @@ def test_what_is_no_fraction_is_refused(evaluate, q, kind, message):
         evaluate("quantile", np.ones(3), 0.5, method="guess")
     with pytest.raises(TypeError, match="expected a str"):
         evaluate("quantile", np.ones(3), 0.5, method=None)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["quantile", "percentile"])
+@pytest.mark.parametrize(("shape", "axis"), [((7,), None), ((1, 5), 1), ((2, 3, 4), (0, 2)), ((2, 3, 4), 1)])
+def test_on_a_gpu_quantiles_are_those_of_numpy(name, method, shape, axis):
+    x = np.random.default_rng(1).normal(size=shape)
+    x.flat[0] = np.nan
+    for q in (0.3, np.array([0.0, 1.0, 0.5]), np.array([[0.1, 0.26], [0.9, 1.0]])):
+        scaled = q * 100 if name == "percentile" else q
+        found = evaluate_elsewhere(name, x, scaled, axis=axis, method=method)
+        expected = getattr(np, name)(x, scaled, axis=axis, method=method)
+        np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("q", [np.array([0.5, -0.1]), np.array([0.5, 1.1]), np.array([np.nan, 0.5]), 1.5, -1])
+@pytest.mark.parametrize("shape", [(4,), (0, 3)])
+def test_a_fraction_out_of_range_is_refused_before_anything_is_read(q, shape):
+    with pytest.raises(ValueError, match=r"range \[0, 1\]"):
+        evaluate_elsewhere("quantile", np.ones(shape), q, axis=len(shape) - 1)
