@@ -2,7 +2,7 @@
 
 Bytes for each element of the largest tensor, so for elements of 8 bytes. From CuPy's sources (`cupy_thrust.cu`, 14.0):
 several lines are sorted as pairs of line and value, by merging, which takes the pairs again; NumPy sorts line by line.
-A median or quantile sorts, too. `make gpu-check` measures every op and names those whose figures are too low.
+A median or quantile sorts, too. Ops that are made of others there (`corrections.UfuncElsewhere`) have their steps. `make gpu-check` measures every op and names those whose figures are too low.
 
 Reservation counts on these figures, and nothing breaks if one is too low: a kernel that finds no memory has what is
 kept for reuse given up, tries once more, and fails with a DeviceMemoryError.
@@ -27,4 +27,10 @@ PER_ELEMENT: Final[Mapping[str, int]] = {
     "unique_inverse": _ARGSORT + 24,
     "unique_all": _ARGSORT + 32,
     "isin": 2 * _ARGSORT,
+    "remainder": 3 * 8 + 3,  # rests, once with the sign of the divisor, once with its zeros; masks
+    "clip": 2 * 8,
+    "logical_and": 2,
+    "logical_or": 2,
+    "logical_xor": 2,
+    "logical_not": 1,
 }

@@ -42,6 +42,26 @@ class CorrectedUfunc(OpDef):
         return partial(self.correction, xp)
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class UfuncElsewhere(OpDef):
+    """An op whose ufunc departs from NumPy's in other array modules: `correction` is called there in its place."""
+
+    correction: Correction
+
+    def bind(
+        self,
+        xp: ArrayModule,
+        count: int,  # noqa: ARG002 - of an op in general
+        attributes: Attributes,  # noqa: ARG002 - of an op in general
+        *,
+        aliased: bool = False,  # noqa: ARG002 - of an op in general
+        room: int = LARGEST,  # noqa: ARG002 - of an op in general
+    ) -> BoundKernel:
+        """NumPy's ufunc, or the correction."""
+        ufunc: BoundKernel = getattr(xp, str(self.ufunc))
+        return ufunc if xp is np else partial(self.correction, xp)
+
+
 def _all(mask: Array) -> bool:
     """Is a NumPy mask all true? Quicker than `mask.all()` for small masks. Asking a GPU would cost a wait."""
     return bool(np.count_nonzero(mask) == mask.size)
@@ -216,8 +236,8 @@ def nextafter(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
 
 
 def _kind(x: Any) -> Any:
-    """What NumPy promotes an operand by."""
-    return getattr(x, "dtype", type(x))
+    """What NumPy promotes an operand by: a Python bool is no weaker than a bool tensor."""
+    return getattr(x, "dtype", np.dtype(np.bool_) if isinstance(x, bool) else type(x))
 
 
 def next_by_bits(xp: ArrayModule, x: Array, y: Array) -> Array:
@@ -232,3 +252,38 @@ def next_by_bits(xp: ArrayModule, x: Array, y: Array) -> Array:
     moved = xp.where(here == there, y, moved)
     moved = xp.where((y & most) > infinite, y, moved)
     return xp.where((x & most) > infinite, x, moved).view(np.dtype(f"f{integer.itemsize}"))
+
+
+def logical(name: str) -> Correction:
+    """CuPy's logical functions take no complex numbers: these are true unless they are zero."""
+
+    def correction(xp: ArrayModule, *operands: Any) -> None:
+        *given, out = operands
+        getattr(xp, name)(*(_truth(xp, x) for x in given), out)
+
+    return correction
+
+
+def _truth(xp: ArrayModule, x: Any) -> Any:
+    if isinstance(x, complex):
+        return bool(x)
+    return xp.not_equal(x, 0) if _is_complex(x) else x
+
+
+def _is_complex(x: Any) -> bool:
+    return hasattr(x, "dtype") and x.dtype.kind == "c"
+
+
+def remainder(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
+    """CuPy computes x1 - floor(x1 / x2) * x2, which is NaN for an infinite x2, and rounds: here by `fmod`, as NumPy."""
+    if out.dtype.kind in "biu":
+        xp.remainder(x1, x2, out)
+        return
+    rest = xp.fmod(x1, x2)
+    rest = xp.where((rest != 0) & ((rest < 0) != (x2 < 0)), rest + x2, rest)
+    out[...] = xp.where(rest == 0, xp.copysign(rest, x2), rest)
+
+
+def clip(xp: ArrayModule, x: Array, low: Any, high: Any, out: Array) -> None:
+    """CuPy leaves out limits that are NaN, and takes no complex ones."""
+    out[...] = xp.minimum(xp.maximum(x, low), high)

@@ -19,10 +19,7 @@ from ..types.meta import DTYPES, Meta, OperandMeta
 from . import corrections
 
 # Our name, or our name and NumPy's where they differ.
-UNARY = (
-    "negative positive abs:absolute square sqrt signbit conj:conjugate isnan isinf isfinite logical_not "
-    "bitwise_invert:invert"
-)
+UNARY = "negative positive abs:absolute square sqrt signbit conj:conjugate isnan isinf isfinite bitwise_invert:invert"
 UNARY_TRANSCENDENTAL = "exp log log2 log10 sin cos sinh cosh asin:arcsin acos:arccos asinh:arcsinh acosh:arccosh"
 BINARY = (
     "add subtract multiply copysign bitwise_and bitwise_or bitwise_xor "
@@ -33,7 +30,7 @@ BINARY_SLOW = "hypot logaddexp atan2:arctan2"
 # These do not cast a Python int to an integer dtype, so it need not fit one.
 BINARY_ANY_INT = "divide less less_equal greater greater_equal equal not_equal"
 # Nor do these; but NumPy first makes an array of the int, which has to fit a machine word.
-BINARY_LOGICAL = "logical_and logical_or logical_xor"
+LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
 ROUNDING = "floor ceil trunc round:rint"
 
 SLOW = 8
@@ -113,9 +110,35 @@ _define_ufuncs(UNARY, inputs=1)
 _define_ufuncs(UNARY_TRANSCENDENTAL, inputs=1, work=slow_work)
 _define_ufuncs(BINARY, inputs=2)
 _define_ufuncs(BINARY_SLOW, inputs=2, work=slow_work)
-_define_ufuncs("remainder", inputs=2, work=division_work)
 _define_ufuncs(BINARY_ANY_INT, inputs=2, scalars=accepts_any)
-_define_ufuncs(BINARY_LOGICAL, inputs=2, scalars=accepts_word)
+
+
+def _define_elsewhere(
+    name: str, correction: corrections.Correction, work: Work | None = None, scalars: ScalarCheck | None = None
+) -> None:
+    ufunc: np.ufunc = getattr(np, name)
+    define(
+        corrections.UfuncElsewhere(
+            name=name,
+            inputs=ufunc.nin,
+            infer=infer_ufunc(ufunc),
+            summary=f"numpy.{name}, elementwise with broadcasting.",
+            operands=OPERANDS[ufunc.nin],
+            dtypes=(accepted_dtypes(ufunc),),
+            ufunc=name,
+            correction=correction,
+            elementwise=True,
+            pointwise=True,
+            total=True,
+            work=work,
+            scalars=scalars,
+        )
+    )
+
+
+_define_elsewhere("remainder", corrections.remainder, work=division_work)
+for _name in LOGICAL:
+    _define_elsewhere(_name, corrections.logical(_name), scalars=accepts_word if _name != "logical_not" else None)
 
 
 _CORRECTED_WORK: dict[str, Work | None] = {
@@ -349,7 +372,7 @@ define(
     )
 )
 define(
-    OpDef(
+    corrections.UfuncElsewhere(
         name="clip",
         inputs=3,
         infer=infer_clip,
@@ -357,6 +380,7 @@ define(
         operands=("x", "min", "max"),
         dtypes=(kinds.REAL,),
         ufunc="clip",
+        correction=corrections.clip,
         elementwise=True,
         pointwise=True,
         total=True,

@@ -178,3 +178,36 @@ def test_counting_bits_gives_the_next_float_of_all_there_are(dtype):
     np.testing.assert_array_equal(found, expected)
     numbers = ~(np.isnan(expected) | (x == y))  # of a NaN, and of zero after zero, the sign is open
     np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
+
+
+EDGES = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 7.0, INF, -INF, NAN]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_remainders_elsewhere_are_those_of_numpy(dtype):
+    x1, x2 = np.meshgrid(*[np.array(EDGES, dtype)] * 2)
+    for operands in ((x1, x2), (x1, -2.5), (7.0, x2), (x1, -3)):
+        with np.errstate(all="ignore"):
+            expected = np.remainder(*operands)
+        found = evaluate_elsewhere("remainder", *operands)
+        np.testing.assert_array_equal(found, expected)
+        zero = expected == 0
+        np.testing.assert_array_equal(np.signbit(found)[zero], np.signbit(expected)[zero])
+
+
+def test_limits_that_are_nan_make_nan_elsewhere():
+    x, low, high = (each.ravel() for each in np.meshgrid(EDGES, EDGES, EDGES))
+    np.testing.assert_array_equal(evaluate_elsewhere("clip", x, low, high), np.clip(x, low, high))
+
+
+@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor", "logical_not"])
+@pytest.mark.parametrize("scalar", [None, 1 + 2j, 0j, 2, 0.0])
+def test_complex_numbers_have_truth_elsewhere(name, scalar):
+    x = np.array([0, 1, 1j, NAN, complex(0, NAN)])
+    operands = (x,) if name == "logical_not" else (x, x[::-1].copy() if scalar is None else scalar)
+    np.testing.assert_array_equal(evaluate_elsewhere(name, *operands), getattr(np, name)(*operands))
+
+
+def test_a_python_bool_is_a_bool_to_nextafter_elsewhere():
+    x = np.array([True, False])
+    np.testing.assert_array_equal(evaluate_elsewhere("nextafter", x, True), np.nextafter(x, True))
