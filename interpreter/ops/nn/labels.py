@@ -1,7 +1,8 @@
-"""Range checks of integers that number classes or rows, without stalling a device.
+"""Range checks of integers that number classes or rows.
 
-On the host a number out of range raises. On a device its row of the result becomes NaN, since reading a value from a
-device waits until its stream is empty.
+On the host a number out of range raises, and so it does anywhere in an op that `judges`, which is launched where it may
+wait. In another op its row of the result becomes NaN on a device, since reading a value from a device waits until its
+stream is empty. No kernel gets a number out of range, on any device: it would read memory that is not its own.
 """
 
 from __future__ import annotations
@@ -11,19 +12,25 @@ import numpy as np
 from ...schema.opdef import Array, ArrayModule
 
 
-def in_range(
-    xp: ArrayModule, numbers: Array, count: int, what: str, error: type[Exception] = ValueError
-) -> tuple[Array, Array | None]:
+def in_range(xp: ArrayModule, numbers: Array, count: int, what: str) -> tuple[Array, Array | None]:
     """The numbers, all of them in [0, count), and the mask of those that were not, for `mark`.
 
-    On the host raises `error` instead, and the mask is None.
+    On the host raises ValueError instead, and the mask is None.
     """
     if xp is np:
         if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
-            raise error(f"{what} have to be in [0, {count}), got {numbers.min()} to {numbers.max()}")
+            raise ValueError(f"{what} have to be in [0, {count}), got {numbers.min()} to {numbers.max()}")
         return numbers, None
     wrong = (numbers < 0) | (numbers >= count)
     return xp.where(wrong, 0, numbers), wrong
+
+
+def check_range(numbers: Array, count: int, what: str) -> None:
+    """IndexError unless all numbers are in [0, count). Waits for a device."""
+    if numbers.size:
+        low, high = int(numbers.min()), int(numbers.max())
+        if low < 0 or high >= count:
+            raise IndexError(f"{what} have to be in [0, {count}), got {low} to {high}")
 
 
 def mark(out: Array, wrong: Array | None) -> None:
