@@ -77,9 +77,22 @@ def histogram_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
     if x.dtype.kind == "b":
         x = x.astype(np.uint8)
     bins = attributes["bins"] if edges is None else edges
+    if xp is not np and x.size:
+        weights = _counted_by_kernel(xp, x, weights)
     found = xp.histogram(x, bins, range=attributes["range"], density=attributes["density"], weights=weights)
     for out, result in zip(outputs, found, strict=True):
         out[...] = result
+
+
+def _counted_by_kernel(xp: ArrayModule, x: Array, weights: Array | None) -> Array:
+    """Weights with which CuPy (up to 14.2) counts as NumPy.
+
+    Without weights CUB counts, wrongly for int8, and without the elements at the last edge where one more than that edge
+    is no other number. With weights CuPy's own kernel counts, which puts NaN into the first bin.
+    """
+    if weights is None:
+        weights = xp.ones(x.shape, np.int8)
+    return xp.where(xp.isnan(x), xp.zeros_like(weights), weights) if x.dtype.kind == "f" else weights
 
 
 def histogram_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
