@@ -195,6 +195,8 @@ def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]
 def _native(xp: ArrayModule, x: Array, index: Index, selectors: Sequence[Array]) -> tuple[Array, tuple[Any, ...]]:
     """x and the index in a form for which the array module's selection follows NumPy's rules."""
     if xp is not np:
+        # As NumPy takes them: the last uint64 counts from the end
+        selectors = [s.astype(np.int64) if s.dtype == np.uint64 else s for s in selectors]
         _check_bounds(xp, index, x.shape, selectors)
         if not _together(index):
             x, index = _chosen_first(x, index, selectors)
@@ -255,8 +257,38 @@ def advanced_setitem_kernel(
     (out,) = outputs
     if not same_memory(x, out):
         xp.copyto(out, x)
+    value = written(value)
     whole, native = _native(xp, out, attributes["index"], selectors)
-    whole[native] = written(value)
+    if xp is not np and getattr(value, "size", 1) > 1 and all(s.dtype.kind != "b" for s in selectors):
+        value = _last_ones(xp, out.shape, attributes["index"], selectors, value)
+    whole[native] = value
+
+
+def _last_ones(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequence[Array], value: Array) -> Array:
+    """The value with the last one of several for one element in the places of all of them: it is chance which one stays.
+
+    Positions are compared along the axes that the selectors choose from. Without duplicates the value is as it was.
+    """
+    metas = [Meta.of(s.shape, s.dtype) for s in selectors]
+    rest, before = iter(selectors), 0
+    places: Any = None
+    for entry, axes, meta in _consumed(index, shape, metas):
+        if meta is not None:
+            at = next(rest).astype(np.int64)
+            at = xp.where(at < 0, at + axes[0], at)
+            places = at if places is None else places * axes[0] + at
+        elif places is None and not _chooses(entry):
+            before += 1
+    flat = places.reshape(-1)
+    order = xp.argsort(flat, kind="stable")
+    ordered = flat[order]
+    if not bool(xp.any(ordered[1:] == ordered[:-1])):
+        return value
+    last = order[xp.searchsorted(ordered, flat, side="right") - 1]
+    selected = advanced_shape(index, shape, metas)
+    before = before if _together(index) else 0
+    sizes = math.prod(selected[:before]), last.size, math.prod(selected[before + places.ndim :])
+    return xp.broadcast_to(value, selected).reshape(sizes)[:, last].reshape(selected)
 
 
 def _most(metas: tuple[OperandMeta, ...]) -> int:

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .elsewhere import evaluate_elsewhere
+from tensord.interpreter.ops.indexing import _chooses, _last_ones, _together
+
+from .elsewhere import Elsewhere, evaluate_elsewhere
 
 X = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
 POSITIONS = np.array([1, 0, -1])
@@ -82,3 +84,33 @@ def test_nothing_of_a_vast_axis_costs_nothing(evaluate):
     assert evaluate("take_along_axis", vast, vast, axis=0).shape == (0, 1 << 40)
     assert evaluate("take", vast, np.zeros(0, "int64"), axis=0).shape == (0, 1 << 40)
     assert evaluate("advanced_getitem", vast, np.zeros(0, "int64"), index=("tensor",)).shape == (0, 1 << 40)
+
+
+@pytest.mark.parametrize(
+    ("index", "arrays"),
+    [
+        (("tensor",), [[1, 1, -1, 1]]),
+        ((("slice", None, None, None), "tensor"), [[[0, 0], [2, -1]]]),
+        (("tensor", ("slice", None, None, None), "tensor"), [[1, 1, 0], [3]]),
+        ((None, "tensor", 0), [[1, 0, 1]]),
+    ],
+)
+def test_of_several_values_for_one_element_the_last_one_stays_whatever_the_order_of_writing(index, arrays):
+    selectors = [np.array(array) for array in arrays]
+    rest = iter(selectors)
+    native = tuple(next(rest) if e == "tensor" else ALL if isinstance(e, tuple) else e for e in index)
+    expected, value = X.copy(), np.arange(X[native].size).reshape(X[native].shape)
+    expected[native] = value
+    np.testing.assert_array_equal(evaluate_elsewhere("advanced_setitem", X, value, *selectors, index=index), expected)
+    spread = _last_ones(Elsewhere(), X.shape, index, selectors, value)
+    again = X.copy()
+    if _together(index):  # else the axes stand as in `_chosen_first`
+        again[tuple(np.flip(e, 0) if isinstance(e, np.ndarray) else e for e in native)] = np.flip(
+            spread, sum(not _chooses(e) for e in index[: index.index("tensor")])
+        )
+        np.testing.assert_array_equal(again, expected)
+
+
+def test_the_last_uint64_counts_from_the_end_as_in_numpy():
+    x, last = np.arange(5), np.array([2**64 - 1], np.uint64)
+    assert evaluate_elsewhere("advanced_getitem", x, last, index=("tensor",)) == [4]
