@@ -207,7 +207,10 @@ def trace_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
     if _diagonal_size(x.shape, offset) == 0:
         out[...] = 0
     else:
-        xp.sum(xp.diagonal(x, offset, -2, -1), axis=-1, dtype=out.dtype, out=out)
+        diagonal = xp.diagonal(x, offset, -2, -1)
+        if x.dtype.kind == "c" and out.dtype.kind == "b":
+            diagonal = xp.not_equal(diagonal, 0)  # CuPy has no sum of complex numbers as bool
+        xp.sum(diagonal, axis=-1, dtype=out.dtype, out=out)
 
 
 def diagonal_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:

@@ -131,8 +131,11 @@ def _accumulator(dtype: DType) -> DType:
 def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
     def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
         options = {"dtype": outputs[0].dtype} if dtype else {}
+        x = inputs[0]
+        if dtype and x.dtype.kind == "c" and outputs[0].dtype.kind == "b" and xp is not np:
+            x = xp.not_equal(x, 0)  # CuPy's kernel does not compile
         getattr(xp, name)(
-            inputs[0], axis=attributes["axis"], keepdims=attributes["keepdims"], out=outputs[0], **options
+            x, axis=attributes["axis"], keepdims=attributes["keepdims"], out=outputs[0], **options
         )
 
     return kernel
