@@ -29,6 +29,7 @@ PER_ELEMENT: Final[Mapping[str, int]] = {
     "isin": 2 * _ARGSORT,
     "remainder": 3 * 8 + 3,  # rests, once with the sign of the divisor, once with its zeros; masks
     "clip": 2 * 8,
+    "floor_divide": 6 * 8 + 3,
     "advanced_setitem": 9 * 8,  # which of several values for one element is the last one
     "histogram": 2 * 8 + 2,  # weights, once without those of NaN; masks
     "logical_and": 2,

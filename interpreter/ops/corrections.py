@@ -78,9 +78,23 @@ def floor_divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
         xp.floor_divide(x1, x2, out)
         return
     infinite = xp.logical_or(xp.isinf(x1), xp.isinf(x2))
-    quotient = xp.floor(xp.divide(x1, x2))
-    xp.floor_divide(x1, x2, out)
-    xp.copyto(out, quotient, casting="same_kind", where=infinite)
+    quotient = xp.divide(x1, x2)
+    if xp is np:
+        np.floor_divide(x1, x2, out)
+        np.copyto(out, np.floor(quotient), casting="same_kind", where=infinite)
+    else:
+        infinite = xp.logical_or(infinite, xp.equal(x2, 0))
+        out[...] = xp.where(infinite, xp.floor(quotient), _whole_quotient(xp, x1, x2, quotient))
+
+
+def _whole_quotient(xp: ArrayModule, x1: Any, x2: Any, quotient: Array) -> Array:
+    """As NumPy, so that remainders go with it: CuPy rounds before it takes the floor, and makes 10 of 1.0 // 0.1."""
+    rest = xp.fmod(x1, x2)
+    exact = xp.divide(xp.subtract(x1, rest), x2)
+    exact = xp.where((rest != 0) & ((rest < 0) != (x2 < 0)), exact - 1, exact)
+    floor = xp.floor(exact)
+    floor = xp.where(exact - floor > 0.5, floor + 1, floor)
+    return xp.where(exact == 0, xp.copysign(xp.zeros_like(exact), quotient), floor)
 
 
 def power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:

@@ -211,3 +211,13 @@ def test_complex_numbers_have_truth_elsewhere(name, scalar):
 def test_a_python_bool_is_a_bool_to_nextafter_elsewhere():
     x = np.array([True, False])
     np.testing.assert_array_equal(evaluate_elsewhere("nextafter", x, True), np.nextafter(x, True))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_quotients_elsewhere_are_those_of_numpy(dtype):
+    edges = [edge for edge in EDGES if not np.isinf(edge)]
+    x1, x2 = np.meshgrid(*[np.array([*edges, 0.1, 0.3, np.finfo(dtype).max, np.finfo(dtype).tiny], dtype)] * 2)
+    for operands in ((x1, x2), (x1, 0.1), (1.0, x2)):
+        with np.errstate(all="ignore"):
+            expected = np.floor_divide(*operands)
+        np.testing.assert_array_equal(evaluate_elsewhere("floor_divide", *operands), expected)
