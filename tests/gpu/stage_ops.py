@@ -12,7 +12,7 @@ from tensord.client.session import Session
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.schema.opdef import OpDef
 
-from .deviation import Deviation, compare
+from .deviation import Deviation, compare, is_refused_by_numpy_alone
 from .op_cases import Case, all_ops, cases, dtypes_of, seen
 from .stage import Given, main
 
@@ -47,6 +47,8 @@ def differences(op: OpDef, case: Case, found: Results, expected: Results) -> lis
     """What a call gave in comparison; a text if one of the two failed and the other one did not."""
     if isinstance(found, str) or isinstance(expected, str):
         if isinstance(found, str) and isinstance(expected, str):
+            return []
+        if is_refused_by_numpy_alone(found, expected):
             return []
         return f"{ended(found)}; on cpu:0: {ended(expected)}"
     return compare(op, case, found, expected)
