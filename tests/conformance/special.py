@@ -36,6 +36,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .arrays import least
+
 INF, NAN = math.inf, math.nan
 REAL, COMPLEX = ("float32", "float64"), ("complex64", "complex128")
 PARTS = {"complex64": "float32", "complex128": "float64"}
@@ -76,7 +78,7 @@ class Case(NamedTuple):
 def finite_values(dtype: str) -> list[float]:
     """Finite numbers that matter, each representable in the real dtype."""
     limits = np.finfo(dtype)
-    positive = [float(limits.smallest_subnormal), 0.5, 1.0, 1.5, 2.0, 3.0, float(limits.max)]
+    positive = [float(least(limits)), 0.5, 1.0, 1.5, 2.0, 3.0, float(limits.max)]
     return [0.0, -0.0, *positive, *(-v for v in positive)]
 
 
