@@ -117,7 +117,10 @@ def test_every_function_is_one_instruction_and_its_op(name, device, sim_session)
     attributes = {POSITIONAL[name]: args.pop()} if name in POSITIONAL else {}
     plain = [argument if isinstance(argument, int) else argument.numpy() for argument in args]
     for array, expected in zip(arrays, evaluate_all(op, *plain, **attributes, **keywords), strict=True):
-        np.testing.assert_array_equal(array, expected)
+        if is_cuda() and device == "sim:0":  # sums in another order, and other functions, all of size one
+            np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(array, expected)
 
 
 def test_results_with_several_tensors_have_names(session):
