@@ -72,6 +72,8 @@ def median_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
     (x,), (out,) = inputs, outputs
     if _is_of_none(x.shape, attributes):
         out.fill(np.nan)
+    elif xp is not np and not normal_axes(attributes["axis"], x.ndim):  # CuPy takes axes of 0-d arrays for an overrun
+        out[...] = x
     else:
         out[...] = xp.median(x, axis=attributes["axis"], keepdims=attributes["keepdims"])
 
