@@ -122,9 +122,14 @@ def _filling(value: int) -> Kernel:
     return kernel
 
 
-def full_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def full_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """The scalar is the last operand, in full and full_like alike."""
-    outputs[0].fill(inputs[-1])
+    value, out = inputs[-1], outputs[0]
+    if xp is not np and isinstance(value, float) and not value and out.dtype.kind == "f":
+        out.fill(1)  # CuPy sets bytes to zero for any zero, which loses the sign of -0.0
+        xp.multiply(out, value, out)
+    else:
+        out.fill(value)
 
 
 def arange_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
@@ -135,6 +140,12 @@ def arange_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Arr
 def linspace_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """The array module's own values, bit for bit."""
     start, stop, num = number(attributes["start"]), number(attributes["stop"]), attributes["num"]
+    if xp is not np and outputs[0].dtype.kind == "c":  # CuPy takes real numbers alone
+        start, stop, real = complex(start), complex(stop), np.empty(0, outputs[0].dtype).real.dtype
+        options = {"endpoint": attributes["endpoint"], "dtype": real}
+        outputs[0].real[...] = xp.linspace(start.real, stop.real, num, **options)
+        outputs[0].imag[...] = xp.linspace(start.imag, stop.imag, num, **options)
+        return
     outputs[0][...] = xp.linspace(start, stop, num, endpoint=attributes["endpoint"], dtype=outputs[0].dtype)
 
 
