@@ -280,6 +280,8 @@ def _last_ones(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequence[
         elif places is None and not _chooses(entry):
             before += 1
     flat = places.reshape(-1)
+    if flat.size < 2:
+        return value
     order = xp.argsort(flat, kind="stable")
     ordered = flat[order]
     if not bool(xp.any(ordered[1:] == ordered[:-1])):
