@@ -132,6 +132,9 @@ def _complex_power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
         undefined = undefined & ~(xp.isnan(x1) | xp.isnan(x2))
         logarithms = xp.log(xp.asarray(x1, dtype=powers.dtype))
         powers = xp.where(undefined, xp.exp(xp.multiply(x2, logarithms)), powers)
+    if xp is not np:  # CuPy has no powers by multiplication: what is large overflows, and 1 is an exponent as any
+        one = xp.equal(xp.asarray(x2, dtype=powers.dtype), 1)
+        powers = xp.where(one, xp.asarray(x1, dtype=powers.dtype), powers)
     out[...] = powers
 
 
@@ -154,10 +157,28 @@ def sign(xp: ArrayModule, x: Array, out: Array) -> None:
 
 def reciprocal(xp: ArrayModule, x: Array, out: Array) -> None:
     """NumPy's complex reciprocals have other zeros and NaNs than its quotients: here they are quotients."""
-    if x.dtype.kind == "c":
+    if x.dtype.kind != "c":
+        xp.reciprocal(x, out)
+    elif xp is np:
         xp.divide(1, x, out)
     else:
-        xp.reciprocal(x, out)
+        divide(xp, 1, x, out)
+
+
+def divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
+    """CuPy makes NaN of complex numbers over zero: here, as in NumPy, both parts are divided by it."""
+    if out.dtype.kind != "c":
+        xp.divide(x1, x2, out)
+        return
+    quotient = xp.asarray(xp.divide(x1, x2))
+    if quotient.dtype.kind == "c":
+        dividend, divisor = xp.asarray(x1, dtype=quotient.dtype), xp.asarray(x2, dtype=quotient.dtype)
+        zero = xp.equal(divisor, 0)
+        real = xp.where(zero, dividend.real / 0.0, quotient.real)
+        imag = xp.where(zero, dividend.imag / 0.0, quotient.imag)
+        out.real[...], out.imag[...] = real, imag
+    else:
+        out[...] = quotient
 
 
 def expm1(xp: ArrayModule, x: Array, out: Array) -> None:
@@ -166,7 +187,10 @@ def expm1(xp: ArrayModule, x: Array, out: Array) -> None:
         xp.expm1(x, out)
         return
     finite = xp.isfinite(x)
-    if xp is np and _all(finite):
+    if xp is not np:
+        _complex_expm1(xp, x, finite, out)
+        return
+    if _all(finite):
         xp.expm1(x, out)
     else:
         powers = xp.exp(x, xp.empty_like(out))
@@ -176,19 +200,71 @@ def expm1(xp: ArrayModule, x: Array, out: Array) -> None:
     xp.add(out.real, 0.0, out.real)
 
 
+def _complex_expm1(xp: ArrayModule, x: Array, finite: Array, out: Array) -> None:
+    """As NumPy: CuPy subtracts 1 from exp(x), and loses the digits that expm1 should keep."""
+    half = xp.sin(x.imag / 2)
+    real = xp.expm1(x.real) * xp.cos(x.imag) - 2 * half * half
+    imag = xp.exp(x.real) * xp.sin(x.imag)
+    powers = xp.asarray(xp.exp(x))
+    real, imag = xp.where(finite, real, powers.real - 1), xp.where(finite, imag, powers.imag)
+    out.real[...], out.imag[...] = real + 0.0, imag
+
+
 def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
     """For small complex numbers NumPy loses the digits that log1p should keep: here by |1 + x|**2 - 1."""
     if x.dtype.kind != "c":
         xp.log1p(x, out)
         return
     small = xp.less(xp.abs(x), SMALL)
-    if xp is np and _none(small):
+    if xp is not np:
+        _complex_log1p(xp, x, small, out)
+        return
+    if _none(small):
         xp.log1p(x, out)
         return
     near = x[small]
     excess = near.real * (near.real + 2) + near.imag * near.imag
     xp.log1p(x, out)
     out.real[small] = xp.log1p(excess) / 2
+
+
+def _complex_log1p(xp: ArrayModule, x: Array, small: Array, out: Array) -> None:
+    """The same of an array module whose complex 1 + x loses the sign of a zero, and with it the side of the cut."""
+    excess = x.real * (x.real + 2) + x.imag * x.imag
+    shifted = xp.array(x)
+    xp.add(shifted.real, 1, shifted.real)
+    real, imag = _complex_log(xp, shifted)
+    real = xp.where(small, xp.log1p(excess) / 2, real)
+    out.real[...], out.imag[...] = real, imag
+
+
+def _complex_log(xp: ArrayModule, x: Array) -> tuple[Array, Array]:
+    """Both parts. CuPy makes NaN of an infinity beside a NaN, whose magnitude is infinite."""
+    found = xp.asarray(xp.log(x))
+    return xp.where(xp.isinf(x), np.inf, found.real), found.imag
+
+
+def logarithm(name: str, of_e: float) -> Correction:
+    """log, log2 or log10, of which `of_e` is the logarithm of e. CuPy's log2 of a complex zero has a NaN."""
+
+    def correction(xp: ArrayModule, x: Array, out: Array) -> None:
+        if x.dtype.kind != "c":
+            getattr(xp, name)(x, out)
+            return
+        real, imag = _complex_log(xp, x)
+        out.real[...], out.imag[...] = real * of_e, imag * of_e
+
+    return correction
+
+
+def arccosh(xp: ArrayModule, x: Array, out: Array) -> None:
+    """Of 0 and a NaN CuPy makes NaNs; the standard has a right angle as the imaginary part."""
+    if x.dtype.kind != "c":
+        xp.arccosh(x, out)
+        return
+    right = xp.logical_and(xp.equal(x.real, 0), xp.isnan(x.imag))
+    found = xp.asarray(xp.arccosh(x))
+    out.real[...], out.imag[...] = found.real, xp.where(right, np.pi / 2, found.imag)
 
 
 def arctan(xp: ArrayModule, x: Array, out: Array) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from . import corrections
 
 # Our name, or our name and NumPy's where they differ.
 UNARY = "negative positive abs:absolute square sqrt signbit conj:conjugate isnan isinf isfinite bitwise_invert:invert"
-UNARY_TRANSCENDENTAL = "exp log log2 log10 sin cos sinh cosh asin:arcsin acos:arccos asinh:arcsinh acosh:arccosh"
+UNARY_TRANSCENDENTAL = "exp sin cos sinh cosh asin:arcsin acos:arccos asinh:arcsinh"
 BINARY = (
     "add subtract multiply copysign bitwise_and bitwise_or bitwise_xor "
     "bitwise_left_shift:left_shift bitwise_right_shift:right_shift"
@@ -28,7 +29,7 @@ BINARY = (
 # Slower by as much as a transcendental function: integer division does not vectorise.
 BINARY_SLOW = "hypot logaddexp atan2:arctan2"
 # These do not cast a Python int to an integer dtype, so it need not fit one.
-BINARY_ANY_INT = "divide less less_equal greater greater_equal equal not_equal"
+BINARY_ANY_INT = "less less_equal greater greater_equal equal not_equal"
 # Nor do these; but NumPy first makes an array of the int, which has to fit a machine word.
 LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
 ROUNDING = "floor ceil trunc round:rint"
@@ -114,18 +115,19 @@ _define_ufuncs(BINARY_ANY_INT, inputs=2, scalars=accepts_any)
 
 
 def _define_elsewhere(
-    name: str, correction: corrections.Correction, work: Work | None = None, scalars: ScalarCheck | None = None
+    entry: str, correction: corrections.Correction, work: Work | None = None, scalars: ScalarCheck | None = None
 ) -> None:
-    ufunc: np.ufunc = getattr(np, name)
+    name, _, numpy_name = entry.partition(":")
+    ufunc: np.ufunc = getattr(np, numpy_name or name)
     define(
         corrections.UfuncElsewhere(
             name=name,
             inputs=ufunc.nin,
             infer=infer_ufunc(ufunc),
-            summary=f"numpy.{name}, elementwise with broadcasting.",
+            summary=f"numpy.{numpy_name or name}, elementwise with broadcasting.",
             operands=OPERANDS[ufunc.nin],
             dtypes=(accepted_dtypes(ufunc),),
-            ufunc=name,
+            ufunc=numpy_name or name,
             correction=correction,
             elementwise=True,
             pointwise=True,
@@ -137,6 +139,10 @@ def _define_elsewhere(
 
 
 _define_elsewhere("remainder", corrections.remainder, work=division_work)
+_define_elsewhere("divide", corrections.divide, scalars=accepts_any)
+for _name, _of_e in (("log", 1.0), ("log2", math.log2(math.e)), ("log10", math.log10(math.e))):
+    _define_elsewhere(_name, corrections.logarithm(_name, _of_e), work=slow_work)
+_define_elsewhere("acosh:arccosh", corrections.arccosh, work=slow_work)
 for _name in LOGICAL:
     _define_elsewhere(_name, corrections.logical(_name), scalars=accepts_word if _name != "logical_not" else None)
 

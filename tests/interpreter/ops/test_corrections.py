@@ -221,3 +221,47 @@ def test_quotients_elsewhere_are_those_of_numpy(dtype):
         with np.errstate(all="ignore"):
             expected = np.floor_divide(*operands)
         np.testing.assert_array_equal(evaluate_elsewhere("floor_divide", *operands), expected)
+
+
+PARTS = [0.0, -0.0, 1e-5, 1.0, -1.0, -2.5, 30.0, INF, -INF, NAN]
+
+
+def complex_grid():
+    values = np.empty((len(PARTS),) * 2, "complex128")
+    values.real, values.imag = np.array(PARTS)[:, None], PARTS
+    return values.ravel()
+
+
+@pytest.mark.parametrize("name", ["log", "log2", "log10", "log1p", "expm1", "acosh", "reciprocal"])
+def test_functions_of_complex_numbers_elsewhere_are_those_of_numpy(name, evaluate):
+    x = complex_grid()
+    with np.errstate(all="ignore"):
+        expected = evaluate(name, x)
+    for found in (
+        evaluate_elsewhere(name, x),
+        np.concatenate([evaluate_elsewhere(name, x[n : n + 1]) for n in range(x.size)]),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-300)
+        plain = np.isfinite(expected)
+        for part in ("real", "imag"):
+            signs = [np.signbit(getattr(each, part)[plain]) for each in (found, expected)]
+            np.testing.assert_array_equal(*signs)
+
+
+@pytest.mark.parametrize("dtypes", [("complex128", "complex128"), ("complex64", "float32"), ("float64", "complex128")])
+def test_quotients_of_complex_numbers_elsewhere_are_those_of_numpy(dtypes):
+    x1, x2 = (each.ravel() for each in np.meshgrid(complex_grid(), complex_grid()))
+    x1, x2 = (x.astype(d) if "complex" in d else x.real.astype(d) for x, d in zip((x1, x2), dtypes, strict=True))
+    for operands in ((x1, x2), (x1, 0j), (1, x2), (x1, 2), (x1[:1].reshape(()), x2[:1].reshape(()))):
+        if not any(np.result_type(x).kind == "c" for x in operands):
+            continue
+        with np.errstate(all="ignore"):
+            expected = np.divide(*operands)
+        np.testing.assert_array_equal(evaluate_elsewhere("divide", *operands), expected)
+
+
+@pytest.mark.parametrize("exponent", [1, 1.0, 1 + 0j])
+def test_to_the_power_of_one_complex_numbers_elsewhere_stay_what_they_are(exponent):
+    x = np.array([1 + 2j, complex(0.5, 3.4e38), 0j], "complex64")
+    np.testing.assert_array_equal(evaluate_elsewhere("pow", x, exponent), x)
+    np.testing.assert_array_equal(evaluate_elsewhere("pow", 2.0, np.array([1 + 0j, 2])), [2, 4])
