@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ...schema.opdef import Array, ArrayModule
 from .table import define_special
 
@@ -19,8 +21,11 @@ def cbrt(xp: ArrayModule, x: Array) -> Array:
 
 
 def sinc(xp: ArrayModule, x: Array) -> Array:
-    """sin(pi * x) / (pi * x), 1 at 0."""
-    return xp.sinc(x)
+    """sin(pi * x) / (pi * x), 1 at 0. CuPy makes 1 of infinities and NaN, too, and 0 of all other whole numbers."""
+    if xp is np:
+        return np.sinc(x)
+    angle = math.pi * xp.where(x == 0, 1.0, x)
+    return xp.where(x == 0, 1.0, xp.sin(angle) / angle)
 
 
 def cosm1(xp: ArrayModule, x: Array) -> Array:
