@@ -93,6 +93,8 @@ def _infer_quantile(name: str) -> Infer:
             raise ValueError(f"shape {x.shape} has no elements along axis {attributes['axis']}")
         if q is bool or q is complex:
             raise TypeError(f"q is a real number, not a Python {q.__name__}")
+        if isinstance(q, Meta) and q.ndim > 2:  # as NumPy
+            raise ValueError(f"q is a number, or has at most two axes, not shape {q.shape}")
         dtype = quantile_dtype(name, x.dtype.name, q.dtype.name if isinstance(q, Meta) else q, attributes["method"])
         return (Meta.of((q.shape if isinstance(q, Meta) else ()) + reduced, dtype),)
 

@@ -51,3 +51,11 @@ def test_on_a_gpu_quantiles_are_those_of_numpy(name, method, shape, axis):
 def test_a_fraction_out_of_range_is_refused_before_anything_is_read(q, shape):
     with pytest.raises(ValueError, match=r"range \[0, 1\]"):
         evaluate_elsewhere("quantile", np.ones(shape), q, axis=len(shape) - 1)
+
+
+@pytest.mark.parametrize("name", ["quantile", "percentile"])
+def test_fractions_have_at_most_two_axes(evaluate, name):
+    assert evaluate(name, np.ones(3), np.zeros((2, 3))).shape == (2, 3)
+    for run in (evaluate, evaluate_elsewhere):
+        with pytest.raises(ValueError, match="at most two axes"):
+            run(name, np.ones(3), np.zeros((1, 2, 3)))
