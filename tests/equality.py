@@ -1,0 +1,64 @@
+"""Equal on this device (docs/decisions/0023): what tests ask of a result, wherever it was computed.
+
+On a host device, the simulated ones among them, equal is equal, bit for bit, or what the test itself says. On a GPU a
+result may be as far away as `tests/gpu/deviation.py` says of its op, in ulps of the element, or of the largest one for
+sums; and special values that the array API standard leaves open are not compared. What does not round is exact there,
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
+from tensord.interpreter.schema.opdef import REGISTRY
+
+from .gpu.deviation import REFUSED, deviation, open_elements
+from .gpu.op_cases import Case
+from .stand_in import chosen, is_cuda
+
+SPECIAL = "special values"  # what a case is called of which some may be open
+
+
+def is_on_gpu(device: str) -> bool:
+    """Is the device a GPU, or does one stand in for it?"""
+    kind = device.partition(":")[0]
+    return kind == "cuda" or (is_cuda() and kind == (chosen() or ("",))[0])
+
+
+def is_open(why: str) -> bool:
+    """May a GPU give a value, by the standard, where NumPy raises this error?"""
+    return REFUSED in why
+
+
+def why_unequal(
+    op: str, found: Any, expected: Any, operands: Sequence[Any] = (), attributes: Mapping[str, Any] | None = None
+) -> str:
+    """What is wrong with a result of a GPU; "" if it is equal. `op` may be no op's name: then equal is equal."""
+    if op not in REGISTRY:
+        same = np.array_equal(found, expected, equal_nan=expected.dtype.kind in "fc")
+        return "" if same else f"{found!r} instead of {expected!r}"
+    given = tuple(x if isinstance(x, np.ndarray | int | float | complex) else 0 for x in operands)
+    with np.errstate(all="ignore"):
+        case = Case(op, SPECIAL, given, attributes or {})
+        one = deviation(REGISTRY[op], found, expected, open_elements(REGISTRY[op], case) if given else None)
+    return "" if one is None or not one.bad else f"{one.text}, {one.size:.3g} of {one.bound.limit:g} {one.bound.unit}"
+
+
+def assert_equal(
+    device: str,
+    op: str,
+    found: Any,
+    expected: Any,
+    operands: Sequence[Any] = (),
+    attributes: Mapping[str, Any] | None = None,
+) -> None:
+    """Equal on this device, as a result of that op."""
+    if is_on_gpu(device):
+        wrong = why_unequal(op, found, expected, operands, attributes)
+        assert not wrong, wrong
+    else:
+        np.testing.assert_array_equal(found, expected)
