@@ -12,6 +12,7 @@ import numpy as np
 from tensord.client.session import Session
 from tensord.client.tensor import Tensor
 
+from ..equality import is_on_gpu
 from .special import PARTS, Case, column, complex_column, failures
 
 Check = Callable[[np.ndarray], Iterable[str]]
@@ -19,9 +20,9 @@ Check = Callable[[np.ndarray], Iterable[str]]
 COPIES = 3
 
 
-def failure_alone(case: Case, found: np.ndarray) -> list[str]:
+def failure_alone(case: Case, found: np.ndarray, *, rounded: bool = False) -> list[str]:
     """What of the one result is not as expected."""
-    return failures([case], found[None])
+    return failures([case], found[None], rounded=rounded)
 
 
 class Batch:
@@ -31,6 +32,7 @@ class Batch:
         self.session = session
         self.xp = session.xp
         self.device = device
+        self._rounded = is_on_gpu(device)
         self._results: list[tuple[str, Tensor, Check]] = []
 
     def tensor(self, values: Any, dtype: str | None = None) -> Tensor:
@@ -62,11 +64,11 @@ class Batch:
         label = f"{label or function.__name__}, {dtype}"
         for step in (1, 2):
             operands = [self.tensor(np.repeat(np.tile(each, COPIES), step))[::step] for each in columns(cases, dtype)]
-            check = lambda found: dict.fromkeys(failures(cases, found))  # noqa: E731 - one line
+            check = lambda found: dict.fromkeys(failures(cases, found, rounded=self._rounded))  # noqa: E731 - one line
             self.expect(f"{label}, step {step}", function(*operands), check)
         for case in {each.line: each for each in reversed(cases)}.values():
             alone = [self.tensor(each[0]) for each in columns([case], dtype)]
-            self.expect(f"{label}, alone", function(*alone), partial(failure_alone, case))
+            self.expect(f"{label}, alone", function(*alone), partial(failure_alone, case, rounded=self._rounded))
 
     def scalars(self, function: Callable[..., Tensor], cases: list[Case], dtype: str, position: int) -> None:
         """Call the function of two real numbers with Python's in one place."""
@@ -77,7 +79,7 @@ class Batch:
             operands: list[Any] = [self.tensor(each) for each in columns(group, dtype)]
             operands[position] = group[0].operands[position]
             label = f"{function.__name__} with a scalar, {dtype}"
-            self.expect(label, function(*operands), partial(failures, group))
+            self.expect(label, function(*operands), partial(failures, group, rounded=self._rounded))
 
 
 def awake(session: Session) -> Session:

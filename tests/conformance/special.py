@@ -224,25 +224,29 @@ def parts_of(array: np.ndarray) -> list[np.ndarray]:
     return [array.real, array.imag] if array.dtype.kind == "c" else [array]
 
 
-def failures(cases: list[Case], found: np.ndarray) -> list[str]:
-    """What of the results is not as expected, as sentences. The cases may have been called several times over."""
+def failures(cases: list[Case], found: np.ndarray, *, rounded: bool = False) -> list[str]:
+    """What of the results is not as expected, as sentences. The cases may have been called several times over.
+
+    `rounded`: finite numbers other than zero are to the precision of the dtype, as a GPU's are (tests/equality.py).
+    """
     copies = len(found) // len(cases)
     assert found.shape == (copies * len(cases),)
     parts = parts_of(found)
     good = np.ones(len(found), np.bool_)
     for position, part in enumerate(parts):
-        good &= _agree(part, [case.results[position] for case in cases], copies)
+        good &= _agree(part, [case.results[position] for case in cases], copies, rounded=rounded)
     return [_sentence(cases[i % len(cases)], [part[i] for part in parts]) for i in np.flatnonzero(~good)]
 
 
 @np.errstate(all="ignore")
-def _agree(found: np.ndarray, results: list[Result], copies: int) -> np.ndarray:
+def _agree(found: np.ndarray, results: list[Result], copies: int, *, rounded: bool) -> np.ndarray:
     how, value = (np.tile(each, copies) for each in (np.array([r.how for r in results]), [r.value for r in results]))
     precision = 4 * np.finfo(found.dtype).eps if found.dtype.kind == "f" else 0.0
     exact = value.astype(found.dtype) if found.dtype.kind == "f" else value
     found = found.astype(np.float64)
     same_sign = np.signbit(found) == np.signbit(value)
     both_nan = np.isnan(found) & np.isnan(value)
+    near = (np.abs(found - value) <= precision * np.abs(value)) if rounded else np.zeros(found.shape, np.bool_)
     return np.select(
         [how == NEAR, how == MAGNITUDE, how == SIGN, how == SIGNED_NAN, how == ANYTHING],
         [
@@ -252,7 +256,7 @@ def _agree(found: np.ndarray, results: list[Result], copies: int) -> np.ndarray:
             both_nan & same_sign,
             np.ones(found.shape, np.bool_),
         ],
-        default=both_nan | (same_sign & (found == exact)),
+        default=both_nan | (same_sign & (found == exact)) | near,
     )
 
 
