@@ -32,6 +32,9 @@ HELD_UP = frozenset({"make_gate", "Gate"})  # how tests hold a kernel up on the 
 EFFECTS = "side effects need a cpu device"
 VIEWS = "results that are views of a host's memory"
 WORKERS = "several workers of one device"
+MEMORY = "tensors in the host's memory, and limits of it"
+FILES = "checkpoints are written from a cpu device"
+DEVICES = "it is about more than one device"
 OF_THE_HOST = {
     "test_effects.py": EFFECTS,
     "test_a_callback_may_keep_its_arrays": EFFECTS,
@@ -46,9 +49,26 @@ OF_THE_HOST = {
     "test_side_effects_happen_in_program_order": EFFECTS,
     "test_a_mapped_result_is_copied_for_whom_it_is_handed_to": VIEWS,
     "test_without_a_copy_a_mapped_result_is_handed_over_read_only_or_not_at_all": VIEWS,
-    "test_a_hanging_copy_is_named_after_a_quiet_time": "it is about more than one device",
+    "test_a_hanging_copy_is_named_after_a_quiet_time": DEVICES,
+    "test_a_hanging_kernel_is_named_while_the_others_go_on": DEVICES,
+    "test_a_tensor_on_the_host_lies_in_the_array_until_it_is_gone": MEMORY,
+    "test_a_part_of_less_than_half_is_copied_by_the_machine": MEMORY,
+    "test_two_tensors_may_lie_in_one_array": MEMORY,
+    "test_a_name_keeps_the_array_beyond_the_session": MEMORY,
+    "test_a_limit_of_the_host_concerns_what_lies_in_host_arrays": MEMORY,
+    "test_a_size_that_data_decide_and_no_device_has_is_an_error_of_that_op": MEMORY,
+    "test_a_checkpoint_of_which_files_are_gone_is_to_be_taken_again": FILES,
+    "test_a_result_waits_for_the_memory_of_an_operand_that_only_a_checkpoint_reads": FILES,
+    "test_a_pending_meta_delays_no_other_session": WORKERS,
     "test_a_barrier_waits_for_what_came_before_and_holds_nothing_later_back": WORKERS,
     "test_two_reads_of_one_tensor_run_side_by_side": WORKERS,
+}
+# In place of any device a GPU runs routines op by op (`Device.segments`): these are about runs as one instruction.
+SEGMENTS = "a GPU runs routines op by op"
+OF_NO_GPU = {
+    "test_a_run_whose_operand_stops_over_where_the_session_has_its_share_is_refused_at_that_step": SEGMENTS,
+    "test_no_value_of_a_segment_lies_in_memory_of_the_host": SEGMENTS,
+    "test_it_times_the_calls_inside_of_each_nth_run_of_a_routine": SEGMENTS,
 }
 
 Refuse = Callable[[str], object]
@@ -71,6 +91,8 @@ def unfit(test: Any) -> str:
         return ""
     if choice[0] == "cpu" and (reason := OF_THE_HOST.get(test.originalname) or OF_THE_HOST.get(test.path.name)):
         return reason
+    if is_cuda() and (reason := OF_NO_GPU.get(test.originalname)):
+        return reason
     function = getattr(test, "function", None)
     names = getattr(getattr(function, "__code__", None), "co_names", ())
     return "a kernel of a GPU is no function that waits" if is_cuda() and HELD_UP.intersection(names) else ""
@@ -80,7 +102,7 @@ def too_many(specs: Sequence[Any] | None) -> str:
     """Why a session on these devices cannot be had; "" if it can. In place of cpu devices there is only one device."""
     names = [spec if isinstance(spec, str) else spec.get("name", "") for spec in specs or ["cpu:0"]]
     if (chosen() or ("", ""))[0] == "cpu" and names != ["cpu:0"]:
-        return "it is about more than one device"
+        return DEVICES
     return ""
 
 

@@ -13,6 +13,7 @@ import pytest
 import tensord as td
 import tensord.array_api
 
+from ..equality import assert_equal, is_on_gpu
 from .looking_inside import address, allocated, assert_sound, held, moved, moved_since, records, transfers
 
 DEVICES = ["cpu:0", "sim:0"]
@@ -197,7 +198,7 @@ def test_what_a_device_lacks_runs_on_the_cpu_visibly_and_comes_back(make_session
     x = lacking.asarray(MATRIX, device="sim:0")
     found, whole = call(lacking.xp, x), call(lacking.xp, x.to_device("sim:1"))
     assert found.device == "sim:0"
-    np.testing.assert_array_equal(found.numpy(), whole.numpy())
+    assert_equal("sim:1", op, found.numpy(), whole.numpy())
     found.wait()  # it comes back where it is needed
     assert {r.device for r in records(lacking, op)} == {"cpu:0", "sim:1"}
     assert len(transfers(lacking)) >= 3
@@ -219,6 +220,8 @@ FAULTS: dict[str, tuple[type[Exception], Any]] = {
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_the_data_do_wrong_is_raised_at_the_wait_with_the_line_of_the_call(sim_session, device, name):
+    if name == "pow" and is_on_gpu(device):
+        pytest.skip("CuPy has values for integers to negative powers: docs/decisions/0023")
     kind, call = FAULTS[name]
     x = sim_session.asarray(MATRIX, device=device)
     bad = call(sim_session.xp, x)

@@ -140,7 +140,7 @@ def test_an_evicted_value_leaves_now_and_comes_back_when_it_is_used(make_session
     x = s.asarray(ones(KIB, value=3.0), device="sim:0").wait(WAIT)
     assert x.evict() is x
     s.sync(WAIT)
-    assert x.residency() == {"cpu:0": "valid"}
+    until(s, lambda: x.residency() == {"cpu:0": "valid"})
     assert x.device == "sim:0"
     until(s, lambda: allocated(s, "sim:0") == 0)
     assert (x + 1.0).numpy()[0] == 4

@@ -154,7 +154,7 @@ def test_an_idle_session_sends_what_was_issued(make_session):
     y = b.asarray(ones(4))
     inner = b._transport._session
     until(a, lambda: y._id in inner.tensors)
-    assert x.is_ready()
+    until(a, x.is_ready)
     assert_sound(a)
 
 

@@ -76,7 +76,7 @@ def test_a_free_buffer_cannot_be_freed_again(open_device, name):
 def test_a_view_lies_over_the_buffer(open_device, name):
     device = open_device(name)
     buffer = device.allocate(VECTOR.nbytes)
-    device.bind(buffer, VECTOR)[...] = np.arange(16)
+    device.bind(buffer, VECTOR)[...] = device.xp.arange(16)
     view = device.bind_view(buffer, Meta.of((2, 3), "float32"), 60, (-32, -8))
     assert view.tolist() == [[15, 13, 11], [7, 5, 3]]
     with pytest.raises(ValueError, match="incompatible"):
