@@ -32,10 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.errors import KernelError, MetadataError
-from ..interpreter.schema.opdef import Array
-from ..interpreter.types.meta import Meta
+from ..interpreter.schema.opdef import Array, OutputMetas
+from ..interpreter.types.meta import Meta, OperandMeta
 from .cuda_launcher import Launcher
-from .cuda_scratch import PER_ELEMENT
+from .cuda_scratch import least_temporaries
 from .cuda_staging import PIECE, Staging
 from .cuda_stream import Burst, CudaStream
 from .device import Buffer, Device, Eviction
@@ -123,7 +123,6 @@ class CudaDevice(PooledDevice):
         super().__init__(name, cupy, limit, options.missing, options.cache)
         self.pins = True
         self.eviction, self.floor, self.ceiling = options.eviction, options.floor, options.ceiling
-        self.per_element = PER_ELEMENT
         staged = min(options.pinned // 2, _STAGED)
         self.pinned = PinnedPool(options.pinned - staged, self._new_pinned)
         self._staged = PinnedPool(staged, self._new_pinned)
@@ -369,6 +368,9 @@ class CudaDevice(PooledDevice):
             if len(self._compute) > 1:
                 self._cupy.fft.config.get_plan_cache().set_size(0)
             yield
+
+    def least_temporaries(self, op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:
+        return least_temporaries(op, metas, outputs)
 
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an asynchronous error: such errors are sticky, so the device stops working."""

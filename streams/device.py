@@ -8,7 +8,7 @@ temporaries, which the array module allocates by itself; free memory that a pool
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.compilation import mypyc_attr
-from ..interpreter.schema.opdef import Array, ArrayModule, lacking
-from ..interpreter.types.meta import Meta
+from ..interpreter.schema.opdef import Array, ArrayModule, OutputMetas, lacking
+from ..interpreter.types.meta import Meta, OperandMeta
 from .crew import Crew
 from .stream import Stream, StreamKind
 
@@ -75,13 +75,16 @@ class Device(ABC):
         self.computes = True  # False: values may lie here, and nothing else: no tensor is at home here
         self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer
         self.shared = False  # True: other processes can map its larger blocks
-        self.per_element: Mapping[str, int] = {}  # op -> bytes of temporaries for an element of the largest tensor
         self.crew: Crew | None = None  # threads that help with large kernels
         self.pins = False  # True: large copies are faster from and to what `host_array` gives
         # True: one task may call kernel after kernel, as segments of routines do. Not where calling a kernel only
         # launches work on the device: there such a task would have to be a graph of launches.
         self.segments = False
         self.op_time = 0.0  # seconds that an op takes here at the least, whatever its kernel takes
+
+    def least_temporaries(self, op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:  # noqa: ARG002
+        """Bytes that the op's kernel takes here besides operands and results, where that is more than NumPy's takes."""
+        return 0
 
     @property
     @abstractmethod

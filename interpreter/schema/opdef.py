@@ -201,16 +201,14 @@ class OpDef:
         attributes: Attributes,
         *,
         aliased: bool = False,
-        per_element: int = 0,
+        least: int = 0,
     ) -> int:
         """The bytes that one call takes besides its operands and results; 0 if that is hardly anything.
 
-        `aliased`: as in `bind`. `per_element`: what the kernel takes at least, for an element of the largest tensor.
+        `aliased`: as in `bind`. `least`: what a device knows that the kernel takes there.
         """
         found = 0 if self.scratch is None else self.scratch(metas, outputs, attributes)
-        if per_element:
-            tensors = (m for m in (*metas, *outputs) if isinstance(m, Meta))
-            found = max(found, per_element * max((m.size for m in tensors), default=0))
+        found = max(found, least)
         if aliased and not (self.elementwise or self.partial):  # `run_apart`
             found += sum(m.nbytes for m in outputs if m is not None)
         return found if found > UNNOTICED else 0

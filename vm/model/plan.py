@@ -162,8 +162,8 @@ def bound_kernel(
     known = tuple([meta for meta in metas if meta is not None])
     if len(known) < len(metas):
         return kernel, 0
-    per_element = backend.per_element.get(op.name, 0)
-    scratch = op.temporaries(known, outputs, given, aliased=aliased, per_element=per_element)
+    least = backend.least_temporaries(op.name, known, outputs)
+    scratch = op.temporaries(known, outputs, given, aliased=aliased, least=least)
     if op.direct is not None and backend.xp is np and not aliased:
         kernel = op.direct(known, outputs, given) or kernel
     if scratch and backend.xp is np and op.works_in_pieces(known, given):
