@@ -25,7 +25,8 @@ def test_a_gpu_is_one_or_stands_in_for_something(monkeypatch):
     assert not is_on_gpu("sim:0")
 
 
-def test_on_a_host_equal_is_equal(on_gpu):
+@pytest.mark.usefixtures("on_gpu")
+def test_on_a_host_equal_is_equal():
     one, near = np.ones(1, np.float32), np.full(1, NEAR)
     assert_equal("cpu:0", "sin", one, one)
     with pytest.raises(AssertionError):
@@ -33,7 +34,8 @@ def test_on_a_host_equal_is_equal(on_gpu):
 
 
 @pytest.mark.parametrize("op", ["sin", "matmul", "histogram", "log_softmax"])
-def test_on_a_gpu_rounding_is_free_within_bounds(on_gpu, op):
+@pytest.mark.usefixtures("on_gpu")
+def test_on_a_gpu_rounding_is_free_within_bounds(op):
     one, near, far = np.ones(1, np.float32), np.full(1, NEAR), np.full(1, np.float32(1.001))
     assert_equal("sim:0", op, near, one)
     with pytest.raises(AssertionError, match="instead of"):
@@ -41,7 +43,8 @@ def test_on_a_gpu_rounding_is_free_within_bounds(on_gpu, op):
 
 
 @pytest.mark.parametrize("op", ["take", "no op at all"])
-def test_what_does_not_round_is_exact_on_a_gpu(on_gpu, op):
+@pytest.mark.usefixtures("on_gpu")
+def test_what_does_not_round_is_exact_on_a_gpu(op):
     with pytest.raises(AssertionError, match="instead of"):
         assert_equal("sim:0", op, np.full(1, NEAR), np.ones(1, np.float32))
 

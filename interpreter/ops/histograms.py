@@ -87,8 +87,8 @@ def histogram_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
 def _counted_by_kernel(xp: ArrayModule, x: Array, weights: Array | None) -> Array:
     """Weights with which CuPy (up to 14.2) counts as NumPy.
 
-    Without weights CUB counts, wrongly for int8, and without the elements at the last edge where one more than that edge
-    is no other number. With weights CuPy's own kernel counts, which puts NaN into the first bin.
+    Without weights CUB counts, wrongly for int8, and without the elements at the last edge where one more than that
+    edge is no other number. With weights CuPy's own kernel counts, which puts NaN into the first bin.
     """
     if weights is None:
         weights = xp.ones(x.shape, np.int8)

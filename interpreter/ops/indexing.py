@@ -265,7 +265,7 @@ def advanced_setitem_kernel(
 
 
 def _last_ones(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequence[Array], value: Array) -> Array:
-    """The value with the last one of several for one element in the places of all of them: it is chance which one stays.
+    """The value with the last of several for one element in the places of all of them: it is chance which one stays.
 
     Positions are compared along the axes that the selectors choose from. Without duplicates the value is as it was.
     """

@@ -33,7 +33,7 @@ METHODS = (
 )
 _COMPARISONS = 16  # of an element, in a selection
 _ROUNDED = {"lower": "floor", "higher": "ceil", "nearest": "rint"}
-# alpha and beta of Hyndman and Fan's continuous methods, but for "linear", whose 1 and 1 have a formula that rounds less
+# alpha and beta of Hyndman and Fan's continuous methods; "linear", of 1 and 1, has a formula that rounds less
 _CONTINUOUS = {
     "interpolated_inverted_cdf": (0, 1),
     "hazen": (0.5, 0.5),

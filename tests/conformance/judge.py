@@ -32,8 +32,14 @@ FEW = 4  # units in the last place
 # Operators, and the ops that they are.
 OPS = {
     **{each: each for each in ("add", "abs", "matmul", "multiply", "pow", "remainder", "subtract")},
-    "mod": "remainder", "mul": "multiply", "neg": "negative", "pos": "positive", "sub": "subtract",
-    "truediv": "divide", "floordiv": "floor_divide", "lshift": "bitwise_left_shift",
+    "mod": "remainder",
+    "mul": "multiply",
+    "neg": "negative",
+    "pos": "positive",
+    "sub": "subtract",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "lshift": "bitwise_left_shift",
     "rshift": "bitwise_right_shift",
 }
 

@@ -159,7 +159,8 @@ def open_elements(op: OpDef, case: Case) -> Any:
     if case.op == "reciprocal" and operands[0].dtype.kind in "iu":
         return operands[0] == 0
     if case.op in {"sum", "prod", "cumulative_sum", "cumulative_prod", "trace"} and case.attributes.get("dtype"):
-        lost = unrepresentable(operands[0], np.dtype(case.attributes["dtype"])) if operands[0].dtype.kind in "fc" else None
+        target = np.dtype(case.attributes["dtype"])
+        lost = unrepresentable(operands[0], target) if operands[0].dtype.kind in "fc" else None
         return None if lost is None or not lost.any() else np.True_
     if case.op in {"floor_divide", "remainder"} and np.result_type(*operands).kind in "iu":
         return np.broadcast_arrays(*operands)[1] == 0

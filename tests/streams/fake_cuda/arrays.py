@@ -17,6 +17,7 @@ import numpy as np
 
 from .gpu import Gpu, current_queue
 from .memory import MemoryPointer, address_of
+from .names import is_known
 
 # The host waits for the values: the shape depends on them, or an error does.
 WAITING = {"nonzero", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "argwhere"}
@@ -80,7 +81,7 @@ class Array:
         np.copyto(self.native, source)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("_") or not is_known(f"cupy.ndarray.{name}"):
             raise AttributeError(name)
         if name in {"shape", "dtype", "strides", "nbytes", "itemsize", "size", "ndim", "flags"}:
             return getattr(self.native, name)

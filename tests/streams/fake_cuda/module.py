@@ -27,6 +27,7 @@ from .gpu import (
     current_streams,
 )
 from .memory import Memory, MemoryPointer, MemoryPool, PinnedMemory, pinned_of, regions_of
+from .names import is_known
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
@@ -39,7 +40,7 @@ class Module(ModuleType):
         self.__dict__.update(_gpu=gpu, _source=source, _waits=name.endswith("linalg"), lacks=set())
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in self.lacks:
+        if name.startswith("__") or name in self.lacks or not is_known(f"{self.__name__}.{name}"):
             raise AttributeError(name)
         found = getattr(self._source, name)
         if isinstance(found, ModuleType):
