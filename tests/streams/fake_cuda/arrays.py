@@ -253,9 +253,10 @@ class Launch:
 def place_of_out(function: Any) -> int | None:
     """Which positional argument of a function that is no ufunc is its `out`; None if it has none."""
     try:
-        names = list(signature(function).parameters)
+        parameters = signature(function).parameters.values()
     except (TypeError, ValueError):
         return None
+    names = [p.name for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
     return names.index("out") if "out" in names else None
 
 
