@@ -24,8 +24,8 @@ MODULES = (
     "cupy.cuda.runtime",
     "cupyx",
 )
-CLASSES = ("cupy.ndarray", "cupy.add", "cupy.cuda.MemoryPool", "cupy.cuda.MemoryPointer", "cupy.cuda.Memory")
-CLASSES += ("cupy.cuda.PinnedMemory", "cupy.cuda.Stream", "cupy.cuda.Event", "cupy.cuda.Device")
+OF_CUDA = ("Device", "Event", "Memory", "MemoryPointer", "MemoryPool", "PinnedMemory", "Stream")
+CLASSES = ("cupy.ndarray", "cupy.add", *(f"cupy.cuda.{name}" for name in OF_CUDA))
 LISTED = frozenset((*MODULES, *CLASSES))
 FILE = Path(__file__).with_name("names.txt")
 

@@ -1,0 +1,51 @@
+"""What the judge lets pass of a GPU, and what it does not: no more than `tests/equality.py`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from .calls import Call
+from .judge import Entry, assert_same, same_on_gpu
+
+ONE, NEAR, FAR = np.float64([1, 2]), np.nextafter(np.float64([1, 2]), 3), np.float64([1, 2.1])
+NAN, INF = np.float64([np.nan, 2]), np.float64([np.inf, 2])
+
+
+def judged(name, operand, actual, expected, **options):
+    same_on_gpu(name, Call((operand,), {}))(actual, expected, Entry(st.nothing(), **options))
+
+
+def refused(*given, **options):
+    with pytest.raises(AssertionError):
+        judged(*given, **options)
+
+
+def test_a_rounding_is_no_difference_on_a_gpu_alone():
+    with pytest.raises(AssertionError):
+        assert_same(NEAR, ONE, Entry(st.nothing()))
+    judged("sin", ONE, NEAR, ONE)
+    judged("histogram", ONE, NEAR, ONE)
+    for far in (FAR, NAN, INF, ONE.astype(np.float32), ONE[:1], [1, 2]):
+        refused("sin", ONE, far, ONE)
+    refused("sort", ONE, NEAR, ONE)
+    refused("no.such_op", ONE, NEAR, ONE)
+
+
+def test_a_transform_of_infinities_is_not_compared():
+    judged("fft.fft", INF, NAN, ONE, ulps=8)
+    refused("fft.fft", ONE, NAN, ONE, ulps=8)
+    refused("fft.fft", ONE, FAR, ONE, ulps=8)
+
+
+def test_an_integer_over_zero_is_not_compared():
+    zero, found, expected = (np.array([value, 3], np.int32) for value in (0, 0, -(2**31)))
+    judged("reciprocal", zero, found, expected)
+    refused("reciprocal", expected, found, expected)
+
+
+def test_which_zero_it_is_counts_as_it_does_elsewhere():
+    plus, minus = np.zeros(2), -np.zeros(2)
+    refused("sin", ONE, plus, minus)
+    judged("sin", ONE, plus, minus, signed_zeros=False)
