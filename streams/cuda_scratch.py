@@ -4,9 +4,9 @@
 one is complex, of 16 bytes. From CuPy's sources (`cupy_thrust.cu`, 14.0): several lines are sorted as pairs of line and
 value, by merging, which takes the pairs again; NumPy sorts line by line. A median or quantile sorts, too. Ops that are
 made of others there (`corrections.UfuncElsewhere`) have their steps. The others are measured (an H100, CuPy 14.2).
-`WORK_AREAS`: bytes for a call, in which cuSOLVER factors blocks of a matrix, and which hardly grow with it; a figure per
-element, of small matrices, would refuse large ones that fit. `make gpu-check` measures every op and names those whose
-figures are too low.
+`WORK_AREAS`: bytes for a call, in which cuSOLVER factors blocks of a matrix. They were measured on small matrices, and
+a figure per element made of them would refuse large ones that fit. `make gpu-check` measures every op and names those
+whose figures are too low.
 
 Reservation counts on these figures, and nothing breaks if one is too low: a kernel that finds no memory has what is
 kept for reuse given up, tries once more, and fails with a DeviceMemoryError.

@@ -134,9 +134,7 @@ def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
         x = inputs[0]
         if dtype and x.dtype.kind == "c" and outputs[0].dtype.kind == "b" and xp is not np:
             x = xp.not_equal(x, 0)  # CuPy's kernel does not compile
-        getattr(xp, name)(
-            x, axis=attributes["axis"], keepdims=attributes["keepdims"], out=outputs[0], **options
-        )
+        getattr(xp, name)(x, axis=attributes["axis"], keepdims=attributes["keepdims"], out=outputs[0], **options)
 
     return kernel
 
