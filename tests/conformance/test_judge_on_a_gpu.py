@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from .calls import Call
 from .judge import Entry, assert_same, same_on_gpu
 
-ONE, NEAR, FAR = np.float64([1, 2]), np.nextafter(np.float64([1, 2]), 3), np.float64([1, 2.1])
-NAN, INF = np.float64([np.nan, 2]), np.float64([np.inf, 2])
+ONE, FAR = np.array([1.0, 2.0]), np.array([1.0, 2.1])
+NEAR = np.nextafter(ONE, 3)
+NAN, INF = np.array([np.nan, 2]), np.array([np.inf, 2])
 
 
 def judged(name, operand, actual, expected, **options):
