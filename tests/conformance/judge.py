@@ -199,7 +199,7 @@ def same_on_gpu(name: str, made: Call) -> Callable[[Any, np.ndarray, Entry], Non
         except AssertionError:
             if not isinstance(actual, np.ndarray) or (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
                 raise
-            if entry.ulps and not spread(operands, expected):
+            if entry.ulps and not (name.startswith("fft.") and spread(operands, expected)):
                 raise
             zero = expected.dtype.type(0)
             if not entry.signed_zeros and expected.dtype.kind in "fc":
@@ -212,7 +212,7 @@ def same_on_gpu(name: str, made: Call) -> Callable[[Any, np.ndarray, Entry], Non
 
 
 def spread(operands: Iterable[Any], expected: np.ndarray) -> bool:
-    """Is there an infinity or a NaN, which sums of products spread to some of the others?"""
+    """Is there an infinity or a NaN, which a transform spreads to some of the others?"""
     floats = [x for x in (*operands, expected) if isinstance(x, np.ndarray) and x.dtype.kind in "fc"]
     return not all(np.isfinite(x).all() for x in floats)
 
