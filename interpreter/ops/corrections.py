@@ -1,4 +1,5 @@
-"""Corrections of NumPy's ufuncs where they depart from the special cases of the array API standard.
+"""Corrections of ufuncs: of NumPy's where they depart from the special cases of the array API standard, of CuPy's where
+they depart from NumPy's.
 
 Ordinary values cost one check of the operands, or none: the ufunc computes all results, and only those of special
 values are replaced. An output may be the memory of an operand, so operands are read before the output is written.
@@ -25,9 +26,13 @@ SMALL = 0.25  # abs(x) below which log(1 + x) loses digits of x
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CorrectedUfunc(OpDef):
-    """An op whose ufunc departs from the standard in special cases: `correction` is called in its place."""
+    """An op whose ufunc has other results than the op: `correction` is called in its place.
+
+    `of_numpy`: NumPy's ufunc departs from the standard in special cases. If not, CuPy's alone departs from NumPy's.
+    """
 
     correction: Correction
+    of_numpy: bool = True
 
     def bind(
         self,
@@ -38,28 +43,11 @@ class CorrectedUfunc(OpDef):
         aliased: bool = False,  # noqa: ARG002 - of an op in general
         room: int = LARGEST,  # noqa: ARG002 - of an op in general
     ) -> BoundKernel:
-        """The correction for one array module."""
+        """The correction for one array module, or NumPy's ufunc where that needs none."""
+        if xp is np and not self.of_numpy:
+            ufunc: BoundKernel = getattr(np, str(self.ufunc))
+            return ufunc
         return partial(self.correction, xp)
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class UfuncElsewhere(OpDef):
-    """An op whose ufunc departs from NumPy's in other array modules: `correction` is called there in its place."""
-
-    correction: Correction
-
-    def bind(
-        self,
-        xp: ArrayModule,
-        count: int,  # noqa: ARG002 - of an op in general
-        attributes: Attributes,  # noqa: ARG002 - of an op in general
-        *,
-        aliased: bool = False,  # noqa: ARG002 - of an op in general
-        room: int = LARGEST,  # noqa: ARG002 - of an op in general
-    ) -> BoundKernel:
-        """NumPy's ufunc, or the correction."""
-        ufunc: BoundKernel = getattr(xp, str(self.ufunc))
-        return ufunc if xp is np else partial(self.correction, xp)
 
 
 def _all(mask: Array) -> bool:
@@ -74,21 +62,30 @@ def _none(mask: Array) -> bool:
 
 def floor_divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
     """For infinities NumPy gives NaN, or is off by one: here the floor of the quotient."""
-    if out.dtype.kind in "biu" or (xp is np and _all(np.isfinite(np.add(x1, x2)))):
+    if xp is not np:
+        _floor_divide_elsewhere(xp, x1, x2, out)
+        return
+    if out.dtype.kind in "biu" or _all(np.isfinite(np.add(x1, x2))):
+        np.floor_divide(x1, x2, out)
+        return
+    infinite = np.logical_or(np.isinf(x1), np.isinf(x2))
+    quotient = np.floor(np.divide(x1, x2))
+    np.floor_divide(x1, x2, out)
+    np.copyto(out, quotient, casting="same_kind", where=infinite)
+
+
+def _floor_divide_elsewhere(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
+    """CuPy rounds the quotient before it takes the floor: 1.0 // 0.1 is 10, though the remainder is not 0."""
+    if _dtype_of(np.floor_divide, x1, x2).kind in "biu":
         xp.floor_divide(x1, x2, out)
         return
-    infinite = xp.logical_or(xp.isinf(x1), xp.isinf(x2))
     quotient = xp.divide(x1, x2)
-    if xp is np:
-        np.floor_divide(x1, x2, out)
-        np.copyto(out, np.floor(quotient), casting="same_kind", where=infinite)
-    else:
-        infinite = xp.logical_or(infinite, xp.equal(x2, 0))
-        out[...] = xp.where(infinite, xp.floor(quotient), _whole_quotient(xp, x1, x2, quotient))
+    by_floor = xp.isinf(x1) | xp.isinf(x2) | xp.equal(x2, 0)
+    out[...] = xp.where(by_floor, xp.floor(quotient), _floor_by_remainder(xp, x1, x2, quotient))
 
 
-def _whole_quotient(xp: ArrayModule, x1: Any, x2: Any, quotient: Array) -> Array:
-    """As NumPy, so that remainders go with it: CuPy rounds before it takes the floor, and makes 10 of 1.0 // 0.1."""
+def _floor_by_remainder(xp: ArrayModule, x1: Any, x2: Any, quotient: Array) -> Array:
+    """(x1 - remainder) / x2 to the nearest integer, as NumPy computes it, for finite numbers and x2 other than 0."""
     rest = xp.fmod(x1, x2)
     exact = xp.divide(xp.subtract(x1, rest), x2)
     exact = xp.where((rest != 0) & ((rest < 0) != (x2 < 0)), exact - 1, exact)
@@ -132,7 +129,7 @@ def _complex_power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
         undefined = undefined & ~(xp.isnan(x1) | xp.isnan(x2))
         logarithms = xp.log(xp.asarray(x1, dtype=powers.dtype))
         powers = xp.where(undefined, xp.exp(xp.multiply(x2, logarithms)), powers)
-    if xp is not np:  # CuPy has no powers by multiplication: what is large overflows, and 1 is an exponent as any
+    if xp is not np:  # CuPy takes the logarithm for every exponent, so that x ** 1 may overflow
         one = xp.equal(xp.asarray(x2, dtype=powers.dtype), 1)
         powers = xp.where(one, xp.asarray(x1, dtype=powers.dtype), powers)
     out[...] = powers
@@ -146,10 +143,11 @@ def sign(xp: ArrayModule, x: Array, out: Array) -> None:
     undefined = xp.isnan(x)
     if xp is np:
         np.sign(x, out)
-    else:  # CuPy gives the sign of the real part, as NumPy once did
+    else:  # CuPy gives the sign of the real part, and its quotient of complex numbers overflows beyond 1 / tiny
         magnitude = xp.abs(x)
         zero = xp.equal(magnitude, 0)
-        xp.divide(x, magnitude, out)
+        real, imag = xp.divide(x.real, magnitude), xp.divide(x.imag, magnitude)
+        out.real[...], out.imag[...] = real, imag
         xp.copyto(out, 0, where=zero)
     if xp is not np or not _none(undefined):
         xp.copyto(out, complex(np.nan, np.nan), where=undefined)
@@ -166,7 +164,7 @@ def reciprocal(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """CuPy makes NaN of complex numbers over zero: here, as in NumPy, both parts are divided by it."""
+    """CuPy gives NaN for a complex number over zero. NumPy divides both parts by zero."""
     if out.dtype.kind != "c":
         xp.divide(x1, x2, out)
         return
@@ -201,7 +199,7 @@ def expm1(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def _complex_expm1(xp: ArrayModule, x: Array, finite: Array, out: Array) -> None:
-    """As NumPy: CuPy subtracts 1 from exp(x), and loses the digits that expm1 should keep."""
+    """By NumPy's formula: CuPy subtracts 1 from exp(x), which loses the digits that expm1 keeps."""
     half = xp.sin(x.imag / 2)
     real = xp.expm1(x.real) * xp.cos(x.imag) - 2 * half * half
     imag = xp.exp(x.real) * xp.sin(x.imag)
@@ -229,7 +227,7 @@ def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def _complex_log1p(xp: ArrayModule, x: Array, small: Array, out: Array) -> None:
-    """The same of an array module whose complex 1 + x loses the sign of a zero, and with it the side of the cut."""
+    """The same with log(1 + x) by parts: CuPy adds a complex 1, which loses a zero's sign, so the cut's side."""
     excess = x.real * (x.real + 2) + x.imag * x.imag
     shifted = xp.array(x)
     xp.add(shifted.real, 1, shifted.real)
@@ -239,13 +237,13 @@ def _complex_log1p(xp: ArrayModule, x: Array, small: Array, out: Array) -> None:
 
 
 def _complex_log(xp: ArrayModule, x: Array) -> tuple[Array, Array]:
-    """Both parts. CuPy makes NaN of an infinity beside a NaN, whose magnitude is infinite."""
+    """Both parts. CuPy gives NaN for an infinity beside a NaN, whose magnitude is infinite."""
     found = xp.asarray(xp.log(x))
     return xp.where(xp.isinf(x), np.inf, found.real), found.imag
 
 
 def logarithm(name: str, of_e: float) -> Correction:
-    """log, log2 or log10, of which `of_e` is the logarithm of e. CuPy's log2 of a complex zero has a NaN."""
+    """log, log2 or log10; `of_e` is that logarithm of e. CuPy's log2 of a complex zero has a NaN."""
 
     def correction(xp: ArrayModule, x: Array, out: Array) -> None:
         if x.dtype.kind != "c":
@@ -258,7 +256,7 @@ def logarithm(name: str, of_e: float) -> Correction:
 
 
 def arccosh(xp: ArrayModule, x: Array, out: Array) -> None:
-    """Of 0 and a NaN CuPy makes NaNs; the standard has a right angle as the imaginary part."""
+    """For 0 beside a NaN the standard's imaginary part is pi/2; CuPy's is NaN."""
     if x.dtype.kind != "c":
         xp.arccosh(x, out)
         return
@@ -297,8 +295,11 @@ def tan(xp: ArrayModule, x: Array, out: Array) -> None:
         xp.tan(x, out)
         return
     far, zero = _far(xp, x.imag, x.real)
+    on_axis = None if xp is np else _on_axis(xp, x.imag, x.real)
     xp.tan(x, out)
     xp.copyto(out.real, zero, where=far)
+    if on_axis is not None:
+        xp.copyto(out.imag, on_axis[1], where=on_axis[0])
 
 
 def tanh(xp: ArrayModule, x: Array, out: Array) -> None:
@@ -307,8 +308,11 @@ def tanh(xp: ArrayModule, x: Array, out: Array) -> None:
         xp.tanh(x, out)
         return
     far, zero = _far(xp, x.real, x.imag)
+    on_axis = None if xp is np else _on_axis(xp, x.real, x.imag)
     xp.tanh(x, out)
     xp.copyto(out.imag, zero, where=far)
+    if on_axis is not None:
+        xp.copyto(out.real, on_axis[1], where=on_axis[0])
 
 
 def _far(xp: ArrayModule, one: Array, other: Array) -> tuple[Array, Array]:
@@ -316,18 +320,24 @@ def _far(xp: ArrayModule, one: Array, other: Array) -> tuple[Array, Array]:
     return xp.isinf(one) & xp.isfinite(other), xp.copysign(xp.zeros_like(other), other)
 
 
+def _on_axis(xp: ArrayModule, one: Array, other: Array) -> tuple[Array, Array]:
+    """The mask of a zero beside a part that is not finite, and the zeros, which CuPy turns into NaN."""
+    return xp.equal(one, 0) & ~xp.isfinite(other), xp.array(one)
+
+
 def nextafter(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
     """CuPy rounds a float16 back from float32, and flushes small float32 to zero: there the bits are counted."""
-    dtype = out.dtype if xp is np else np.nextafter.resolve_dtypes((_kind(x1), _kind(x2), None))[-1]
+    dtype = out.dtype if xp is np else _dtype_of(np.nextafter, x1, x2)
     if xp is np or dtype.itemsize == 8:
         xp.nextafter(x1, x2, out)
     else:
         out[...] = next_by_bits(xp, xp.asarray(x1, dtype=dtype), xp.asarray(x2, dtype=dtype))
 
 
-def _kind(x: Any) -> Any:
-    """What NumPy promotes an operand by: a Python bool is no weaker than a bool tensor."""
-    return getattr(x, "dtype", np.dtype(np.bool_) if isinstance(x, bool) else type(x))
+def _dtype_of(ufunc: np.ufunc, x1: Any, x2: Any) -> np.dtype[Any]:
+    """The dtype of NumPy's result. Python scalars are weak, except that a bool is as strong as a bool array."""
+    kinds = (getattr(x, "dtype", np.dtype(np.bool_) if isinstance(x, bool) else type(x)) for x in (x1, x2))
+    return ufunc.resolve_dtypes((*kinds, None))[-1]
 
 
 def next_by_bits(xp: ArrayModule, x: Array, y: Array) -> Array:
@@ -345,7 +355,7 @@ def next_by_bits(xp: ArrayModule, x: Array, y: Array) -> Array:
 
 
 def logical(name: str) -> Correction:
-    """CuPy's logical functions take no complex numbers: these are true unless they are zero."""
+    """CuPy's logical functions take no complex numbers, which are true unless they are zero."""
 
     def correction(xp: ArrayModule, *operands: Any) -> None:
         *given, out = operands
@@ -355,18 +365,14 @@ def logical(name: str) -> Correction:
 
 
 def _truth(xp: ArrayModule, x: Any) -> Any:
-    if isinstance(x, complex):
+    if not hasattr(x, "dtype"):
         return bool(x)
-    return xp.not_equal(x, 0) if _is_complex(x) else x
-
-
-def _is_complex(x: Any) -> bool:
-    return hasattr(x, "dtype") and x.dtype.kind == "c"
+    return xp.not_equal(x, 0) if x.dtype.kind == "c" else x
 
 
 def remainder(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """CuPy computes x1 - floor(x1 / x2) * x2, which is NaN for an infinite x2, and rounds: here by `fmod`, as NumPy."""
-    if out.dtype.kind in "biu":
+    """By `fmod`, as NumPy: CuPy's x1 - floor(x1 / x2) * x2 is NaN for an infinite x2, and rounds three times."""
+    if _dtype_of(np.remainder, x1, x2).kind in "biu":
         xp.remainder(x1, x2, out)
         return
     rest = xp.fmod(x1, x2)
@@ -375,5 +381,5 @@ def remainder(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
 
 
 def clip(xp: ArrayModule, x: Array, low: Any, high: Any, out: Array) -> None:
-    """CuPy leaves out limits that are NaN, and takes no complex ones."""
-    out[...] = xp.minimum(xp.maximum(x, low), high)
+    """CuPy ignores limits that are NaN, and takes no complex ones."""
+    xp.minimum(xp.maximum(x, low), high, out)

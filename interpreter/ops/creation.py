@@ -125,11 +125,16 @@ def _filling(value: int) -> Kernel:
 def full_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """The scalar is the last operand, in full and full_like alike."""
     value, out = inputs[-1], outputs[0]
-    if xp is not np and isinstance(value, float) and not value and out.dtype.kind == "f":
-        out.fill(1)  # CuPy sets bytes to zero for any zero, which loses the sign of -0.0
-        xp.multiply(out, value, out)
-    else:
-        out.fill(value)
+    out.fill(value)
+    if xp is not np and value == 0 and out.dtype.kind in "fc":  # CuPy sets all bytes to zero: -0.0 loses its sign
+        for part, zero in zip(_parts(out), (value.real, value.imag), strict=False):
+            if math.copysign(1.0, zero) < 0:
+                xp.copysign(part, zero, part)
+
+
+def _parts(x: Array) -> tuple[Array, ...]:
+    """The real and the imaginary part, if there are two."""
+    return (x.real, x.imag) if x.dtype.kind == "c" else (x,)
 
 
 def arange_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
@@ -140,13 +145,13 @@ def arange_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Arr
 def linspace_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """The array module's own values, bit for bit."""
     start, stop, num = number(attributes["start"]), number(attributes["stop"]), attributes["num"]
-    if xp is not np and outputs[0].dtype.kind == "c":  # CuPy takes real numbers alone
-        start, stop, real = complex(start), complex(stop), np.empty(0, outputs[0].dtype).real.dtype
-        options = {"endpoint": attributes["endpoint"], "dtype": real}
-        outputs[0].real[...] = xp.linspace(start.real, stop.real, num, **options)
-        outputs[0].imag[...] = xp.linspace(start.imag, stop.imag, num, **options)
+    (out,), endpoint = outputs, attributes["endpoint"]
+    if xp is np or out.dtype.kind != "c":
+        out[...] = xp.linspace(start, stop, num, endpoint=endpoint, dtype=out.dtype)
         return
-    outputs[0][...] = xp.linspace(start, stop, num, endpoint=attributes["endpoint"], dtype=outputs[0].dtype)
+    ends = (start.real, stop.real), (start.imag, stop.imag)
+    for part, (low, high) in zip(_parts(out), ends, strict=True):  # CuPy takes real numbers only
+        part[...] = xp.linspace(low, high, num, endpoint=endpoint, dtype=part.dtype)
 
 
 def eye_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:

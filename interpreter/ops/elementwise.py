@@ -114,13 +114,13 @@ _define_ufuncs(BINARY_SLOW, inputs=2, work=slow_work)
 _define_ufuncs(BINARY_ANY_INT, inputs=2, scalars=accepts_any)
 
 
-def _define_elsewhere(
+def _define_corrected_on_cupy(
     entry: str, correction: corrections.Correction, work: Work | None = None, scalars: ScalarCheck | None = None
 ) -> None:
     name, _, numpy_name = entry.partition(":")
     ufunc: np.ufunc = getattr(np, numpy_name or name)
     define(
-        corrections.UfuncElsewhere(
+        corrections.CorrectedUfunc(
             name=name,
             inputs=ufunc.nin,
             infer=infer_ufunc(ufunc),
@@ -129,6 +129,7 @@ def _define_elsewhere(
             dtypes=(accepted_dtypes(ufunc),),
             ufunc=numpy_name or name,
             correction=correction,
+            of_numpy=False,
             elementwise=True,
             pointwise=True,
             total=True,
@@ -138,13 +139,14 @@ def _define_elsewhere(
     )
 
 
-_define_elsewhere("remainder", corrections.remainder, work=division_work)
-_define_elsewhere("divide", corrections.divide, scalars=accepts_any)
+_define_corrected_on_cupy("remainder", corrections.remainder, work=division_work)
+_define_corrected_on_cupy("divide", corrections.divide, scalars=accepts_any)
 for _name, _of_e in (("log", 1.0), ("log2", math.log2(math.e)), ("log10", math.log10(math.e))):
-    _define_elsewhere(_name, corrections.logarithm(_name, _of_e), work=slow_work)
-_define_elsewhere("acosh:arccosh", corrections.arccosh, work=slow_work)
+    _define_corrected_on_cupy(_name, corrections.logarithm(_name, _of_e), work=slow_work)
+_define_corrected_on_cupy("acosh:arccosh", corrections.arccosh, work=slow_work)
 for _name in LOGICAL:
-    _define_elsewhere(_name, corrections.logical(_name), scalars=accepts_word if _name != "logical_not" else None)
+    _word = accepts_word if _name != "logical_not" else None
+    _define_corrected_on_cupy(_name, corrections.logical(_name), scalars=_word)
 
 
 _CORRECTED_WORK: dict[str, Work | None] = {
@@ -378,7 +380,7 @@ define(
     )
 )
 define(
-    corrections.UfuncElsewhere(
+    corrections.CorrectedUfunc(
         name="clip",
         inputs=3,
         infer=infer_clip,
@@ -387,6 +389,7 @@ define(
         dtypes=(kinds.REAL,),
         ufunc="clip",
         correction=corrections.clip,
+        of_numpy=False,
         elementwise=True,
         pointwise=True,
         total=True,

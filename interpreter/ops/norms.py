@@ -16,7 +16,7 @@ from ..types.axes import normal_axes, reduced_shape, tensor
 from ..types.kinds import FLOATING
 from ..types.meta import Meta, OperandMeta, Shape
 from .decompositions import lapack_work, matrices, real_dtype, singular_values, values_scratch
-from .reductions import accumulated_dtype
+from .reductions import accumulated_dtype, as_summed
 
 _LAST_TWO = (-2, -1)
 _SLOW = 20  # cost of a power, relative to a product
@@ -207,9 +207,7 @@ def trace_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
     if _diagonal_size(x.shape, offset) == 0:
         out[...] = 0
     else:
-        diagonal = xp.diagonal(x, offset, -2, -1)
-        if x.dtype.kind == "c" and out.dtype.kind == "b":
-            diagonal = xp.not_equal(diagonal, 0)  # CuPy has no sum of complex numbers as bool
+        diagonal = as_summed(xp, xp.diagonal(x, offset, -2, -1), out.dtype)
         xp.sum(diagonal, axis=-1, dtype=out.dtype, out=out)
 
 

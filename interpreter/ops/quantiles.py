@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,8 @@ METHODS = (
 )
 _COMPARISONS = 16  # of an element, in a selection
 _ROUNDED = {"lower": "floor", "higher": "ceil", "nearest": "rint"}
-# alpha and beta of Hyndman and Fan's continuous methods; "linear", of 1 and 1, has a formula that rounds less
+_STEPS = ("inverted_cdf", "closest_observation")
+# alpha and beta of Hyndman and Fan's continuous methods; "linear", with 1 and 1, has a formula that rounds less
 _CONTINUOUS = {
     "interpolated_inverted_cdf": (0, 1),
     "hazen": (0.5, 0.5),
@@ -72,7 +74,7 @@ def median_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
     (x,), (out,) = inputs, outputs
     if _is_of_none(x.shape, attributes):
         out.fill(np.nan)
-    elif xp is not np and not normal_axes(attributes["axis"], x.ndim):  # CuPy takes axes of 0-d arrays for an overrun
+    elif xp is not np and not normal_axes(attributes["axis"], x.ndim):  # CuPy refuses axes of an array without any
         out[...] = x
     else:
         out[...] = xp.median(x, axis=attributes["axis"], keepdims=attributes["keepdims"])
@@ -104,19 +106,20 @@ def _infer_quantile(name: str) -> Infer:
 def _quantile_kernel(name: str) -> Kernel:
     def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
         (x, q), (out,) = inputs, outputs
-        if not out.size:  # no elements have no order; but q is judged
-            fractions_of(xp, q, percent=name == "percentile")
-        elif xp is np:
+        if xp is np and out.size:
             options = {key: attributes[key] for key in ("axis", "keepdims", "method")}
             out[...] = getattr(np, name)(x, q, **options)
-        else:
-            quantiles_elsewhere(xp, x, q, out, attributes, percent=name == "percentile")
+            return
+        fractions = fractions_of(xp, q, percent=name == "percentile")
+        if out.size:
+            weak = type(q) in (int, float)  # as NumPy has it of scalars
+            out[...] = quantiles_at(xp, x, fractions, attributes, weak=weak).reshape(out.shape)
 
     return kernel
 
 
 def fractions_of(xp: ArrayModule, q: Any, *, percent: bool) -> Array:
-    """q as fractions. ValueError unless all are from 0 to 1, which NaN is not."""
+    """q as fractions. ValueError unless all are in [0, 1], which NaN is not."""
     fractions = xp.asarray(q)
     if percent:
         fractions = fractions / 100
@@ -126,74 +129,85 @@ def fractions_of(xp: ArrayModule, q: Any, *, percent: bool) -> Array:
     return fractions
 
 
-def quantiles_elsewhere(
-    xp: ArrayModule, x: Array, q: Any, out: Array, attributes: Attributes, *, percent: bool
-) -> None:
-    """By NumPy's formulas, since CuPy's function (up to 14.2) must not be called.
+def quantiles_at(xp: ArrayModule, x: Array, fractions: Array, attributes: Attributes, *, weak: bool) -> Array:
+    """By NumPy's formulas (Hyndman and Fan, 1996), the axis of the fractions first; `weak`: they take the dtype of x.
 
-    It refuses q only if all of it is out of range, and reads outside of its memory at the rest of it, which loses the
-    device; with a kept axis of size one and several q as well. And it takes q of one axis, and five methods.
+    CuPy's function must not be called (up to 14.2). It refuses q only if all of it is out of range; if a part of it is,
+    or if a kept axis has size one, it reads outside its memory, which loses the device. It lacks eight methods, and q
+    of two axes.
     """
-    fractions = fractions_of(xp, q, percent=percent)
-    reduced = normal_axes(attributes["axis"], x.ndim)
-    kept = [axis for axis in range(x.ndim) if axis not in reduced]
-    shape = tuple(x.shape[axis] for axis in kept)
-    ordered = xp.sort(x.transpose(*kept, *reduced).reshape(*shape, -1), axis=-1)
-    count = ordered.shape[-1]
-    below, above, weight = neighbours(xp, fractions.reshape(-1), count, attributes["method"])
+    ordered = _sorted_lines(xp, x, attributes["axis"])
+    below, above, weight = neighbours(xp, fractions.reshape(-1), ordered.shape[-1], attributes["method"])
     found = xp.take(ordered, below, axis=-1)
     if weight is not None:
         rest = 1 - weight
-        if x.dtype.kind == "f" and type(q) in (int, float):  # which have the dtype of x
+        if weak and x.dtype.kind == "f":
             weight, rest = weight.astype(x.dtype), rest.astype(x.dtype)
         high = xp.take(ordered, above, axis=-1)
         step = high - found
         found = xp.where(weight >= 0.5, high - step * rest, found + step * weight)
     if x.dtype.kind == "f":
-        last = ordered[..., -1:]  # NaN if there is one
-        found = xp.where(xp.isnan(last), last, found)
-    out[...] = xp.moveaxis(found, -1, 0).reshape(out.shape)
+        largest = ordered[..., -1:]  # NaN if there is one
+        found = xp.where(xp.isnan(largest), largest, found)
+    return xp.moveaxis(found, -1, 0)
+
+
+def _sorted_lines(xp: ArrayModule, x: Array, axis: Any) -> Array:
+    """The axes that are kept, and a last one with the elements of the others in order."""
+    reduced = normal_axes(axis, x.ndim)
+    kept = [each for each in range(x.ndim) if each not in reduced]
+    shape = tuple(x.shape[each] for each in kept)
+    return xp.sort(x.transpose(*kept, *reduced).reshape(*shape, -1), axis=-1)
 
 
 def neighbours(xp: ArrayModule, q: Array, count: int, method: str) -> tuple[Array, Array | None, Array | None]:
-    """Between which of so many sorted elements each quantile lies, and the weight of the upper one.
+    """The places of the two of `count` sorted elements that each quantile lies between, and the upper one's weight.
 
-    None and None: it is the first one. All places are within bounds.
+    Without the upper place and its weight the quantile is the element at the lower place. All places are in bounds.
     """
     q = q.astype(np.int64) if q.dtype.kind in "iu" else q
-    last = count - 1
+    place = partial(_in_bounds, xp, last=count - 1)
     if method in _ROUNDED:
-        return _places(xp, getattr(xp, _ROUNDED[method])(last * q), last), None, None
-    if method in {"inverted_cdf", "closest_observation"}:
-        at = count * q - 1 - (0.5 if method == "closest_observation" else 0)
-        floor = xp.floor(at)
-        stays = at == floor
-        if method == "closest_observation":
-            stays = stays & (floor % 2 == 1)
-        return _places(xp, xp.where(stays, floor, floor + 1), last), None, None
-    if method == "midpoint":
-        at = 0.5 * (xp.floor(last * q) + xp.ceil(last * q))
-    elif method == "linear":
-        at = last * q
-    elif method == "averaged_inverted_cdf":
-        at = count * q - 1
-    else:
-        alpha, beta = _CONTINUOUS[method]
-        at = count * q + (alpha + q * (1 - alpha - beta)) - 1
-    if at.dtype.kind in "iu":
-        if method == "linear":
-            return _places(xp, at, last), None, None
-        at = at.astype(np.float64)
+        return place(getattr(xp, _ROUNDED[method])((count - 1) * q)), None, None
+    if method in _STEPS:
+        return place(_step(xp, count * q - 1, method)), None, None
+    if method == "linear" and q.dtype.kind in "iu":
+        return place((count - 1) * q), None, None
+    at = _position(xp, q, count, method)
     floor = xp.floor(at)
     weight = at - floor
     if method == "averaged_inverted_cdf":
         weight = xp.where(weight == 0, 0.5, 1.0).astype(at.dtype)
     elif method == "midpoint":
         weight = xp.where(weight == 0, 0.0, 0.5).astype(at.dtype)
-    return _places(xp, floor, last), _places(xp, floor + 1, last), weight
+    return place(floor), place(floor + 1), weight
 
 
-def _places(xp: ArrayModule, at: Array, last: int) -> Array:
+def _step(xp: ArrayModule, at: Array, method: str) -> Array:
+    """The place of the methods that choose an element."""
+    at = at - 0.5 if method == "closest_observation" else at
+    floor = xp.floor(at)
+    stays = at == floor
+    if method == "closest_observation":
+        stays = stays & (floor % 2 == 1)
+    return xp.where(stays, floor, floor + 1)
+
+
+def _position(xp: ArrayModule, q: Array, count: int, method: str) -> Array:
+    """Where a quantile lies among the places, as a float."""
+    if method == "midpoint":
+        return 0.5 * (xp.floor((count - 1) * q) + xp.ceil((count - 1) * q))
+    if method == "linear":
+        return (count - 1) * q
+    if method == "averaged_inverted_cdf":
+        at = count * q - 1
+    else:
+        alpha, beta = _CONTINUOUS[method]
+        at = count * q + (alpha + q * (1 - alpha - beta)) - 1
+    return at.astype(np.float64) if at.dtype.kind in "iu" else at
+
+
+def _in_bounds(xp: ArrayModule, at: Array, last: int) -> Array:
     return xp.minimum(xp.maximum(at.astype(np.int64), 0), last)
 
 
@@ -228,7 +242,7 @@ for _name, _scale in (("quantile", "in [0, 1]"), ("percentile", "in [0, 100]")):
             dtypes=(REAL,),
             attributes=(AXIS, KEEPDIMS, Attribute("method", check_method, "linear")),
             kernel=_quantile_kernel(_name),
-            scratch=scratch(operands=4, results=6),
+            scratch=scratch(operands=2, results=4),
             judges=True,
             work=selection_work,
             scalars=lambda _value, _metas, _attributes: None,

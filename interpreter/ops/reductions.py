@@ -131,21 +131,24 @@ def _accumulator(dtype: DType) -> DType:
 def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
     def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
         options = {"dtype": outputs[0].dtype} if dtype else {}
-        x = inputs[0]
-        if dtype and x.dtype.kind == "c" and outputs[0].dtype.kind == "b" and xp is not np:
-            x = xp.not_equal(x, 0)  # CuPy's kernel does not compile
+        x = as_summed(xp, inputs[0], outputs[0].dtype) if dtype else inputs[0]
         getattr(xp, name)(x, axis=attributes["axis"], keepdims=attributes["keepdims"], out=outputs[0], **options)
 
     return kernel
 
 
 def min_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Of CuPy without `out`, which its `min` hands to CUB as the dtype (`_ndarray_min`, up to 14.2; not so `max`)."""
+    """CuPy's `min`, unlike its `max`, passes `out` to CUB in the place of the dtype (`_ndarray_min`, up to 14.2)."""
     options = {"axis": attributes["axis"], "keepdims": attributes["keepdims"]}
     if xp is np:
-        xp.min(inputs[0], out=outputs[0], **options)
+        np.min(inputs[0], out=outputs[0], **options)
     else:
         outputs[0][...] = xp.min(inputs[0], **options)
+
+
+def as_summed(xp: ArrayModule, x: Array, dtype: DType) -> Array:
+    """x, or its truth: CuPy's kernels for sums and products of complex numbers as bool do not compile."""
+    return xp.not_equal(x, 0) if xp is not np and x.dtype.kind == "c" and dtype.kind == "b" else x
 
 
 def rows_of(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
@@ -278,7 +281,7 @@ for _name in ("sum", "prod"):
     _kernel = _with_numpy_name(_name, dtype=True)
     _define_reduction(_name, infer_sum, _kernel, DTYPE_OR_NONE, direct=directly(_name), rows=rows_of_sum)
 _define_reduction("max", infer_max, _with_numpy_name("max"), direct=directly("max"))
-_define_reduction("min", infer_max, min_kernel, direct=directly("min"), scratch=scratch(results=1))
+_define_reduction("min", infer_max, min_kernel, direct=directly("min"))
 for _name in ("argmax", "argmin"):
     _define_reduction(_name, infer_argmax, _with_numpy_name(_name), axis=_ONE_AXIS, scratch=scratch(operands=1))
 for _name in ("any", "all"):

@@ -7,8 +7,7 @@ inverse: the kernels of inv, solve and matrix_power raise LinAlgError, for the w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,20 +65,20 @@ def slogdet_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
 # --- inv and solve
 
 
-@contextmanager
-def singular() -> Iterator[None]:
-    """Within the block a solver's error is NumPy's: CuPy tells the name of cuSOLVER's function and its code."""
+def _solved(xp: ArrayModule, name: str, *operands: Any) -> Array:
+    """A solver's result. Its error is NumPy's on every device: CuPy names cuSOLVER's function and its status."""
     try:
-        yield
+        return getattr(xp.linalg, name)(*operands)
     except np.linalg.LinAlgError as error:
+        if xp is np:
+            raise
         raise np.linalg.LinAlgError("Singular matrix") from error
 
 
 def inv_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """The array module's own function. LinAlgError for a singular matrix."""
     if outputs[0].size:
-        with singular():
-            store(outputs, [xp.linalg.inv(inputs[0])])
+        store(outputs, [_solved(xp, "inv", inputs[0])])
 
 
 def infer_solve(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
@@ -107,8 +106,7 @@ def solve_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
         stack = out.shape[:-1] if vector else out.shape[:-2]
         x1 = xp.broadcast_to(x1, stack + x1.shape[-2:])
         columns = xp.broadcast_to(columns, stack + columns.shape[-2:])
-    with singular():
-        solution = xp.linalg.solve(x1, columns)
+    solution = _solved(xp, "solve", x1, columns)
     out[...] = solution[..., 0] if vector else solution
 
 
@@ -276,8 +274,7 @@ def matrix_power_kernel(
 ) -> None:
     """By repeated squaring, of the inverse if n is negative. LinAlgError if there is no inverse."""
     if outputs[0].size:
-        with singular():
-            store(outputs, [xp.linalg.matrix_power(inputs[0], attributes["n"])])
+        store(outputs, [_solved(xp, "matrix_power", inputs[0], attributes["n"])])
 
 
 def matrix_power_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:

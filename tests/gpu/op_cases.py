@@ -146,14 +146,14 @@ def dtypes_of(op: OpDef) -> list[str]:
     return [name for name in DTYPES if name in accepted] or [""]
 
 
-def cases(op: OpDef, dtype: str) -> list[Case]:
-    """Calls of the op with that dtype, each valid, the ordinary ones first."""
-    return list(islice(_valid(op, dtype), MOST if dtype in VARIED or not dtype else FEWER))
+def cases(op: OpDef, dtype: str, *, subnormal: bool = True) -> list[Case]:
+    """Calls of the op with that dtype, each valid, the ordinary ones first. `subnormal`: as in `special_values`."""
+    return list(islice(_valid(op, dtype, subnormal=subnormal), MOST if dtype in VARIED or not dtype else FEWER))
 
 
-def _valid(op: OpDef, dtype: str) -> Iterator[Case]:
+def _valid(op: OpDef, dtype: str, *, subnormal: bool) -> Iterator[Case]:
     known: set[tuple[Any, ...]] = set()
-    for case in _candidates(op, dtype):
+    for case in _candidates(op, dtype, subnormal=subnormal):
         key = (case.what, *map(shown, case.operands), repr(sorted(case.attributes.items())))
         if key not in known and is_valid(op, case):
             known.add(key)
@@ -174,7 +174,7 @@ def is_valid(op: OpDef, case: Case) -> bool:
     return True
 
 
-def _candidates(op: OpDef, dtype: str) -> Iterator[Case]:
+def _candidates(op: OpDef, dtype: str, *, subnormal: bool) -> Iterator[Case]:
     every = list(settings_of(op, dtype))
     required = [attributes for attributes in every if set(attributes) <= needed(op)] or every
     if not dtype:
@@ -184,7 +184,7 @@ def _candidates(op: OpDef, dtype: str) -> Iterator[Case]:
         return
     for attributes in required:
         yield from arranged(op, dtype, "plain", attributes)
-        yield from special(op, dtype, attributes)
+        yield from special(op, dtype, attributes, subnormal=subnormal)
     for what in SHAPES:
         for attributes in required[:2]:
             yield from arranged(op, dtype, what, attributes)
@@ -264,9 +264,9 @@ def positive_definite(rng: np.random.Generator, shape: tuple[int, ...], dtype: s
     return (root @ np.conj(np.swapaxes(root, -1, -2)) + np.diag(np.arange(1.0, size + 1))).astype(dtype)
 
 
-def special(op: OpDef, dtype: str, attributes: Mapping[str, Any]) -> Iterator[Case]:
+def special(op: OpDef, dtype: str, attributes: Mapping[str, Any], *, subnormal: bool) -> Iterator[Case]:
     """Special values, each with each."""
-    values = special_values(dtype)
+    values = special_values(dtype, subnormal=subnormal)
     for count in counts(op):
         if count <= 3 and all(dtype in accepted for accepted in op.dtypes):
             columns = np.meshgrid(*[values] * min(count, 2), indexing="ij")
@@ -275,9 +275,12 @@ def special(op: OpDef, dtype: str, attributes: Mapping[str, Any]) -> Iterator[Ca
             yield Case(op.name, "special values", tuple((*flat, flat[0][::-1].copy())[:count]), attributes)
 
 
-def special_values(dtype: str) -> Any:
-    """Limits, infinities, NaN, signed zeros. Subnormals of float16 only: CuPy compiles with -ftz=true, and CUDA's
-    functions of float64 differ for them; the standard leaves it to the implementation."""
+def special_values(dtype: str, *, subnormal: bool = True) -> Any:
+    """Limits, infinities, NaN, signed zeros, subnormals.
+
+    The standard requires no subnormals. Without `subnormal` there are those of float16 only: CuPy compiles with
+    -ftz=true, which flushes those of float32, and CUDA's functions of float64 depart from NumPy's for them.
+    """
     of: Any = DTYPES[dtype]
     if of.kind == "b":
         return np.array([False, True])
@@ -291,8 +294,8 @@ def special_values(dtype: str) -> Any:
         values.real, values.imag = parts[:, None], parts[None, :]
         return values.ravel()
     limit = np.finfo(of)
-    subnormal = [limit.smallest_subnormal, -limit.smallest_subnormal] if of == np.float16 else []
-    return np.array([*FLOATS, limit.max, limit.min, limit.tiny, *subnormal, limit.eps], of)
+    least = [limit.smallest_subnormal, -limit.smallest_subnormal] if subnormal or of == np.float16 else []
+    return np.array([*FLOATS, limit.max, limit.min, limit.tiny, *least, limit.eps], of)
 
 
 def with_scalars(op: OpDef, dtype: str, attributes: Mapping[str, Any]) -> Iterator[Case]:

@@ -12,6 +12,7 @@ from tensord.client.session import Session
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.schema.opdef import OpDef
 
+from ..equality import is_on_gpu
 from .deviation import Deviation, compare, is_refused_by_numpy_alone
 from .op_cases import Case, all_ops, cases, dtypes_of, seen
 from .stage import Given, main
@@ -43,15 +44,17 @@ def results(made: list[Any] | str) -> Results:
         return f"{type(error).__name__}: {error}"
 
 
-def differences(op: OpDef, case: Case, found: Results, expected: Results) -> list[Deviation] | str:
+def differences(
+    op: OpDef, case: Case, found: Results, expected: Results, *, gpu: bool = True
+) -> list[Deviation] | str:
     """What a call gave in comparison; a text if one of the two failed and the other one did not."""
     if isinstance(found, str) or isinstance(expected, str):
         if isinstance(found, str) and isinstance(expected, str):
             return []
-        if is_refused_by_numpy_alone(found, expected):
+        if gpu and is_refused_by_numpy_alone(found, expected):
             return []
         return f"{ended(found)}; on cpu:0: {ended(expected)}"
-    return compare(op, case, found, expected)
+    return compare(op, case, found, expected, gpu=gpu)
 
 
 def ended(outcome: Results) -> str:
@@ -61,12 +64,13 @@ def ended(outcome: Results) -> str:
 
 def check(given: Given, session: Session, op: OpDef, dtype: str) -> str:
     """All cases of an op with a dtype; what is wrong, "" if nothing is. The worst deviation is stated as a figure."""
-    made = cases(op, dtype)
+    gpu = is_on_gpu(given.device)
+    made = cases(op, dtype, subnormal=not gpu)
     issued = [(case, call(session, given.device, case), call(session, "cpu:0", case)) for case in made]
     wrong: list[str] = []
     worst: dict[str, tuple[Deviation, Case]] = {}
     for case, there, here in issued:
-        found = differences(op, case, results(there), results(here))
+        found = differences(op, case, results(there), results(here), gpu=gpu)
         if isinstance(found, str):
             wrong.append(f"{case}: {found}")
             continue

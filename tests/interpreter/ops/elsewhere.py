@@ -1,7 +1,8 @@
-"""Runs a kernel as a device does whose array module is not NumPy: one that is not asked for values."""
+"""Runs a kernel as a device does whose array module is CuPy, on values that behave as CuPy's: `fake_cuda.values`."""
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -9,21 +10,48 @@ import numpy as np
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 
+from ...streams.fake_cuda.values import call, like_cupy, plain
 from ..conftest import meta_of
 
 
 class Elsewhere:
-    """NumPy, and not NumPy."""
+    """NumPy's functions, which give what CuPy's would."""
+
+    def __init__(self, module: ModuleType = np) -> None:
+        self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(np, name)
+        found = getattr(self._module, name)
+        if isinstance(found, ModuleType):
+            return Elsewhere(found)
+        return found if isinstance(found, type) or not callable(found) else Function(found)
+
+
+class Function:
+    """One of them, with the methods of a ufunc."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return call(self._function, *args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._function, name)
+        return lambda *args, **options: method(*map(like_cupy, args), **options)
+
+
+def run_on(xp: Any, name: str, *operands: Any, **attributes: Any) -> list[np.ndarray]:
+    """The results of an op's kernel with that array module, NumPy or `Elsewhere`."""
+    op = find(name)
+    frozen = op.freeze(attributes)
+    outputs = [np.full(m.shape, 1, m.dtype) for m in infer_once(op, tuple(map(meta_of, operands)), frozen) if m]
+    given = (*operands, *outputs) if xp is np else map(like_cupy, (*operands, *outputs))
+    with np.errstate(all="ignore"):
+        returned = op.bind(xp, len(operands), dict(frozen))(*given)
+    return outputs or [plain(each) for each in returned]
 
 
 def evaluate_elsewhere(name: str, *operands: Any, **attributes: Any) -> np.ndarray:
     """The first result of an op there."""
-    op = find(name)
-    frozen = op.freeze(attributes)
-    outputs = [np.full(m.shape, 1, m.dtype) for m in infer_once(op, tuple(map(meta_of, operands)), frozen) if m]
-    with np.errstate(all="ignore"):
-        op.bind(Elsewhere(), len(operands), dict(frozen))(*operands, *outputs)
-    return outputs[0]
+    return run_on(Elsewhere(), name, *operands, **attributes)[0]

@@ -11,6 +11,8 @@ from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.promotion import check_scalar
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from .elsewhere import evaluate_elsewhere
+
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
@@ -116,3 +118,24 @@ def test_nonsense_is_refused(infer, name, attributes):
 def test_arange_is_as_long_as_that_of_the_array_module_where_its_quotient_rounds(evaluate, assert_same):
     start, stop, step = 0, 10**18 + 1, 10**17
     assert_same(evaluate("arange", start=start, stop=stop, step=step), np.arange(start, stop, step))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("value", [0, 0.0, -0.0, 1.5])
+def test_a_fill_value_keeps_the_sign_of_zero_elsewhere(value, dtype):
+    found = evaluate_elsewhere("full", value, shape=(3,), dtype=dtype)
+    np.testing.assert_array_equal(found, value)
+    np.testing.assert_array_equal(np.signbit(found.real), np.signbit(value))
+    assert not np.signbit(found.imag).any()
+
+
+def test_the_imaginary_zero_keeps_its_sign_elsewhere():
+    found = evaluate_elsewhere("full", complex(0.0, -0.0), shape=(3,), dtype="complex128")
+    assert not np.signbit(found.real).any()
+    assert np.signbit(found.imag).all()
+
+
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_linspace_takes_complex_numbers_elsewhere(evaluate, endpoint):
+    given = {"start": 1 + 2j, "stop": -3, "num": 5, "endpoint": endpoint, "dtype": "complex128"}
+    np.testing.assert_allclose(evaluate_elsewhere("linspace", **given), evaluate("linspace", **given), rtol=1e-15)

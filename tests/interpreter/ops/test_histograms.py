@@ -9,6 +9,9 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
+from ..conftest import evaluate_all
+from .elsewhere import evaluate_elsewhere
+
 X = Meta.of((3,), "float64")
 
 
@@ -42,3 +45,22 @@ def test_data_that_are_not_fit_for_bins_are_a_fault(session):
                 result.numpy()
     counts, edges = xp.histogram(xp.asarray([1.0, np.nan]), bins=2, range=(0.0, 2.0))
     assert (counts.tolist(), edges.tolist()) == ([0, 1], [0.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "float32"])
+def test_every_element_is_counted_once_elsewhere(dtype):
+    limits = np.iinfo(dtype) if dtype != "float32" else np.finfo(dtype)
+    x = np.array([limits.min / 2, -1, 0, 1, limits.max / 2, limits.max / 2], dtype)
+    for given in ({"bins": 4}, {"bins": 3, "range": (-1.0, 1.0)}):
+        np.testing.assert_array_equal(evaluate_elsewhere("histogram", x, **given), evaluate_first(x, **given))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_nan_is_not_counted_elsewhere(weighted):
+    x, weights = np.array([np.nan, 0.5, 1.5]), (np.array([4.0, 2.0, 1.0]),) if weighted else ()
+    found = evaluate_elsewhere("histogram", x, *weights, bins=2, range=(0.0, 2.0), weighted=weighted)
+    np.testing.assert_array_equal(found, [2, 1] if weighted else [1, 1])
+
+
+def evaluate_first(*operands, **attributes):
+    return evaluate_all("histogram", *operands, **attributes)[0]

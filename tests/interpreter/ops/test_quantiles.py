@@ -59,3 +59,17 @@ def test_fractions_have_at_most_two_axes(evaluate, name):
     for run in (evaluate, evaluate_elsewhere):
         with pytest.raises(ValueError, match="at most two axes"):
             run(name, np.ones(3), np.zeros((1, 2, 3)))
+
+
+@pytest.mark.parametrize("x", [np.array(3), np.array(-0.0, "float32"), np.array([1.0, np.nan])])
+def test_over_no_axes_each_element_is_its_median_elsewhere(x):
+    found = evaluate_elsewhere("median", x, axis=())
+    np.testing.assert_array_equal(found, x)
+    assert found.shape == x.shape
+
+
+def test_an_empty_result_has_its_fractions_checked_on_every_device(evaluate):
+    for run in (evaluate, evaluate_elsewhere):
+        assert run("quantile", np.ones((0, 3)), 0.5, axis=1).shape == (0,)
+        with pytest.raises(ValueError, match=r"range \[0, 1\]"):
+            run("quantile", np.ones((0, 3)), 1.5, axis=1)

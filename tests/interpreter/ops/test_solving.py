@@ -13,6 +13,8 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
+from .elsewhere import evaluate_elsewhere
+
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 STACKS = hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3)
 SQUARE = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4).map(lambda shape: (*shape, shape[-1]))
@@ -253,3 +255,11 @@ def test_the_work_of_solve_counts_the_columns_of_every_matrix():
     assert work((50, 50), (10, 50, 1)) > 5 * work((50, 50), (50,))
     assert work((50, 50), (50, 0)) > 50**3 // 16  # is the matrix singular?
     assert work((50, 50), (0, 50, 1)) == work((0, 50, 50), (0, 50, 1)) == 0
+
+
+@pytest.mark.parametrize("run", ["here", "elsewhere"])
+def test_a_singular_matrix_is_called_singular(evaluate, run):
+    call, x = evaluate if run == "here" else evaluate_elsewhere, np.ones((2, 2))
+    for name, operands, attributes in (("inv", (x,), {}), ("solve", (x, x), {}), ("matrix_power", (x,), {"n": -1})):
+        with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+            call(name, *operands, **attributes)

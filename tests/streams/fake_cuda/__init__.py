@@ -3,6 +3,8 @@
 - `gpu`: devices, streams, events, errors; which queue goes on next is drawn by a seed
 - `memory`: device and pinned memory, CuPy's pools; memory that is free is poisoned in stream order
 - `arrays`: CuPy's arrays; a function of NumPy is launched, and runs when its queue gets there
+- `values`: what CuPy's functions give where they depart from NumPy's
+- `names`: the names that CuPy has, from `names.txt`
 - `module`: what stands in for the module `cupy`
 
 A call launches, and the device does the work later: when the host waits for an event or a stream, when it asks whether

@@ -18,6 +18,7 @@ import numpy as np
 from .gpu import Gpu, current_queue
 from .memory import MemoryPointer, address_of
 from .names import is_known
+from .values import Values
 
 # The host waits for the values: the shape depends on them, or an error does.
 WAITING = {"nonzero", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "argwhere"}
@@ -29,7 +30,7 @@ VALUES = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__
 
 
 class Array:
-    """`cupy.ndarray`; `native` is NumPy's view of the same bytes, for kernels alone."""
+    """`cupy.ndarray`; `native` is a view of the same bytes, for kernels alone, whose functions are as CuPy's."""
 
     gpu: Gpu
     malloc: Callable[[int], MemoryPointer]
@@ -49,14 +50,14 @@ class Array:
         if memptr is None:
             memptr = type(self).malloc(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
         self.data = memptr
-        self.native: Any = np.ndarray(shape, dtype, memptr.mem.block, memptr.offset, strides)
+        self.native: Any = np.ndarray(shape, dtype, memptr.mem.block, memptr.offset, strides).view(Values)
 
     @classmethod
     def over(cls, native: Any, owner: Array) -> Array:
         """An array over a view of another one's bytes."""
         made = cls.__new__(cls)
         made.data = MemoryPointer(owner.data.mem, address_of(native) - owner.data.mem.ptr)
-        made.native = native
+        made.native = native.view(Values)
         return made
 
     @property
@@ -73,7 +74,7 @@ class Array:
     def get(self) -> Any:
         """A copy of the values on the host, which waits for them."""
         self.gpu.drain(current_queue(self.gpu))
-        return self.native.copy()
+        return self.native.view(np.ndarray).copy()
 
     def set(self, source: Any) -> None:
         """Copy an array of the host here, which waits for the stream first."""

@@ -28,6 +28,7 @@ from .gpu import (
 )
 from .memory import Memory, MemoryPointer, MemoryPool, PinnedMemory, pinned_of, regions_of
 from .names import is_known
+from .values import linspace
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
@@ -198,8 +199,7 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
     cupy.ndarray = array
     plans = Plans()
     cupy.fft.config = SimpleNamespace(get_plan_cache=lambda: plans)
-    cupy.where = partial(where, cupy.where)
-    cupy.nextafter = arrays.Launch(gpu, "nextafter", rounded_nextafter)
+    cupy.linspace = arrays.Launch(gpu, "linspace", linspace)
     cupy.asarray, cupy.array = partial(from_host, gpu), partial(from_host, gpu, copy=True)
     cupy.ascontiguousarray = partial(packed, gpu)
     cupy.empty = lambda shape, dtype=np.float64, **_: arrays.Array(shape, dtype)
@@ -244,18 +244,6 @@ def empty_pinned(gpu: Gpu, shape: Any, dtype: Any) -> Any:
     found = np.frombuffer(memory.block, dtype, count).reshape(shape)
     gpu.kept.append(memory)
     return found
-
-
-def where(launch: Any, condition: Any, *given: Any) -> Any:
-    """`cupy.where` takes an array as its condition, and nothing else."""
-    return launch(condition.astype(bool), *given)  # CuPy's AttributeError for anything else
-
-
-def rounded_nextafter(x: Any, y: Any, **given: Any) -> Any:
-    """`cupy.nextafter`, which computes in float32 what is float16, and rounds to zero what is very small there."""
-    wide = [np.asarray(one, np.float32) if one.dtype == np.float16 else one for one in (x, y)]
-    found = np.nextafter(*wide, **given).astype(np.result_type(x, y))
-    return np.where(np.abs(found) < np.finfo(np.float32).tiny, 0, found) if found.dtype == np.float32 else found
 
 
 def from_host(gpu: Gpu, value: Any, dtype: Any = None, copy: bool | None = None, **given: Any) -> Any:

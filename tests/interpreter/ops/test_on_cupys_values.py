@@ -1,0 +1,44 @@
+"""Every op gives on CuPy's values what it gives on NumPy's, but for what a GPU may compute otherwise.
+
+The cases and the comparison are those of the proof of a GPU (`tests/gpu/stage_ops.py`). Functions of SciPy's kind are
+left out: they are slow, and made of functions that others here are made of; `sinc` is CuPy's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.schema.opdef import ArrayModule, OpDef
+
+from ...gpu.op_cases import Case, all_ops, cases, dtypes_of, family, seen
+from ...gpu.stage_ops import Results, differences, summary
+from .elsewhere import Elsewhere, run_on
+
+DTYPES = {"", "float32", "complex64", "int8", "uint64"}
+OPS = [op for op in all_ops() if family(op) != "table" or op.name == "sinc"]
+
+
+def outcome(op: OpDef, xp: ArrayModule, case: Case) -> Results:
+    operands = [seen(x, strided=case.strided) if isinstance(x, np.ndarray) else x for x in case.operands]
+    try:
+        return run_on(xp, op.name, *operands, **case.attributes)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def wrong_of(op: OpDef, case: Case) -> list[Any]:
+    found = differences(op, case, outcome(op, Elsewhere(), case), outcome(op, np, case))
+    return [found] if isinstance(found, str) else [one.text for one in found if one.bad]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_an_op_gives_on_cupys_values_what_it_gives_on_numpys(op):
+    made = [
+        case for d in dtypes_of(op) if d in DTYPES for case in cases(op, d, subnormal=False) if case.what != "long"
+    ]
+    wrong = [f"{case}: {each}" for case in made for each in wrong_of(op, case)]
+    assert not wrong, summary(wrong, len(made))
