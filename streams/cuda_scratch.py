@@ -1,103 +1,118 @@
-"""What CuPy's kernels take for temporaries, where that is more than what NumPy's take, which `OpDef.scratch` declares.
+"""The temporaries of CuPy's kernels, where they take more than those of NumPy's, which `OpDef.scratch` declares.
 
-`PER_ELEMENT`: bytes for each element of the largest tensor, so for elements of 8 bytes; `PER_COMPLEX`: the same where
-one is complex, of 16 bytes. From CuPy's sources (`cupy_thrust.cu`, 14.0): several lines are sorted as pairs of line and
-value, by merging, which takes the pairs again; NumPy sorts line by line. A median or quantile sorts, too. Ops that are
-made of others there (`corrections.UfuncElsewhere`) have their steps. The others are measured (an H100, CuPy 14.2).
-`WORK_AREAS`: bytes for a call, in which cuSOLVER factors blocks of a matrix. They were measured on small matrices, and
-a figure per element made of them would refuse large ones that fit. `make gpu-check` measures every op and names those
-whose figures are too low.
+Sorts are from CuPy's sources (`cupy_thrust.cu`, 14.0): several lines are sorted as pairs of line and value, by merging,
+which takes the pairs again; NumPy sorts line by line. A median or quantile sorts, too. The others were measured on an
+H100 with CuPy 14.2; those marked "estimate" count the steps of kernels that have changed since. `make gpu-check`
+measures every op and names those whose figures are too low.
 
 Reservation counts on these figures, and nothing breaks if one is too low: a kernel that finds no memory has what is
-kept for reuse given up, tries once more, and fails with a DeviceMemoryError.
+kept for reuse given up, tries once more, and fails with a DeviceMemoryError. One that is too high refuses calls that
+would fit, so a figure grows with nothing that the temporaries do not grow with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from ..interpreter.schema.opdef import OutputMetas
 from ..interpreter.types.meta import Meta, OperandMeta
 
+
+class Figure(NamedTuple):
+    """Bytes of temporaries, which add up."""
+
+    each: int = 0  # for each element of the largest tensor, of 8 bytes
+    floats: int = 0  # the same, if a tensor has floats
+    complexes: int = 0  # the same, if a tensor has complex numbers, of 16 bytes
+    results: int = 0  # for each element of the largest result
+    positions: int = 0  # for each element of the operands behind the first two: what an index is made of
+    call: int = 0  # for a call: cuSOLVER's work areas, which hardly grow with a matrix
+
+
 _SORT: Final = 8 + 16 + 8 + 8  # the line of each element, pairs to merge, a packed copy, the result before it is stored
 _ARGSORT: Final = _SORT + 8 + 8  # the positions, and those to merge
 
-PER_ELEMENT: Final[Mapping[str, int]] = {
-    "sort": _SORT,
-    "argsort": _ARGSORT,
-    "median": _SORT,
-    "percentile": _SORT,
-    "quantile": _SORT,
-    "unique_values": _SORT,
-    "unique_counts": _SORT + 16,
-    "unique_inverse": _ARGSORT + 24,
-    "unique_all": _ARGSORT + 32,
-    "isin": 2 * _ARGSORT,
-    "remainder": 3 * 8 + 3,  # rests, once with the sign of the divisor, once with its zeros; masks
-    "clip": 2 * 8,
-    "floor_divide": 6 * 8 + 3,
-    "advanced_setitem": 9 * 8,  # which of several values for one element is the last one
-    "histogram": 2 * 8 + 2,  # weights, once without those of NaN; masks
-    "logical_and": 2,
-    "logical_or": 2,
-    "logical_xor": 2,
-    "logical_not": 1,
-    "cholesky": 2 * 8 + 1,
-    "conv2d": 5 * 8,
-    "conv2d_grad": 10 * 8 + 1,
-    "convolve": 7 * 8 + 1,
-    "cross_entropy_grad": 5,
-    "det": 8 + 1,
-    "eigh": 3 * 8,
-    "eigvalsh": 3 * 8,
-    "fft": 4 * 8,
-    "hfft": 4 * 8,
-    "ihfft": 2 * 8 + 1,
-    "inv": 2 * 8 + 1,
-    "irfft": 4 * 8,
-    "irfftn": 4 * 8,
-    "matrix_rank": 8 + 5,
-    "nextafter": 21,
-    "normal": 8,
-    "slogdet": 8 + 1,
-    "solve": 2 * 8 + 1,
-    "svdvals": 8 + 5,
-    "take_along_axis": 2 * 8,
-    "uniform": 8,
-}
-PER_COMPLEX: Final[Mapping[str, int]] = {
-    "acosh": 2 * 16 + 3,
-    "divide": 4 * 16 + 1,
-    "expm1": 5 * 16 + 1,
-    "log": 2 * 16 + 1,
-    "log10": 3 * 16 + 1,
-    "log1p": 4 * 16 + 2,
-    "log2": 3 * 16 + 1,
-    "pow": 4 * 16 + 3,
-    "power": 4 * 16 + 3,
-    "reciprocal": 4 * 16 + 1,
-    "std": 3 * 16,
-    "var": 3 * 16,
-    "vector_norm": 24,
-}
-WORK_AREAS: Final[Mapping[str, int]] = {
-    "eig": 1 << 20,
-    "eigvals": 1 << 20,
-    "lstsq": 8 << 20,
-    "matrix_norm": 2 << 20,
-    "qr": 8 << 20,
-    "solve": 8 << 20,  # of a stack, whose matrices are repeated for each right-hand side
-    "svd": 8 << 20,
+FIGURES: Final[Mapping[str, Figure]] = {
+    "acosh": Figure(complexes=2 * 16 + 3),
+    "advanced_setitem": Figure(positions=_ARGSORT + 4 * 8),  # estimate: what is sorted, and the values in order
+    "argsort": Figure(_ARGSORT),
+    "cholesky": Figure(2 * 8 + 1),
+    "clip": Figure(8),  # estimate
+    "conv2d": Figure(5 * 8),
+    "conv2d_grad": Figure(10 * 8 + 1),
+    "convolve": Figure(7 * 8 + 1),
+    "cross_entropy_grad": Figure(5),
+    "det": Figure(8 + 1),
+    "divide": Figure(complexes=4 * 16 + 1),
+    "eig": Figure(call=1 << 20),
+    "eigh": Figure(3 * 8, call=1 << 20),
+    "eigvals": Figure(call=1 << 20),
+    "eigvalsh": Figure(3 * 8, call=1 << 20),
+    "expm1": Figure(complexes=5 * 16 + 1),
+    "fft": Figure(4 * 8),
+    "floor_divide": Figure(floats=6 * 8 + 3),
+    "hfft": Figure(4 * 8),
+    "histogram": Figure(2 * 8 + 2),  # weights, once without those of NaN; masks
+    "ihfft": Figure(2 * 8 + 1),
+    "inv": Figure(2 * 8 + 1),
+    "irfft": Figure(4 * 8),
+    "irfftn": Figure(4 * 8),
+    "isin": Figure(2 * _ARGSORT),
+    "log": Figure(complexes=2 * 16 + 1),
+    "log10": Figure(complexes=3 * 16 + 1),
+    "log1p": Figure(complexes=4 * 16 + 2),
+    "log2": Figure(complexes=3 * 16 + 1),
+    "logical_and": Figure(complexes=2),
+    "logical_not": Figure(complexes=1),
+    "logical_or": Figure(complexes=2),
+    "logical_xor": Figure(complexes=2),
+    "lstsq": Figure(call=8 << 20),
+    "matrix_norm": Figure(complexes=24, call=2 << 20),
+    "matrix_rank": Figure(8 + 5, call=1 << 20),
+    "median": Figure(_SORT),
+    "min": Figure(results=8),
+    "nextafter": Figure(21),
+    "normal": Figure(8),
+    "percentile": Figure(_SORT, results=6 * 8),  # estimate: between which elements each one lies
+    "pow": Figure(complexes=4 * 16 + 3),
+    "power": Figure(complexes=4 * 16 + 3),
+    "qr": Figure(call=8 << 20),
+    "quantile": Figure(_SORT, results=6 * 8),  # estimate
+    "reciprocal": Figure(complexes=4 * 16 + 1),
+    "remainder": Figure(floats=3 * 8 + 3),
+    "sign": Figure(complexes=3 * 8 + 2),  # estimate
+    "slogdet": Figure(8 + 1),
+    "solve": Figure(2 * 8 + 1, call=8 << 20),  # a stack repeats its matrices for each right-hand side
+    "sort": Figure(_SORT),
+    "std": Figure(complexes=3 * 16),
+    "svd": Figure(call=8 << 20),
+    "svdvals": Figure(8 + 5, call=1 << 20),
+    "take_along_axis": Figure(results=2 * 8),
+    "tan": Figure(complexes=4 * 8),  # estimate
+    "tanh": Figure(complexes=4 * 8),  # estimate
+    "uniform": Figure(8),
+    "unique_all": Figure(_ARGSORT + 32),
+    "unique_counts": Figure(_SORT + 16),
+    "unique_inverse": Figure(_ARGSORT + 24),
+    "unique_values": Figure(_SORT),
+    "var": Figure(complexes=3 * 16),
+    "vector_norm": Figure(complexes=24),
 }
 
 
 def least_temporaries(op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:
     """Bytes that a call takes at least."""
-    per_element, per_complex, area = (table.get(op, 0) for table in (PER_ELEMENT, PER_COMPLEX, WORK_AREAS))
-    if not (per_element or per_complex or area):
+    figure = FIGURES.get(op)
+    if figure is None:
         return 0
     tensors = [m for m in (*metas, *outputs) if isinstance(m, Meta)]
-    if per_complex and any(m.dtype.kind == "c" for m in tensors):
-        per_element = max(per_element, per_complex)
-    return area + per_element * max((m.size for m in tensors), default=0)
+    kinds = {m.dtype.kind for m in tensors}
+    each = figure.each + figure.floats * ("f" in kinds) + figure.complexes * ("c" in kinds)
+    found = figure.call + each * _largest(tensors)
+    return found + figure.results * _largest(outputs) + figure.positions * _largest(metas[2:])
+
+
+def _largest(metas: Iterable[OperandMeta | None]) -> int:
+    """The elements of the largest tensor among them."""
+    return max((m.size for m in metas if isinstance(m, Meta)), default=0)

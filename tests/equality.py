@@ -16,7 +16,7 @@ import numpy as np
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.opdef import REGISTRY
 
-from .gpu.deviation import REFUSED, deviation, open_elements
+from .gpu.deviation import INVARIANTS, REFUSED, compare, deviation
 from .gpu.op_cases import Case
 from .stand_in import chosen, is_cuda
 
@@ -42,9 +42,10 @@ def why_unequal(
         same = np.array_equal(found, expected, equal_nan=expected.dtype.kind in "fc")
         return "" if same else f"{found!r} instead of {expected!r}"
     given = tuple(x if isinstance(x, np.ndarray | int | float | complex) else 0 for x in operands)
+    case = Case(op, SPECIAL, given, attributes or {})
     with np.errstate(all="ignore"):
-        case = Case(op, SPECIAL, given, attributes or {})
-        one = deviation(REGISTRY[op], found, expected, open_elements(REGISTRY[op], case) if given else None)
+        made = compare(REGISTRY[op], case, [found], [expected]) if given and op not in INVARIANTS else None
+        one = deviation(REGISTRY[op], found, expected) if made is None else next(iter(made), None)
     return "" if one is None or not one.bad else f"{one.text}, {one.size:.3g} of {one.bound.limit:g} {one.bound.unit}"
 
 

@@ -195,7 +195,7 @@ def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]
 def _native(xp: ArrayModule, x: Array, index: Index, selectors: Sequence[Array]) -> tuple[Array, tuple[Any, ...]]:
     """x and the index in a form for which the array module's selection follows NumPy's rules."""
     if xp is not np:
-        # As NumPy takes them: the last uint64 counts from the end
+        # As NumPy casts them: the largest uint64 is -1, the last element
         selectors = [s.astype(np.int64) if s.dtype == np.uint64 else s for s in selectors]
         _check_bounds(xp, index, x.shape, selectors)
         if not _together(index):
@@ -259,38 +259,52 @@ def advanced_setitem_kernel(
         xp.copyto(out, x)
     value = written(value)
     whole, native = _native(xp, out, attributes["index"], selectors)
-    if xp is not np and getattr(value, "size", 1) > 1 and all(s.dtype.kind != "b" for s in selectors):
-        value = _last_ones(xp, out.shape, attributes["index"], selectors, value)
+    if xp is not np:
+        value = _last_written(xp, out.shape, attributes["index"], selectors, value)
     whole[native] = value
 
 
-def _last_ones(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequence[Array], value: Array) -> Array:
-    """The value with the last of several for one element in the places of all of them: it is chance which one stays.
+def _last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequence[Array], value: Any) -> Any:
+    """The value with, for each element, the last of its several values in the places of all of them.
 
-    Positions are compared along the axes that the selectors choose from. Without duplicates the value is as it was.
+    CuPy writes in no order, and NumPy keeps the last. Only positions are compared, and only if there may be duplicates:
+    masks alone select none, and a value that is the same for all positions needs no order. Waits for the device.
     """
-    metas = [Meta.of(s.shape, s.dtype) for s in selectors]
-    rest, before = iter(selectors), 0
-    places: Any = None
-    for entry, axes, meta in _consumed(index, shape, metas):
-        if meta is not None:
-            at = next(rest).astype(np.int64)
-            at = xp.where(at < 0, at + axes[0], at)
-            places = at if places is None else places * axes[0] + at
-        elif places is None and not _chooses(entry):
-            before += 1
-    flat = places.reshape(-1)
-    if flat.size < 2:
+    behind = _axes_behind(index, shape, selectors)
+    if getattr(value, "ndim", 0) <= behind or value.size < 2 or all(s.dtype.kind == "b" for s in selectors):
         return value
+    places = _places(xp, index, shape, selectors)
+    flat = places.reshape(-1)
     order = xp.argsort(flat, kind="stable")
     ordered = flat[order]
-    if not bool(xp.any(ordered[1:] == ordered[:-1])):
+    if flat.size < 2 or not bool(xp.any(ordered[1:] == ordered[:-1])):
         return value
     last = order[xp.searchsorted(ordered, flat, side="right") - 1]
-    selected = advanced_shape(index, shape, metas)
-    before = before if _together(index) else 0
-    sizes = math.prod(selected[:before]), last.size, math.prod(selected[before + places.ndim :])
-    return xp.broadcast_to(value, selected).reshape(sizes)[:, last].reshape(selected)
+    before = value.shape[: max(value.ndim - places.ndim - behind, 0)]
+    after = value.shape[value.ndim - behind :]
+    spread = xp.broadcast_to(value, (*before, *places.shape, *after))
+    sizes = math.prod(before), flat.size, math.prod(after)
+    return spread.reshape(sizes)[:, last].reshape(spread.shape)
+
+
+def _axes_behind(index: Index, shape: Shape, selectors: Sequence[Array]) -> int:
+    """How many axes of the selection follow those of the tensors and ints."""
+    entries = [entry for entry, *_ in _consumed(index, shape, [Meta.of(s.shape, s.dtype) for s in selectors])]
+    first = next(place for place, entry in enumerate(entries) if _chooses(entry)) if _together(index) else 0
+    return sum(not _chooses(entry) for entry in entries[first:])
+
+
+def _places(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array]) -> Array:
+    """The position of each selected element along the axes that tensors index, as one number."""
+    places: Any = 0
+    rest = iter(selectors)
+    for _, axes, meta in _consumed(index, shape, [Meta.of(s.shape, s.dtype) for s in selectors]):
+        if meta is None:
+            continue
+        selector, size = next(rest), math.prod(axes)
+        at = xp.flatnonzero(selector) if meta.dtype.kind == "b" else selector.astype(np.int64)
+        places = places * size + xp.where(at < 0, at + size, at)
+    return places
 
 
 def _most(metas: tuple[OperandMeta, ...]) -> int:

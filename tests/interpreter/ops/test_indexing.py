@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tensord.interpreter.ops.indexing import _chooses, _last_ones, _together
-
-from .elsewhere import Elsewhere, evaluate_elsewhere
+from .elsewhere import evaluate_elsewhere
 
 X = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
 POSITIONS = np.array([1, 0, -1])
@@ -93,22 +92,19 @@ def test_nothing_of_a_vast_axis_costs_nothing(evaluate):
         ((("slice", None, None, None), "tensor"), [[[0, 0], [2, -1]]]),
         (("tensor", ("slice", None, None, None), "tensor"), [[1, 1, 0], [3]]),
         ((None, "tensor", 0), [[1, 0, 1]]),
+        (("tensor", "tensor"), [[True, False], [1, 1, 2, 1]]),
     ],
 )
-def test_of_several_values_for_one_element_the_last_one_stays_whatever_the_order_of_writing(index, arrays):
+@pytest.mark.parametrize("axes", [4, 3, 2, 1, 0])
+def test_of_several_values_for_one_element_the_last_one_stays_whatever_the_order_of_writing(index, arrays, axes):
     selectors = [np.array(array) for array in arrays]
     rest = iter(selectors)
     native = tuple(next(rest) if e == "tensor" else ALL if isinstance(e, tuple) else e for e in index)
-    expected, value = X.copy(), np.arange(X[native].size).reshape(X[native].shape)
+    expected, shape = X.copy(), X[native].shape
+    shape = shape[max(len(shape) - axes, 0) :]
+    value = np.arange(math.prod(shape)).reshape(shape)
     expected[native] = value
     np.testing.assert_array_equal(evaluate_elsewhere("advanced_setitem", X, value, *selectors, index=index), expected)
-    spread = _last_ones(Elsewhere(), X.shape, index, selectors, value)
-    again = X.copy()
-    if _together(index):  # else the axes stand as in `_chosen_first`
-        again[tuple(np.flip(e, 0) if isinstance(e, np.ndarray) else e for e in native)] = np.flip(
-            spread, sum(not _chooses(e) for e in index[: index.index("tensor")])
-        )
-        np.testing.assert_array_equal(again, expected)
 
 
 def test_the_last_uint64_counts_from_the_end_as_in_numpy():
