@@ -32,7 +32,7 @@ class Batch:
         self.session = session
         self.xp = session.xp
         self.device = device
-        self._rounded = is_on_gpu(device)
+        self.rounded = is_on_gpu(device)  # finite results are to the precision of the dtype
         self._results: list[tuple[str, Tensor, Check]] = []
 
     def tensor(self, values: Any, dtype: str | None = None) -> Tensor:
@@ -64,11 +64,11 @@ class Batch:
         label = f"{label or function.__name__}, {dtype}"
         for step in (1, 2):
             operands = [self.tensor(np.repeat(np.tile(each, COPIES), step))[::step] for each in columns(cases, dtype)]
-            check = lambda found: dict.fromkeys(failures(cases, found, rounded=self._rounded))  # noqa: E731 - one line
+            check = lambda found: dict.fromkeys(failures(cases, found, rounded=self.rounded))  # noqa: E731 - one line
             self.expect(f"{label}, step {step}", function(*operands), check)
         for case in {each.line: each for each in reversed(cases)}.values():
             alone = [self.tensor(each[0]) for each in columns([case], dtype)]
-            self.expect(f"{label}, alone", function(*alone), partial(failure_alone, case, rounded=self._rounded))
+            self.expect(f"{label}, alone", function(*alone), partial(failure_alone, case, rounded=self.rounded))
 
     def scalars(self, function: Callable[..., Tensor], cases: list[Case], dtype: str, position: int) -> None:
         """Call the function of two real numbers with Python's in one place."""
@@ -79,7 +79,7 @@ class Batch:
             operands: list[Any] = [self.tensor(each) for each in columns(group, dtype)]
             operands[position] = group[0].operands[position]
             label = f"{function.__name__} with a scalar, {dtype}"
-            self.expect(label, function(*operands), partial(failures, group, rounded=self._rounded))
+            self.expect(label, function(*operands), partial(failures, group, rounded=self.rounded))
 
 
 def awake(session: Session) -> Session:

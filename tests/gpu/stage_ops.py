@@ -44,9 +44,7 @@ def results(made: list[Any] | str) -> Results:
         return f"{type(error).__name__}: {error}"
 
 
-def differences(
-    op: OpDef, case: Case, found: Results, expected: Results, *, gpu: bool = True
-) -> list[Deviation] | str:
+def differences(op: OpDef, case: Case, found: Results, expected: Results, *, gpu: bool = True) -> list[Deviation] | str:
     """What a call gave in comparison; a text if one of the two failed and the other one did not."""
     if isinstance(found, str) or isinstance(expected, str):
         if isinstance(found, str) and isinstance(expected, str):

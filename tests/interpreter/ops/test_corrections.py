@@ -285,7 +285,8 @@ def test_special_complex_numbers_elsewhere_are_those_of_the_standard(name, evalu
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     for part in ("real", "imag"):
         zero = getattr(expected, part) == 0
-        np.testing.assert_array_equal(*(np.signbit(getattr(each, part))[zero] for each in (found, expected)))
+        signs = [np.signbit(getattr(each, part))[zero] for each in (found, expected)]
+        np.testing.assert_array_equal(*signs)
 
 
 def test_whole_results_in_a_wider_dtype_are_exact_elsewhere():

@@ -37,8 +37,6 @@ def wrong_of(op: OpDef, case: Case) -> list[Any]:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_an_op_gives_on_cupys_values_what_it_gives_on_numpys(op):
-    made = [
-        case for d in dtypes_of(op) if d in DTYPES for case in cases(op, d, subnormal=False) if case.what != "long"
-    ]
+    made = [case for d in dtypes_of(op) if d in DTYPES for case in cases(op, d, subnormal=False) if case.what != "long"]
     wrong = [f"{case}: {each}" for case in made for each in wrong_of(op, case)]
     assert not wrong, summary(wrong, len(made))

@@ -263,7 +263,7 @@ def clip(x: Any, low: Any = None, high: Any = None, out: Any = None) -> Any:
     return out
 
 
-def quantile(x: Any, q: Any, *, percent: bool, method: str = "linear", **options: Any) -> Any:
+def quantile(x: Any, q: Any, *, percent: bool, method: Any = "linear", **options: Any) -> Any:
     """Refused if all of q is out of range; with a part of it, memory of others is read, and the device is lost."""
     q = np.asarray(q / 100 if percent else q)
     inside = (q >= 0) & (q <= 1)
