@@ -27,11 +27,12 @@ class Figure(NamedTuple):
     complexes: int = 0  # the same, if a tensor has complex numbers, of 16 bytes
     results: int = 0  # for each element of the largest result
     positions: int = 0  # for each element of the operands behind the first two: what an index is made of
-    call: int = 0  # for a call: cuSOLVER's work areas, which hardly grow with a matrix
+    call: int = 0  # for a call at the most: cuSOLVER's work areas, which stop growing with the matrix
 
 
 _SORT: Final = 8 + 16 + 8 + 8  # the line of each element, pairs to merge, a packed copy, the result before it is stored
 _ARGSORT: Final = _SORT + 8 + 8  # the positions, and those to merge
+_AREA: Final = 512  # of a work area, for each element of a small matrix: the most that was measured is 432
 
 FIGURES: Final[Mapping[str, Figure]] = {
     "acosh": Figure(complexes=2 * 16 + 3),
@@ -109,7 +110,8 @@ def least_temporaries(op: str, metas: tuple[OperandMeta, ...], outputs: OutputMe
     tensors = [m for m in (*metas, *outputs) if isinstance(m, Meta)]
     kinds = {m.dtype.kind for m in tensors}
     each = figure.each + figure.floats * ("f" in kinds) + figure.complexes * ("c" in kinds)
-    found = figure.call + each * _largest(tensors)
+    largest = _largest(tensors)
+    found = each * largest + min(figure.call, _AREA * largest)
     return found + figure.results * _largest(outputs) + figure.positions * _largest(metas[2:])
 
 

@@ -34,6 +34,12 @@ def test_the_largest_tensor_counts():
     assert there == here >= REAL.nbytes
 
 
+def test_a_work_area_is_small_for_a_small_matrix_and_bounded_for_a_large_one():
+    small, large, larger = (Meta.of((side, side), "float32") for side in (32, 1000, 4000))
+    assert least_temporaries("qr", (small,), (small, small)) <= 1 << 19
+    assert least_temporaries("qr", (large,), (large, large)) == least_temporaries("qr", (larger,), (larger, larger))
+
+
 @pytest.mark.parametrize(
     ("op", "metas", "outputs"),
     [
