@@ -85,10 +85,10 @@ def histogram_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
 
 
 def _counted_by_kernel(xp: ArrayModule, x: Array, weights: Array | None) -> Array:
-    """Weights with which CuPy (up to 14.2) counts as NumPy.
+    """Weights with which CuPy (up to 14.2) counts as NumPy does.
 
-    Without weights CUB counts, wrongly for int8, and without the elements at the last edge where one more than that
-    edge is no other number. With weights CuPy's own kernel counts, which puts NaN into the first bin.
+    Without weights CUB counts. It miscounts int8, and loses the elements at the last edge where adding one does not
+    change that edge. With weights CuPy's own kernel counts, which puts NaN into the first bin: NaN weighs nothing.
     """
     if weights is None:
         weights = xp.ones(x.shape, np.int8)

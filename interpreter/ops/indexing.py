@@ -274,10 +274,12 @@ def _last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequen
     if getattr(value, "ndim", 0) <= behind or value.size < 2 or all(s.dtype.kind == "b" for s in selectors):
         return value
     places = _places(xp, index, shape, selectors)
+    if places.size < 2:
+        return value
     flat = places.reshape(-1)
     order = xp.argsort(flat, kind="stable")
     ordered = flat[order]
-    if flat.size < 2 or not bool(xp.any(ordered[1:] == ordered[:-1])):
+    if not bool(xp.any(ordered[1:] == ordered[:-1])):
         return value
     last = order[xp.searchsorted(ordered, flat, side="right") - 1]
     before = value.shape[: max(value.ndim - places.ndim - behind, 0)]

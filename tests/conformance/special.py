@@ -227,7 +227,8 @@ def parts_of(array: np.ndarray) -> list[np.ndarray]:
 def failures(cases: list[Case], found: np.ndarray, *, rounded: bool = False) -> list[str]:
     """What of the results is not as expected, as sentences. The cases may have been called several times over.
 
-    `rounded`: finite numbers other than zero are to the precision of the dtype, as a GPU's are (tests/equality.py).
+    `rounded`: finite numbers other than zero count to the precision of the dtype, as those of a GPU do
+    (tests/equality.py).
     """
     copies = len(found) // len(cases)
     assert found.shape == (copies * len(cases),)
@@ -246,7 +247,8 @@ def _agree(found: np.ndarray, results: list[Result], copies: int, *, rounded: bo
     found = found.astype(np.float64)
     same_sign = np.signbit(found) == np.signbit(value)
     both_nan = np.isnan(found) & np.isnan(value)
-    near = (np.abs(found - value) <= precision * np.abs(value)) if rounded else np.zeros(found.shape, np.bool_)
+    plain = rounded & np.isfinite(value) & (value != 0)
+    near = plain & (np.abs(found - value) <= precision * np.abs(value))
     return np.select(
         [how == NEAR, how == MAGNITUDE, how == SIGN, how == SIGNED_NAN, how == ANYTHING],
         [

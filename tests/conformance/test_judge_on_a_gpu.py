@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from .calls import Call
 from .judge import Entry, assert_same, same_on_gpu
+from .special import Case, Result, failures
 
 ONE, FAR = np.array([1.0, 2.0]), np.array([1.0, 2.1])
 NEAR = np.nextafter(ONE, 3)
@@ -51,3 +52,24 @@ def test_which_zero_it_is_counts_as_it_does_elsewhere():
     plus, minus = np.zeros(2), -np.zeros(2)
     refused("sin", ONE, plus, minus)
     judged("sin", ONE, plus, minus, signed_zeros=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "found", "wrong"),
+    [
+        (1.0, np.nextafter(1.0, 2.0), False),
+        (1.0, 1.001, True),
+        (-1.0, 1.0, True),
+        (0.0, -0.0, True),
+        (0.0, 5e-324, True),
+        (np.inf, 1.0, True),
+        (np.inf, -np.inf, True),
+        (np.nan, np.nan, False),
+        (1.0, np.nan, True),
+    ],
+)
+def test_a_table_is_rounded_at_finite_numbers_other_than_zero(value, found, wrong):
+    case = Case((1.0,), (Result(value),), "line")
+    assert bool(failures([case], np.array([found]), rounded=True)) is wrong
+    exact = found == value and np.signbit(found) == np.signbit(value)
+    assert bool(failures([case], np.array([found]))) is not (exact or (np.isnan(found) and np.isnan(value)))

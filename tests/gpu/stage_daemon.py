@@ -85,8 +85,8 @@ def failure(puppet: Puppet, code: str) -> str:
 
 
 def end(daemon: Daemon) -> None:
-    """It stops when it is told to, with status 0, and its log has no traceback but those of CuPy's destructors, which
-    are told of the lost device as all others are."""
+    """It stops when it is told to, with status 0. Its log has no traceback but those of CuPy's destructors, which a
+    lost device refuses as it does everything."""
     status = daemon.stop()
     assert status == 0, f"exit status {status}: {daemon.log[-1500:]}"
     ours = [trace for trace in daemon.log.split("Traceback (most recent call last):\n")[1:] if has_frame_of_ours(trace)]

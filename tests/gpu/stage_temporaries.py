@@ -89,8 +89,8 @@ def measure(meter: Meter, case: Case) -> Taken | None:
 
 
 def worst_of(meter: Meter, cases: list[Case], is_late: Callable[[], bool] = lambda: False) -> Taken | None:
-    """The call that exceeds its reservation most; AssertionError if a call fails. Compiling a kernel takes seconds, so
-    that there may be no time for all of them."""
+    """The call that exceeds its reservation most, of those that there is time for: compiling a kernel takes seconds.
+    AssertionError if a call fails."""
     found = [taken for case in cases if not is_late() and (taken := measure(meter, case)) is not None]
     return max(found, key=lambda taken: taken.bytes - taken.reserved, default=None)
 

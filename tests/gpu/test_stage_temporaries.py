@@ -51,6 +51,12 @@ def test_calls_that_an_op_does_not_take_are_left_out(meter: Meter) -> None:
     assert worst_of(meter, []) is None
 
 
+def test_a_call_that_there_is_no_time_for_is_not_measured(meter: Meter) -> None:
+    case, turns = Case("sort", (np.ones((8, 8)),), {}), iter([False, True])
+    assert worst_of(meter, [case], lambda: True) is None
+    assert worst_of(meter, [case, case], lambda: next(turns)) is not None
+
+
 @pytest.mark.parametrize(("taken", "short"), [(0, False), (UNNOTICED, False), (2 * MIB, True)])
 def test_more_than_is_reserved_and_noticed_is_short(taken: int, short: bool) -> None:
     assert Taken(taken, 0, 1).is_short is short

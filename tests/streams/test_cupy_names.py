@@ -1,4 +1,4 @@
-"""What we use of CuPy is there: in CuPy's own wheel, if it is installed, and in the list of its names in any case."""
+"""What is used of CuPy exists: in the list of its names, and in CuPy itself where that is installed."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_fake_lacks_what_cupy_lacks():
         array.setfield()
 
 
-def test_the_list_is_of_the_wheel():
+def test_the_list_is_that_of_the_installed_cupy():
     if importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed")
     assert [path for path in sorted(used() | faked()) if not has(path)] == []

@@ -1,8 +1,8 @@
 """Range checks of integers that number classes or rows.
 
-On the host a number out of range raises, and so it does anywhere in an op that `judges`, which is launched where it may
-wait. In another op its row of the result becomes NaN on a device, since reading a value from a device waits until its
-stream is empty. No kernel gets a number out of range, on any device: it would read memory that is not its own.
+On the host a number out of range raises. On a device it raises in ops that `judges` marks, which are launched where
+they may wait. In other ops its row of the result becomes NaN there, since reading a value from a device waits until the
+stream is empty. On no device does a kernel index with a number out of range: it would read another array's memory.
 """
 
 from __future__ import annotations

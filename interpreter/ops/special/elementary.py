@@ -21,7 +21,7 @@ def cbrt(xp: ArrayModule, x: Array) -> Array:
 
 
 def sinc(xp: ArrayModule, x: Array) -> Array:
-    """sin(pi * x) / (pi * x), 1 at 0. CuPy makes 1 of infinities and NaN, too, and 0 of all other whole numbers."""
+    """sin(pi * x) / (pi * x), 1 at 0. CuPy gives 1 for infinities and NaN, too."""
     if xp is np:
         return np.sinc(x)
     angle = math.pi * xp.where(x == 0, 1.0, x)

@@ -53,7 +53,7 @@ def known() -> frozenset[str]:
 
 
 def is_known(path: str) -> bool:
-    """Does CuPy have it, as far as the list goes? What is inside of something that is not listed, nobody knows."""
+    """Does CuPy have it? The list says so of what is inside the modules and classes in `LISTED`; the rest passes."""
     parent, _, name = path.rpartition(".")
     return name.startswith("_") or parent not in LISTED or path in known()
 

@@ -51,7 +51,7 @@ def test_an_index_outside_the_table_fails(index, evaluate):
 
 @pytest.mark.parametrize("index", [-1, 3])
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "int64"])
-def test_so_it_does_on_a_device(index, dtype):
+def test_an_index_outside_the_table_fails_on_a_device_too(index, dtype):
     indices = np.array([[1, index]]).astype(dtype)
     with pytest.raises(IndexError, match=r"indices have to be in \[0, 3\)"):
         evaluate_elsewhere("embedding", indices, normal((3, 2), "float32"))
