@@ -1,6 +1,6 @@
 """The names that CuPy has, which `names.txt` lists: the fake refuses the others, as CuPy would.
 
-    python -m tests.streams.fake_cuda.names > tests/streams/fake_cuda/names.txt
+    python tests/streams/fake_cuda/names.py > tests/streams/fake_cuda/names.txt
 
 with CuPy's wheel, which needs no GPU for it. The first line is its version.
 """
