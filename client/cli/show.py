@@ -110,7 +110,7 @@ def _show_records(trace: Trace, records: Sequence[Record], steps: _Steps, *, cut
     from .terminal import print_table
 
     order = StreamOrder(trace)
-    several = len({record.session for record in records if record.session}) > 1
+    several = len({record.caused_by for record in records if record.caused_by}) > 1
     lost = f", {trace.dropped} lost before them" if trace.dropped else ""
     all_of_them = "; --limit 0 lists all" if cut else ""
     print_table(
@@ -140,7 +140,7 @@ def _rows(
 ) -> Iterator[tuple[str, ...]]:
     """A row for each record, and below a run one for each of its steps."""
     for record in records:
-        session = str(record.session or "") if several else ""
+        session = str(record.caused_by or "") if several else ""
         yield _row(record, trace, order, session=session)
         for step, inner in steps.get(record.id, ()):
             row = _row(step, trace, order, session="")

@@ -46,13 +46,13 @@ def show_sessions(found: Sequence[Mapping[str, Any]], _freed: bool = True) -> No
     """Show a table of sessions."""
     from .terminal import print_table
 
-    columns = ("id>", "name", "pid>", "via", "age>", "tensors>", "bytes>", "peak>", "alone>", "live>", "pending>")
+    columns = ("id>", "name", "pid>", "via", "age>", "tensors>", "bytes>", "peak>", "alone>", "moved>", "evicted>")
     print_table(
-        (*columns, "errors>", "names>", "remark"),
+        (*columns, "live>", "pending>", "errors>", "names>", "remark"),
         [_session_row(one) for one in found],
         caption=plural(len(found), "session"),
         folded=("name", "remark"),
-        spare=("age>", "names>", "via", "errors>", "peak>"),
+        spare=("age>", "names>", "via", "errors>", "peak>", "moved>", "evicted>"),
     )
 
 
@@ -193,7 +193,8 @@ def _session_row(one: Mapping[str, Any]) -> tuple[str, ...]:
         "this command" if one["asks"] else "",
     ]
     head = (str(one["id"]), one["name"], str(one["pid"] or ""), one["kind"], duration(one["age"]))
-    amounts = (one["bytes"], one["peak"], sum(one["freed"].values()))
+    caused = (one["moved"]["bytes"], one["evicted"]["bytes"])
+    amounts = (one["bytes"], one["peak"], sum(one["freed"].values()), *caused)
     held = (count(one["tensors"]), *(size(nbytes) if nbytes else "" for nbytes in amounts))
     return (*head, *held, *numbers, ", ".join(filter(None, remarks)))
 

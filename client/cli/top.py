@@ -37,13 +37,16 @@ class Look(NamedTuple):
 
 class Rates(NamedTuple):
     """What happened between two looks, per second: instructions, messages of each session, bytes per device that moved,
-    that left to make room, by a transfer or without, and that came back."""
+    that left to make room, by a transfer or without, and that came back; bytes per session that moved for it, and those
+    of them that made room."""
 
     instructions: float
     sessions: Mapping[int, float]
     moved: Mapping[str, float]
     evicted: Mapping[str, float]
     returned: Mapping[str, float]
+    caused: Mapping[int, float]
+    evicting: Mapping[int, float]
 
 
 @click.command()
@@ -102,23 +105,25 @@ def rates(before: Look, now: Look) -> Rates:
     """The rates between two looks; 0 for a session that is new."""
     passed = max(now.at - before.at, 1e-6)
     done = now.status["instructions"]["retired"] - before.status["instructions"]["retired"]
-    consumed = {one["id"]: one["consumed"] for one in before.sessions}
     earlier = {one["name"]: one for one in before.devices}
+    sessions = {one["id"]: one for one in before.sessions}
 
     def growth(nbytes: Callable[[Mapping[str, Any]], int]) -> dict[str, float]:
         return {
             one["name"]: max(0, nbytes(one) - nbytes(earlier.get(one["name"], one))) / passed for one in now.devices
         }
 
+    def progress(amount: Callable[[Mapping[str, Any]], int]) -> dict[int, float]:
+        return {one["id"]: max(0, amount(one) - amount(sessions.get(one["id"], one))) / passed for one in now.sessions}
+
     return Rates(
         max(0, done) / passed,
-        {
-            one["id"]: max(0, one["consumed"] - consumed.get(one["id"], one["consumed"])) / passed
-            for one in now.sessions
-        },
+        progress(lambda one: int(one["consumed"])),
         growth(_moved_bytes),
         growth(lambda one: int(one["eviction"]["evicted"]["bytes"] + one["eviction"]["dropped"]["bytes"])),
         growth(lambda one: int(one["eviction"]["returned"]["bytes"])),
+        progress(lambda one: int(one["moved"]["bytes"])),
+        progress(lambda one: int(one["evicted"]["bytes"])),
     )
 
 
@@ -127,7 +132,15 @@ def _moved_bytes(device: Mapping[str, Any]) -> int:
 
 
 def _plain(now: Look, found: Rates) -> dict[str, Any]:
-    sessions = [{**one, "per_second": found.sessions[one["id"]]} for one in _busiest(now.sessions, found)]
+    sessions = [
+        {
+            **one,
+            "per_second": found.sessions[one["id"]],
+            "moved_per_second": found.caused[one["id"]],
+            "evicted_per_second": found.evicting[one["id"]],
+        }
+        for one in _busiest(now.sessions, found)
+    ]
     devices = [
         {
             **one,
@@ -272,13 +285,16 @@ def _sessions(now: Look, found: Rates) -> Part:
             count(one["pending"]),
             count(one["tensors"]),
             size(one["bytes"]),
+            _per_second(found.caused[one["id"]]),
+            _per_second(found.evicting[one["id"]]),
             count(one["errors"]) if one["errors"] else "",
         )
         for one in _busiest(now.sessions, found)
         if not one["asks"]
     ]
-    columns = ("session>", "name", "pid>", "messages>", "live>", "pending>", "tensors>", "bytes>", "errors>")
-    return Part("session", columns, rows, ("pid>", "live>", "pending>", "errors>", "tensors>"), "name")
+    numbers = ("messages>", "live>", "pending>", "tensors>", "bytes>", "moving>", "evicting>", "errors>")
+    spare = ("pid>", "live>", "pending>", "errors>", "tensors>", "moving>", "evicting>")
+    return Part("session", ("session>", "name", "pid>", *numbers), rows, spare, "name")
 
 
 def _hung(now: Look) -> list[str]:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
@@ -48,6 +48,15 @@ Publish = Callable[[VmSession, Sequence[str], Sequence[Published[Tensor]]], None
 Told = Callable[[Any, TensordError | None], None]
 
 
+class Asked(NamedTuple):
+    """A wish that the durable names be written once more: the session that caused it, at which line of it, and `told`,
+    which gets the answer."""
+
+    session: VmSession
+    location: int
+    told: Told
+
+
 class Checkpoints:
     """Takes checkpoints. One per engine, called during admission."""
 
@@ -64,7 +73,7 @@ class Checkpoints:
         self.groups = Groups()  # of what durable names stand for, since it was written last
         self.interval: float = getattr(getattr(backend, "options", None), "interval", 0.0)
         self.job = CheckpointJob
-        self.waiting: list[Told] = []  # who asked for durable names while they were written
+        self.waiting: list[Asked] = []  # for durable names, while they were written
         self.due: deque[None] = deque()  # durable names are to be written again
         self.publish: Publish = publish_nothing  # set by admission
 
@@ -76,23 +85,25 @@ class Checkpoints:
         if self.durable is None:
             raise ProtocolError(NOT_KEPT)
         if self.targets.of(self.durable).busy:
-            self.waiting.append(told)
+            self.waiting.append(Asked(session, location, told))
         else:
             names = tuple(self.directory.durable)
             self.take(session, str(self.durable), names, KEPT, location, told, always=False)
 
     def keep_those_who_wait(self) -> None:
-        """Durable names have been written, and somebody asked meanwhile."""
+        """Durable names have been written, and somebody asked meanwhile: for the first of those who are still there."""
         self.due.clear()
         waiting, self.waiting = self.waiting, []
 
         def tell(report: Any, error: TensordError | None) -> None:
-            for told in waiting:
-                told(report, error)
+            for asked in waiting:
+                asked.told(report, error)
 
         if waiting:
+            nobody = Asked(self.scheduler.nobody, 0, tell)
+            first = next((asked for asked in waiting if not asked.session.closed), nobody)
             try:
-                self.keep_durable(self.scheduler.nobody, tell)
+                self.keep_durable(first.session, tell, first.location)
             except TensordError as error:
                 tell(None, error)
             self.scheduler.bound.clear()
@@ -137,9 +148,10 @@ class Checkpoints:
         target.job = job
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
         groups = self.group(job)
-        with self.scheduler.refusals:  # the first value that finds no room knows it for the others
+        transfers = residency.transfers
+        with self.scheduler.refusals, transfers.caused_by(session):  # the first refusal is known for all values
             self.read_all(session, job, location, link, stream, waits=target.path != self.durable)
-        end = partial(self.learn, job, standing, groups, told, always=always)
+        end = partial(self.learn, job, standing, groups, Asked(session, location, told), always=always)
         self.commit(session, job, link, stream, location, end)
 
     def completed(self, names: Sequence[str]) -> Sequence[str]:
@@ -224,7 +236,7 @@ class Checkpoints:
         job: CheckpointJob,
         standing: Mapping[str, Stood],
         groups: Sequence[Group],
-        told: Told,
+        asked: Asked,
         done: Instruction,
         *,
         always: bool,
@@ -235,7 +247,7 @@ class Checkpoints:
         target.job, target.note = None, job.note
         again = job.outdated and not always
         if again:
-            self.waiting.append(told)
+            self.waiting.append(asked)
         if self.waiting:
             self.due.append(None)
         for group in groups:
@@ -248,7 +260,7 @@ class Checkpoints:
             done.error.heard = True
             target.forget()
         if not again:
-            told(done.results, done.error)
+            asked.told(done.results, done.error)
         done.results = None
 
     def read(

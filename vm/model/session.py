@@ -68,6 +68,7 @@ class VmSession:
         "closed",
         "detail",
         "errors",
+        "evicted",
         "files",
         "generation",
         "id",
@@ -76,6 +77,7 @@ class VmSession:
         "live",
         "locations",
         "may_store",
+        "moved",
         "moves",
         "moving",
         "name",
@@ -151,6 +153,8 @@ class VmSession:
         self.queues: dict[Stream, SessionQueue] = {}
         self.cancelled: TensordError | None = None
         self.errors = 0
+        self.moved = [0, 0]  # transfers that it has caused, and their bytes
+        self.evicted = [0, 0]  # those of them that made room
         self.synced = 0  # as many of them were known to the latest sync
         self.payload = 0  # bytes of uploads not yet consumed
         self.answering = 0  # bytes of answers in preparation

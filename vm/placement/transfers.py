@@ -1,11 +1,13 @@
 """The instructions that copy a value: Transfers between devices, and Copies within one.
 
-They belong to no session, so no cancellation stops them.
+They belong to no session, so no cancellation stops them. Each has an author all the same, the session that caused it:
+locations are that session's, failures are told to it, and traces charge it for what was moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from ...interpreter.opcodes import Opcode
@@ -18,6 +20,7 @@ from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.session import VmSession
 from ..model.tensor import Storage
+from ..scheduler.errors import makes_room
 from ..scheduler.scheduler import Scheduler
 from .loaded_files import LoadedFiles
 
@@ -26,14 +29,24 @@ BY_STORE: Final = {StreamKind.READ: StreamKind.H2D, StreamKind.WRITE: StreamKind
 
 
 class Transfers:
-    """Admits them. `files`: told when a read has failed."""
+    """Admits them. `files`: told when a read has failed. `causing`: the author, in place of the session that asks."""
 
-    __slots__ = ("files", "scheduler", "store")
+    __slots__ = ("causing", "files", "scheduler", "store")
 
     def __init__(self, scheduler: Scheduler, store: DeviceState | None, files: LoadedFiles) -> None:
         self.scheduler = scheduler
         self.store = store
         self.files = files
+        self.causing: VmSession | None = None
+
+    @contextmanager
+    def caused_by(self, session: VmSession) -> Iterator[None]:
+        """What is planned inside, evictions included, is caused by a session, though another one asks and pays."""
+        before, self.causing = self.causing, session
+        try:
+            yield
+        finally:
+            self.causing = before
 
     def plan(
         self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int, why: str = ""
@@ -71,7 +84,7 @@ class Transfers:
     ) -> Instruction:
         scheduler = self.scheduler
         instruction = scheduler.new_instruction(scheduler.nobody, opcode, label, target.copy.device, location)
-        instruction.author = session
+        instruction.author = self.causing or session
         instruction.inputs, instruction.outputs = (source,), (target,)
         source.tensor.await_meta(instruction)
         instruction.reads, instruction.writes = (source.copy,), (target.copy,)
@@ -90,11 +103,20 @@ class Transfers:
         copy = done.writes[0]
         if done.error is None:
             carrier.count_move(kind.value, done.bytes_moved)
+            add_to(done.author.moved, done.bytes_moved)
+            if makes_room(done):
+                add_to(done.author.evicted, done.bytes_moved)
             return
         if copy.current and (len(storage.copies) > 1 or copy.view is not None):
             forget(copy, storage)
         if kind is StreamKind.READ:
             self.files.look()
+
+
+def add_to(total: list[int], nbytes: int) -> None:
+    """One more, of so many bytes."""
+    total[0] += 1
+    total[1] += nbytes
 
 
 def copy_array(source: Any, target: Any) -> None:

@@ -29,7 +29,7 @@ from .answering import (
     session_or_any,
 )
 from .device_rows import cached, describe, lost, plain, transfers
-from .eviction import evict, eviction_row, returning_slices
+from .eviction import evict, eviction_row, returning_slices, total
 from .extents import Walk
 from .held_rows import DEVICE, SESSION, Sums, by_what, held_slices
 from .invariants import CHECKS, violations
@@ -205,6 +205,8 @@ def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[
         "peak": one.account.peak,
         "live": len(one.live),
         "errors": one.errors,
+        "moved": total(one.moved),
+        "evicted": total(one.evicted),
         "cancelled": one.cancelled is not None,
         "names": one.account.names,
         "quota": one.limits.bytes,

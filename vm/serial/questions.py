@@ -25,7 +25,7 @@ from ..reporting.answering import (
     session_or_any,
 )
 from ..reporting.device_rows import plain
-from ..reporting.eviction import NO_EVICTION
+from ..reporting.eviction import NO_EVICTION, total
 from ..reporting.extents import TENSOR, Extent
 from ..reporting.held_rows import DEVICE, SESSION, Sums, by_what
 from ..reporting.name_rows import name_kind, name_row, names_of
@@ -197,6 +197,8 @@ def _sessions(
             "peak": 0,
             "live": 0,
             "errors": one.errors,
+            "moved": total((0, 0)),
+            "evicted": total((0, 0)),
             "cancelled": one.cancelled is not None,
             "names": 0,
             "quota": 0,

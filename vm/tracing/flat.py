@@ -84,6 +84,7 @@ def inflate_long(entry: Sequence[Any], where: Where) -> Record:
         used,
         HELD[held],
         part,
+        caused_by=author,
     )
 
 
@@ -121,6 +122,7 @@ def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
         work,
         used,
         part=part,
+        caused_by=session,
     )
 
 

@@ -81,6 +81,7 @@ class Record(NamedTuple):
     held: str = ""  # "memory", "fairness" or both, if it was ready and had to wait for that
     part: PartRecord | None = None  # what a RunRoutine is of its routine
     stamps: tuple[int, ...] = ()  # when each of its calls started and ended, if that was asked for
+    caused_by: int = 0  # the session that needed it: `session`, unless the machine has planned it for another one
 
 
 class Holding(NamedTuple):

@@ -244,7 +244,10 @@ class TestTop:
 
     def test_rates_are_differences(self):
         def look(at: float, retired: int, consumed: dict[int, int], moved: int, back: int) -> cli_top.Look:
-            sessions = [{"id": id_, "consumed": number, "live": 0} for id_, number in consumed.items()]
+            sessions = [
+                {"id": id_, "consumed": number, "live": 0, "moved": {"bytes": moved}, "evicted": {"bytes": back}}
+                for id_, number in consumed.items()
+            ]
             left = {"evicted": {"bytes": back}, "dropped": {"bytes": back}, "returned": {"bytes": back}}
             transfers = {"h2d": {"count": 1, "bytes": moved}}
             devices = [{"name": "sim:0", "transfers": transfers, "eviction": left}]
@@ -252,9 +255,10 @@ class TestTop:
 
         now = look(12.0, 1_100, {1: 50, 2: 400, 3: 7}, 300, 50)
         found = cli_top.rates(look(10.0, 100, {1: 50, 2: 200}, 100, 30), now)
-        assert found == cli_top.Rates(
-            500.0, {1: 0.0, 2: 100.0, 3: 0.0}, *({"sim:0": rate} for rate in (100.0, 20.0, 10.0))
-        )
+        moved, evicted, returned = ({"sim:0": rate} for rate in (100.0, 20.0, 10.0))
+        caused, evicting = ({1: rate, 2: rate, 3: 0.0} for rate in (100.0, 10.0))
+        each = {1: 0.0, 2: 100.0, 3: 0.0}
+        assert found == cli_top.Rates(500.0, each, moved, evicted, returned, caused, evicting)
         assert [one["id"] for one in cli_top._busiest(now.sessions, found)] == [2, 1, 3]
 
 

@@ -33,6 +33,8 @@ def session(n: int) -> dict[str, Any]:
         "bytes": 1 << 20,
         "errors": 1,
         "consumed": 100 * n,
+        "moved": {"count": n, "bytes": n << 20},
+        "evicted": {"count": n, "bytes": n << 18},
         "asks": n == 0,
     }
     return {"id": n, "name": f"a program with a rather long name {n}.py", "pid": 12345 + n, **counts}

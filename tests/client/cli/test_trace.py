@@ -318,7 +318,7 @@ class TestShowOnATerminal:
         head = show(240, *records).splitlines()[1].split()
         assert not {"session", "bytes", "error"} & set(head)
         assert "location" in head
-        assert "session" in show(240, records[0], records[1]._replace(session=2)).splitlines()[1]
+        assert "session" in show(240, records[0], records[1]._replace(session=0, caused_by=2)).splitlines()[1]
         assert "bytes" in show(240, records[0]._replace(nbytes=5)).splitlines()[1]
 
     def test_the_location_is_left_out_before_anything_is_cut(self, show, records):

@@ -40,6 +40,7 @@ def _field(name: str) -> Callable[[Record], Any]:
 COLUMNS: dict[str, tuple[str, Callable[[Record], Any]]] = {
     "id": (_NUMBER, _field("id")),
     "session": (_NUMBER, _field("session")),
+    "caused_by": (_NUMBER, _field("caused_by")),
     "opcode": (_TEXT, _field("opcode")),
     "op": (_TEXT, _field("op")),
     "of": (_TEXT, of),

@@ -1,6 +1,6 @@
 """Trace files: one line of JSON per record, so that they can be cut, searched and read with ordinary tools.
 
-    line 1      {"format": "tensord-trace", "version": 5, "fields": [...], "devices": [...], "records": N, "dropped": D,
+    line 1      {"format": "tensord-trace", "version": 6, "fields": [...], "devices": [...], "records": N, "dropped": D,
                  "before": B, "base_tick": T, "taken": ns}
     N lines     the named fields of `Record`, as an array; operands, edges and metas as arrays of such arrays
     then        {"used": {device: bytes}, "holdings": [...]}, the memory in use when the trace was taken
@@ -12,10 +12,11 @@ No byte of a file is trusted: `load` either returns records whose every field ha
 ProtocolError with the file, the line and a remedy. `load` does not check whether the records are consistent; `verify`
 does. So a loaded file may have two instructions with the same id.
 
-Files are written by `recording`. Older versions can be read. Up to version 4 nothing is said of routines. Up to version
-3 records have the fields up to `error`, those lost and those from before a recording are counted together, and nothing
-is said of memory. Up to version 2 a wait over some tensors is a Barrier as well. Version 1 lacks `taken`, the time of
-recording in the clock of the records, which is read as 0.
+Files are written by `recording`. Older versions can be read. Up to version 5 no session is known to have caused what
+the machine planned. Up to version 4 nothing is said of routines. Up to version 3 records have the fields up to `error`,
+those lost and those from before a recording are counted together, and nothing is said of memory. Up to version 2 a wait
+over some tensors is a Barrier as well. Version 1 lacks `taken`, the time of recording in the clock of the records,
+which is read as 0.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from . import routine_parts
 from .trace import Memory, Trace
 
 FORMAT = "tensord-trace"
-VERSION = 5
+VERSION = 6
 _WITHOUT_ROUTINES = 4
 _WITHOUT_FIELDS = 3  # the highest version whose header does not name the fields
 _WITHOUT_WAIT = 2  # the highest version that calls a wait over some tensors a Barrier
@@ -261,6 +262,7 @@ def _reader_of(head: Header) -> Callable[[object], Record]:
         checked: dict[str, Any] = {
             name: check(name, field) for (name, check), field in zip(checks, fields, strict=True)
         }
+        checked.setdefault("caused_by", checked["session"])
         return Record(**checked)
 
     def old_record(value: object) -> Record:

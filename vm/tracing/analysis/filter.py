@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import combinations
 
 from ....interpreter.errors import ProtocolError
 from ..record import Record
@@ -17,7 +18,8 @@ class Filter:
     """All given conditions must hold.
 
     `op`: the name of the op or opcode, or a pattern ("mat*"). `location`: a part of the line ("train.py:9"). `span`:
-    the name of a span at any depth, or a path of names joined by "/". `slowest`: only so many, those that ran longest.
+    the name of a span at any depth, or a path of names joined by "/"; "*" stands for any text in a name. `session`:
+    what is of it or was caused by it. `slowest`: only so many, those that ran longest.
     """
 
     op: str = ""
@@ -29,7 +31,8 @@ class Filter:
     def select(self, records: Iterable[Record]) -> tuple[Record, ...]:
         """The records, in their order. ProtocolError for a session that none of them has."""
         records = tuple(records)
-        self._check_session(records)
+        if self.session is not None:
+            check_session(records, self.session)
         found = tuple(record for record in records if self._matches(record))
         if self.slowest is None:
             return found
@@ -38,27 +41,34 @@ class Filter:
 
     def may_have_made(self, op: str, session: int, location: str) -> bool:
         """Does what is known of something's maker match? Not if the filter asks for more than that."""
-        return not self.span and self.slowest is None and self._fits((op,), session, location)
+        return not self.span and self.slowest is None and self._fits((op,), (session,), location)
 
     def _matches(self, record: Record) -> bool:
-        fits = self._fits((record.op, record.opcode), record.session, record.location)
-        return fits and (not self.span or in_span(record, self.span))
+        fits = self._fits((record.op, record.opcode), sessions_of(record), record.location)
+        return fits and (not self.span or in_span(record.span, self.span))
 
-    def _fits(self, names: tuple[str, ...], session: int, location: str) -> bool:
-        if self.session is not None and session != self.session:
+    def _fits(self, names: tuple[str, ...], sessions: Collection[int], location: str) -> bool:
+        if self.session is not None and self.session not in sessions:
             return False
         if self.op and not any(fnmatchcase(name, self.op) for name in names):
             return False
         return bool(_line(self.location).search(location))
 
-    def _check_session(self, records: tuple[Record, ...]) -> None:
-        known = sorted({record.session for record in records})
-        if self.session is not None and self.session not in known:
-            listed = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
-            raise ProtocolError(f"the trace has no session {self.session}: it has {listed or 'none'}")
-
     def __bool__(self) -> bool:
         return self != Filter()
+
+
+def sessions_of(record: Record) -> tuple[int, int]:
+    """The session that an instruction is of, and the one that caused it."""
+    return record.session, record.caused_by
+
+
+def check_session(records: Iterable[Record], session: int) -> None:
+    """ProtocolError, saying which sessions there are, for one that has no part in any record."""
+    known = sorted({each for record in records for each in sessions_of(record)})
+    if session not in known:
+        listed = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
+        raise ProtocolError(f"the trace has no session {session}: it has {listed or 'none'}")
 
 
 def ran(record: Record) -> int:
@@ -66,10 +76,14 @@ def ran(record: Record) -> int:
     return max(0, record.finished - record.started) if record.started and record.finished else 0
 
 
-def in_span(record: Record, wanted: str) -> bool:
-    """Was it issued in a span of that name, or at that path?"""
-    names = record.span
-    return wanted in names or any("/".join(names[:depth]) == wanted for depth in range(2, len(names) + 1))
+@lru_cache(1 << 12)
+def in_span(names: tuple[str, ...], wanted: str) -> bool:
+    """Is one of these spans, the outermost first, of that name, or a part of their path of that form?
+
+    "*" stands for any text but "/", so that a row of `trace stats` names what it sums up.
+    """
+    form = re.compile("[^/]*".join(map(re.escape, wanted.split("*"))))
+    return any(form.fullmatch("/".join(names[begin:end])) for begin, end in combinations(range(len(names) + 1), 2))
 
 
 @lru_cache(16)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..record import Record
-from .filter import ran
+from .filter import ran, sessions_of
 from .graph import Dependence, Graph
 from .text import duration, label, name
 from .volume import of
@@ -172,7 +172,8 @@ def _links(graph: Graph) -> dict[int, int]:
 
 def _alike(one: Record, other: Record) -> bool:
     """May both be in one chain?"""
-    return one.device == other.device and one.status == other.status == "DONE" and one.session == other.session
+    same = one.device == other.device and sessions_of(one) == sessions_of(other)
+    return same and one.status == other.status == "DONE"
 
 
 def _chain(first: int, following: dict[int, int]) -> Iterator[int]:

@@ -18,6 +18,7 @@ from ....interpreter.opcodes import traits_of
 from ...model.reason import Reason
 from ..record import Record
 from .dependences import AccessLists
+from .filter import check_session, sessions_of
 from .text import plural
 from .trace import Trace
 
@@ -95,6 +96,7 @@ class Graph:
     ) -> Graph:
         """A part small enough to look at: all given conditions must hold.
 
+        `session` keeps what is of a session or was caused by it, as transfers are.
         `ids` names nodes; `around` names one, and keeps the nodes at most `depth` edges away, in either direction;
         `upstream` keeps a node and what it depends on, `downstream` a node and what depends on it, up to that depth;
         given together they name the nodes in either part. `depth` is 2 for `around`, else unlimited, unless it is
@@ -106,8 +108,8 @@ class Graph:
         self._check(named)
         nodes = [node for node in self.nodes if releases or not _is_release(node) or node.id in named]
         if session is not None:
-            self._check_session(session)
-            nodes = [node for node in nodes if node.session == session]
+            check_session(self.nodes, session)
+            nodes = [node for node in nodes if session in sessions_of(node)]
         if wanted:
             nodes = [node for node in nodes if node.id in wanted]
         graph = self.restrict({node.id for node in nodes})
@@ -124,12 +126,6 @@ class Graph:
         if unknown:
             listed = ", ".join(f"#{instruction}" for instruction in sorted(unknown)[:5])
             raise ProtocolError(f"the trace has no instruction {listed}: `tensord trace show` lists those it has")
-
-    def _check_session(self, session: int) -> None:
-        known = sorted({node.session for node in self.nodes})
-        if session not in known:
-            listed = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
-            raise ProtocolError(f"the trace has no session {session}: it has {listed or 'none'}")
 
 
 def build(trace: Trace) -> Graph:

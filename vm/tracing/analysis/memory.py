@@ -258,7 +258,7 @@ def made(record: Record) -> Iterator[Stay]:
     written = [copy for copy, kind, _ in record.operands if kind in {Kind.MUT, Kind.MUT2}]
     for copy, meta in zip(written, record.outputs, strict=False):
         if nbytes(meta):
-            where = (record.op or record.opcode, record.session, record.location)
+            where = (record.op or record.opcode, record.caused_by, record.location)
             yield Stay(copy, device, nbytes(meta), got_memory(record), record.finished, *where, span=record.span)
 
 

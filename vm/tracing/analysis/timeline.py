@@ -161,13 +161,14 @@ class _Timeline:
 
 
 def span_extents(trace: Trace, until: int) -> dict[tuple[int, tuple[str, ...]], tuple[int, int]]:
-    """(session, path of a span) -> from when to when instructions of it were received, waited or ran."""
+    """(session, path of a span) -> from when to when instructions of it, or caused there, were received, waited or
+    ran."""
     found: dict[tuple[int, tuple[str, ...]], tuple[int, int]] = {}
     for record in trace.records:
         stamps = [time for time in times(record) if time] or [until]
         begin, end = min(stamps), until if is_live(record) else max(stamps)
         for depth in range(len(record.span)):
-            key = (record.session, record.span[: depth + 1])
+            key = (record.caused_by, record.span[: depth + 1])
             before = found.get(key, (begin, end))
             found[key] = (min(before[0], begin), max(before[1], end))
     return found
@@ -179,6 +180,7 @@ def _args(record: Record) -> Event:
     return {
         "id": record.id,
         "session": record.session,
+        "caused_by": record.caused_by,
         "status": status(record),
         "location": record.location,
         "of": of(record),

@@ -210,7 +210,7 @@ class TestHostileFiles:
             ([], "line 1: not a trace"),
             ({}, "line 1: not a trace"),
             (header(format="else"), "line 1: not a trace"),
-            (header(version=6), "line 1: trace version 6, but this tensord reads versions 1 to 5"),
+            (header(version=7), "line 1: trace version 7, but this tensord reads versions 1 to 6"),
             (header(fields=None), "line 1: fields is None, not an array"),
             (header(fields=["id", "secret"]), "line 1: field is 'secret', not one of "),
             (header(fields=["id"]), "line 1: the fields of its records are not those of a trace"),

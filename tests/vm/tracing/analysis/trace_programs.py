@@ -45,6 +45,7 @@ def record(
         "location": "",
         "error": "",
         "span": (),
+        "caused_by": fields.get("session", 1),
     }
     return Record(**(defaults | fields))
 
