@@ -20,9 +20,9 @@ from types import CodeType, FrameType
 from typing import TypeAlias
 
 from ..interpreter.wire.limits import Limits
+from ..interpreter.wire.locations import CALLED_BY
 
 Line: TypeAlias = tuple[CodeType, int]  # and the number of the line
-ARROW = " <- "  # from a line to the line that called it
 LONGEST = Limits().text  # characters of a location
 FURTHEST = 16  # frames outside the package that are looked at: each costs a lookup at each call
 FILES = 1 << 14  # whose owners are remembered: each cell of a notebook is a file
@@ -127,8 +127,8 @@ def lines_of(frames: Iterable[FrameType]) -> list[Line]:
 
 def describe_lines(lines: Sequence[Line]) -> str:
     """`describe`, of lines whose frames may be gone."""
-    room = (LONGEST + len(ARROW)) // max(1, len(lines)) - len(ARROW)
-    return ARROW.join(printable(describe_one(*line))[-room:] for line in lines)
+    room = (LONGEST + len(CALLED_BY)) // max(1, len(lines)) - len(CALLED_BY)
+    return CALLED_BY.join(printable(describe_one(*line))[-room:] for line in lines)
 
 
 def printable(text: str) -> str:

@@ -128,10 +128,10 @@ def _show_copies(one: DeviceMemory, _by: str, limit: int) -> None:
 
 
 def _show_holders(one: DeviceMemory, by: str, limit: int) -> None:
-    from ...vm.tracing.analysis.memory import HOLDERS
+    from ...vm.tracing.analysis.memory import holder_of
     from .terminal import print_table
 
-    holders = one.holders(HOLDERS[by])
+    holders = one.holders(holder_of(one, by))
     rows = [
         (
             holder.key,
@@ -148,9 +148,9 @@ def _show_holders(one: DeviceMemory, by: str, limit: int) -> None:
 def _plain(one: DeviceMemory, by: str) -> dict[str, object]:
     from dataclasses import asdict
 
-    from ...vm.tracing.analysis.memory import HOLDERS
+    from ...vm.tracing.analysis.memory import holder_of
 
     found = {"device": one.device, "peak": one.peak, "at": one.at, "other": one.other, "curve": one.curve}
     if by == "copy":
         return found | {"standing": [stay._asdict() for stay in one.standing]}
-    return found | {"holders": [asdict(holder) for holder in one.holders(HOLDERS[by])]}
+    return found | {"holders": [asdict(holder) for holder in one.holders(holder_of(one, by))]}

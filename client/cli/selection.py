@@ -15,8 +15,8 @@ _text: Final = partial(click.option, default="", show_default=False)
 _OPTIONS: Final = (
     _text("--op", help="Only this op or opcode; a pattern such as 'mat*'."),
     _text("--location", help="Only what was issued at a line with this in it: train.py:9."),
-    _text("--span", help="Only what was issued in the span of this name or path."),
-    click.option("--session", type=int, help="Only this session."),
+    _text("--span", help="Only what was issued in the span of this name or path; 'step */forward' is any step's."),
+    click.option("--session", type=int, help="Only this session, with what the machine planned for it."),
     click.option("--slowest", type=click.IntRange(min=1), help="Only so many, those that ran longest."),
 )
 

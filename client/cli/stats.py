@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @options.rows(12)
 @options.as_json
 def stats(file: Path | None, *, address: str | None, chooses: Filter, limit: int, as_json: bool) -> None:
-    """Sum up what ran, per op, line, span and stream, and what the streams waited for.
+    """Sum up what ran, per op, line, span, session and stream, and what the streams waited for.
 
     Example: tensord trace stats run.trace --location train.py
     """
@@ -45,13 +45,16 @@ def stats(file: Path | None, *, address: str | None, chooses: Filter, limit: int
         return
     lost = f"; {count(trace.dropped)} were lost" if trace.dropped else ""
     click.echo(f"{plural(len(records), 'record')} of {count(len(trace))}{lost}")
-    for title, rows in (("op", found.ops), ("location", found.locations), ("span", found.spans)):
+    sessions = found.sessions if len(found.sessions) > 1 else ()
+    tables = (("op", found.ops), ("location", found.locations), ("span", found.spans), ("session", sessions))
+    for title, rows in tables:
         if rows:
             _show_rows(title, rows, limit)
     _show_streams(found.streams)
 
 
 _COLUMNS = (
+    "spans>",
     "count>",
     "total>",
     "mean>",
@@ -64,7 +67,7 @@ _COLUMNS = (
     "moved>",
     "failed>",
 )
-_SPARE = ("failed>", "moved>", "GFLOP/s>", "GB/s>", "p99>", "queued>", "blocked>")
+_SPARE = ("failed>", "spans>", "moved>", "GFLOP/s>", "GB/s>", "p99>", "queued>", "blocked>")
 
 
 def _show_rows(title: str, rows: Sequence[Row], limit: int) -> None:
@@ -83,6 +86,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     times = (row.total, round(row.mean), row.p99, row.blocked, row.queued)
     return (
         row.key,
+        count(row.paths) if row.paths > 1 else "",
         count(row.count),
         *(duration(ns) if ns else "" for ns in times),
         size(row.touched) if row.touched else "",

@@ -27,7 +27,9 @@ COMMANDS: Final = {
     "dump": Listed("record", "Save the trace that the daemon has in its ring."),
     "record": Listed("record", "Record what the daemon does, until Ctrl-C."),
     "show": Listed("show", "List the records."),
-    "stats": Listed("stats", "Sum up what ran, per op, line, span and stream, and what the streams waited for."),
+    "stats": Listed(
+        "stats", "Sum up what ran, per op, line, span, session and stream, and what the streams waited for."
+    ),
     "diff": Listed("stats", "Compare two traces, per op and line: what got slower, what was called more often."),
     "memory": Listed("memory", "Show each device's peak of memory, and which ops and lines had made what stood in it."),
     "dag": Listed("dag", "Draw the logical DAG."),

@@ -15,6 +15,7 @@ SPANS: Final = 1 << 25  # numbers of spans are below: twice as many as the large
 LINE: Final = LINES - 1  # the bits of the line
 DEPTH: Final = 32  # spans in a path
 NAME: Final = 128  # characters of a span's name
+CALLED_BY: Final = " <- "  # in the text of a line, from a line to the one that called it
 
 
 def line_of(location: int) -> int:

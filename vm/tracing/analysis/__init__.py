@@ -3,7 +3,8 @@
 - `trace`: the records of one recording; `parts`: from a machine's slices to records
 - `runs`: which run an instruction is of; `routine_parts`: routines and runs from plain values
 - `file`, `recording`: trace files, read and written
-- `filter`: which records a command is about; `volume`: what a record is of, its bytes and operations
+- `filter`: which records a command is about; `span_names`: how spans are named, and found by that
+- `volume`: what a record is of, its bytes and operations
 - `stats`: sums over a trace, and two traces compared; `memory`, `memory_picture`: memory over time
 - `plain`: a record with names for all its fields; `columns`: records as a NumPy array or a DataFrame
 - `dependences`: the rules of dependence as a model of their own; `verify`: every edge recomputed by it

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import combinations
 
 from ....interpreter.errors import ProtocolError
 from ..record import Record
+from .span_names import matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Filter:
 
     def _matches(self, record: Record) -> bool:
         fits = self._fits((record.op, record.opcode), sessions_of(record), record.location)
-        return fits and (not self.span or in_span(record.span, self.span))
+        return fits and (not self.span or matches(record.span, self.span))
 
     def _fits(self, names: tuple[str, ...], sessions: Collection[int], location: str) -> bool:
         if self.session is not None and self.session not in sessions:
@@ -74,16 +74,6 @@ def check_session(records: Iterable[Record], session: int) -> None:
 def ran(record: Record) -> int:
     """How long its kernel ran, in nanoseconds; 0 if it did not, or has not ended."""
     return max(0, record.finished - record.started) if record.started and record.finished else 0
-
-
-@lru_cache(1 << 12)
-def in_span(names: tuple[str, ...], wanted: str) -> bool:
-    """Is one of these spans, the outermost first, of that name, or a part of their path of that form?
-
-    "*" stands for any text but "/", so that a row of `trace stats` names what it sums up.
-    """
-    form = re.compile("[^/]*".join(map(re.escape, wanted.split("*"))))
-    return any(form.fullmatch("/".join(names[begin:end])) for begin, end in combinations(range(len(names) + 1), 2))
 
 
 @lru_cache(16)

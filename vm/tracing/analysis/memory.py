@@ -22,6 +22,7 @@ from typing import NamedTuple
 from ....interpreter.opcodes import traits_of
 from ..record import Kind, Record
 from .filter import Filter
+from .span_names import names_of
 from .trace import Trace
 from .volume import nbytes
 
@@ -75,14 +76,21 @@ class DeviceMemory:
         return sorted(found, key=lambda holder: (-holder.nbytes, holder.key))
 
 
-# How a standing copy is named, by the word on the command line.
+# How a standing copy is named, by the word on the command line; by span see `holder_of`.
 HOLDERS: dict[str, Callable[[Stay], str]] = {
     "op": lambda stay: stay.op or "unknown",
     "location": lambda stay: stay.location or "unknown",
-    "span": lambda stay: "/".join(stay.span) or "outside of spans",
     "session": lambda stay: str(stay.session) if stay.session else "none",
     "name": lambda stay: ", ".join(stay.names) or "without a name",
 }
+
+
+def holder_of(device: DeviceMemory, by: str) -> Callable[[Stay], str]:
+    """How a copy that stands at the peak is named. Spans of a loop have one name."""
+    if by != "span":
+        return HOLDERS[by]
+    names = names_of(stay.span for stay in device.standing)
+    return lambda stay: names[stay.span] or "outside of spans"
 
 
 def memory(trace: Trace, chosen: Filter | None = None) -> list[DeviceMemory]:

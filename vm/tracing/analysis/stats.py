@@ -1,4 +1,5 @@
-"""Sums over a trace: how often and how long what ran, per op, line, span and stream, and what streams waited for.
+"""Sums over a trace: how often and how long what ran, per op, line, span, session and stream, and what streams waited
+for.
 
 A stream loses time between two instructions. Of each such gap, the next instruction on the stream says why:
 
@@ -12,13 +13,14 @@ A stream loses time between two instructions. Of each such gap, the next instruc
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ....interpreter.opcodes import traits_of
 from ..record import Record
 from .filter import ran
+from .span_names import names_of, paths_of
 from .stream_order import StreamOrder
 from .text import place
 from .trace import Trace
@@ -33,7 +35,7 @@ class Row:
 
     `blocked`: from received to ready; `queued`: from ready to started. `p99`: 99 of 100 ran no longer. `touched`:
     operands and results; `moved`: by transfers and accesses. `timed`, `rated`: the time of those whose bytes or
-    operations are known.
+    operations are known. `paths`: of spans that have the key for their name; 0 for other keys.
     """
 
     key: str
@@ -50,6 +52,7 @@ class Row:
     failed: int = 0
     timed: int = 0
     rated: int = 0
+    paths: int = 0
 
 
 @dataclass(slots=True)
@@ -64,11 +67,14 @@ class StreamRow:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Rows with the longest total first; streams by name."""
+    """Rows with the longest total first; streams by name. `spans`: by name (`span_names`), `paths`: each by itself.
+    `sessions`: by the session that caused what ran."""
 
     ops: list[Row]
     locations: list[Row]
     spans: list[Row]
+    paths: list[Row]
+    sessions: list[Row]
     streams: list[StreamRow]
 
 
@@ -77,15 +83,21 @@ def stats(trace: Trace, records: Sequence[Record]) -> Stats:
     return Stats(
         ops=rows(records, lambda record: [record.op or record.opcode]),
         locations=rows(records, lambda record: [record.location] if record.location else []),
-        spans=rows(records, span_paths),
+        spans=span_rows(records),
+        paths=rows(records, lambda record: map("/".join, paths_of(record.span))),
+        sessions=rows(records, lambda record: [str(record.caused_by or "none")]),
         streams=streams(trace, {place(record) for record in records if record.started}),
     )
 
 
-def span_paths(record: Record) -> list[str]:
-    """The path of each span that it was issued in."""
-    names = record.span
-    return ["/".join(names[: depth + 1]) for depth in range(len(names))]
+def span_rows(records: Sequence[Record]) -> list[Row]:
+    """The records by the name of each span that they were issued in."""
+    names = names_of(path for record in records for path in paths_of(record.span))
+    paths = Counter(names.values())
+    found = rows(records, lambda record: dict.fromkeys(names[path] for path in paths_of(record.span)))
+    for one in found:
+        one.paths = paths[one.key]
+    return found
 
 
 def rows(records: Iterable[Record], keys: Callable[[Record], Iterable[str]]) -> list[Row]:

@@ -9,7 +9,7 @@ spans add up to the time from the receipt to the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -80,6 +80,17 @@ class Span:
     behind: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class LineSum:
+    """The steps of the critical path that one line has issued: how many, of which ops, and the sums of `Span`."""
+
+    location: str
+    count: int
+    ops: tuple[str, ...]
+    gap: int
+    ran: int
+
+
 @dataclass(frozen=True)
 class Explanation:
     """The tree of waits; the critical path from the instruction back to where it began; the dependences that had
@@ -100,6 +111,15 @@ class Explanation:
     def total(self) -> int:
         """From received to finished, or until the trace was taken; the sum of the spans."""
         return sum(span.gap + span.ran for span in self.spans)
+
+    @cached_property
+    def lines(self) -> tuple[LineSum, ...]:
+        """The critical path by line, what took longest first; the sums add up to `total`."""
+        groups: dict[str, list[Span]] = {}
+        for span in reversed(self.spans):
+            groups.setdefault(span.record.location, []).append(span)
+        found = [_line_sum(location, spans) for location, spans in groups.items()]
+        return tuple(sorted(found, key=lambda line: line.gap + line.ran, reverse=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +238,11 @@ def _latest_first(one: _Blocker) -> tuple[int, bool, bool, int]:
     record = one.record
     live = record is not None and is_live(record)
     return -one.ended, not live, record is not None and record.started > 0, -one.source
+
+
+def _line_sum(location: str, spans: Sequence[Span]) -> LineSum:
+    ops = tuple(dict.fromkeys(span.record.op or span.record.opcode for span in spans))
+    return LineSum(location, len(spans), ops, sum(span.gap for span in spans), sum(span.ran for span in spans))
 
 
 def _between(begin: int, end: int) -> int:

@@ -79,12 +79,13 @@ class TestFilter:
         ran(2, 30, 90, op="matmul", location="a.py:90 in f", span=("epoch 1",), session=2),
         ran(3, 90, 95, op="matrix_power", location="b.py:9 in g"),
         record(4, op="add"),
+        record(5, op="evict sim:0->cpu:0", opcode="Transfer", session=0, caused_by=2),
     )
 
     @pytest.mark.parametrize(
         ("chosen", "ids"),
         [
-            (Filter(), [1, 2, 3, 4]),
+            (Filter(), [1, 2, 3, 4, 5]),
             (Filter(op="add"), [1, 4]),
             (Filter(op="mat*"), [2, 3]),
             (Filter(op="LocalCallOpKernel"), [1, 2, 3, 4]),
@@ -94,7 +95,9 @@ class TestFilter:
             (Filter(span="step 2"), [1]),
             (Filter(span="epoch 1/step 2"), [1]),
             (Filter(span="step"), []),
-            (Filter(session=2), [2]),
+            (Filter(span="*/step *"), [1]),
+            (Filter(session=2), [2, 5]),
+            (Filter(session=0), [5]),
             (Filter(slowest=2), [1, 2]),
             (Filter(op="mat*", slowest=1), [2]),
         ],
@@ -103,7 +106,7 @@ class TestFilter:
         assert [one.id for one in chosen.select(self.records)] == ids
 
     def test_an_unknown_session_says_which_there_are(self):
-        with pytest.raises(ProtocolError, match="no session 7: it has 1, 2"):
+        with pytest.raises(ProtocolError, match="no session 7: it has 0, 1, 2"):
             Filter(session=7).select(self.records)
 
 
@@ -116,7 +119,36 @@ class TestStats:
         assert row.operations == 100 * 2 * 128 * 64 * 256
         assert row.touched == 100 * touched(records[0])
         assert [one.key for one in found.locations] == ["a.py:1"]
-        assert sorted(one.key for one in found.spans) == ["s", "s/t"]
+        assert sorted((one.key, one.paths) for one in found.spans) == [("s", 1), ("s/t", 1)]
+
+    def test_the_spans_of_a_loop_are_one_row_and_each_a_row_of_the_paths(self):
+        spans = [("epoch 1", f"step {n}", part) for n in range(1, 4) for part in ("forward", "update")]
+        records = [ran(n, 10 * n, 10 * n + n, span=span) for n, span in enumerate(spans, 1)]
+        found = stats(Trace(records), records)
+        assert [(one.key, one.paths, one.count, one.total) for one in found.spans] == [
+            ("epoch 1", 1, 6, 21),
+            ("epoch 1/step *", 3, 6, 21),
+            ("epoch 1/step */update", 3, 3, 12),
+            ("epoch 1/step */forward", 3, 3, 9),
+        ]
+        assert len(found.paths) == 1 + 3 + 6
+        assert found.paths[1].key == "epoch 1/step 3"
+
+    def test_a_name_that_is_twice_in_a_path_counts_once(self):
+        records = [ran(1, 10, 20, span=("try 1", "try 2")), ran(2, 20, 30, span=("try 1", "try 1"))]
+        assert [(one.key, one.count) for one in stats(Trace(records), records).spans] == [
+            ("try 1", 2),
+            ("try 1/try *", 2),
+        ]
+
+    def test_what_the_machine_planned_counts_for_the_session_that_caused_it(self):
+        records = [
+            ran(1, 10, 20),
+            ran(2, 20, 50, session=0, caused_by=2, opcode="Transfer", nbytes=64),
+            ran(3, 50, 55, session=0, caused_by=0, opcode="Transfer"),
+        ]
+        found = stats(Trace(records), records).sessions
+        assert [(one.key, one.total, one.moved) for one in found] == [("2", 30, 64), ("1", 10, 0), ("none", 5, 0)]
 
     def test_the_longest_total_comes_first_and_live_ones_count_without_time(self):
         records = [ran(1, 10, 20, op="a"), ran(2, 20, 50, op="b"), record(3, op="c")]

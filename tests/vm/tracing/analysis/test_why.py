@@ -88,7 +88,7 @@ def test_cycles_and_long_chains_end():
     chain = Trace([record(number, edges=[(number - 1, "RAW", 7)] if number > 1 else []) for number in range(1, 5_000)])
     explanation = why(chain, 4_999)
     assert len(explanation.path) == 4_999
-    assert "(4959 more" in to_text(explanation)
+    assert "(4979 more" in to_text(explanation)
 
 
 def test_an_unknown_instruction_is_an_error(trace):
@@ -114,10 +114,96 @@ def test_the_text(trace):
         "",
         "critical path, 8.89 us from received to finished:",
         "      wait        run",
-        "     70 ns       1 us  #1 load  cpu:0/compute",
+        "     70 ns       1 us  #1 load  cpu:0/compute  [train.py:3 in step]",
         "      1 ns     7.8 us  #3 slow  sim:0/compute  after #1: RAW of copy 7",
-        "     10 ns      10 ns  #4 add  cpu:0/compute  after #3: RAW of copy 9, WAR of copy 8",
+        "     10 ns      10 ns  #4 add  cpu:0/compute  after #3: RAW of copy 9, WAR of copy 8  [train.py:9 in step]",
     ]
+
+
+class TestLines:
+    """The critical path by line."""
+
+    @pytest.fixture
+    def loop(self):
+        """A chain of 60 ops of three lines, of which the second one runs longest, behind a release of no line."""
+        lines = [
+            ("lib/nn.py:7 in linear <- train.py:3 in step", 10),
+            ("train.py:4 in step", 500),
+            ("train.py:5 in step", 90),
+        ]
+        records, end = [ran(1, 100, 150, 200, op="release", opcode=Opcode.RELEASE.value)], 200
+        for n in range(60):
+            line, took = lines[n % 3]
+            op = ("matmul", "add", "exp", "log", "abs")[n % 5]
+            records.append(ran(n + 2, 100, end + 5, end + 5 + took, (n + 1, "RAW", n), op=op, location=line))
+            end += 5 + took
+        return Trace(records)
+
+    def test_each_line_has_its_sums_which_add_up(self, loop):
+        explanation = why(loop, 61)
+        assert [(line.location, line.count, line.gap, line.ran) for line in explanation.lines] == [
+            ("train.py:4 in step", 20, 100, 10_000),
+            ("train.py:5 in step", 20, 100, 1_800),
+            ("lib/nn.py:7 in linear <- train.py:3 in step", 20, 100, 200),
+            ("", 1, 50, 50),
+        ]
+        assert sum(line.gap + line.ran for line in explanation.lines) == explanation.total
+
+    def test_people_see_them_above_the_steps_which_name_the_program_s_line(self, loop):
+        lines = to_text(why(loop, 61)).splitlines()
+        begin = lines.index("      wait        run   of all  steps")
+        assert lines[begin + 1 : begin + 5] == [
+            "    100 ns      10 us      81%     20  train.py:4 in step  add, abs, exp, ...",
+            "    100 ns     1.8 us      15%     20  train.py:5 in step  exp, matmul, log, ...",
+            "    100 ns     200 ns       2%     20  lib/nn.py:7 in linear <- train.py:3 in step  matmul, log, add, ...",
+            "     50 ns      50 ns       1%      1  no line  release",
+        ]
+        steps = lines[lines.index("step by step:") + 2 :]
+        assert len(steps) == 21
+        assert "(41 more, " in steps[10]
+        assert steps[1].endswith("[train.py:3 in step]")
+        assert sum("train.py:4" in step for step in steps) == 6
+
+    def test_many_lines_are_cut_and_programs_get_every_one_and_every_step(self, loop):
+        many = Trace([one._replace(location=f"train.py:{one.id % 30}") for one in loop.records])
+        assert "  20 more lines" in to_text(why(many, 61))
+        found = json.loads(to_json(why(many, 61)))
+        assert len(found["lines"]) == 30
+        assert len(found["spans"]) == 61
+        assert sum(line["gap"] + line["ran"] for line in found["lines"]) == found["total"]
+        assert found["spans"][0]["location"] == "train.py:1"
+
+    def test_where_each_line_has_one_step_there_are_no_sums(self, trace):
+        assert "step by step" not in to_text(why(trace, 4))
+
+
+class TestSessions:
+    """An instruction of one session waits for another session's, and for what was planned for that."""
+
+    @pytest.fixture
+    def shared(self):
+        moved = ran(2, 100, 700, 800, (1, "RAW", 3), op="evict sim:0->cpu:0", opcode=Opcode.TRANSFER.value, session=0)
+        return Trace(
+            [
+                ran(1, 100, 110, 600, op="sum", session=2),
+                moved._replace(caused_by=2, location="eval.py:4 in f"),
+                ran(3, 100, 810, 900, (2, "RAW", 4), session=1),
+            ]
+        )
+
+    def test_who_it_waited_for_is_named_unless_it_is_the_same_session(self, shared):
+        text = to_text(why(shared, 3))
+        assert "for #2 evict sim:0->cpu:0 for session 2  " in text
+        assert "for #1 sum of session 2  " in text
+        assert "session" not in to_text(why(shared, 1))
+
+    def test_what_the_machine_planned_says_for_which_session(self, shared):
+        assert to_text(why(shared, 2)).splitlines()[1:3] == [
+            "called at eval.py:4 in f",
+            "planned by the machine, for session 2",
+        ]
+        story = json.loads(to_json(why(shared, 2)))["story"]
+        assert (story["session"], story["caused_by"]) == (0, 2)
 
 
 def test_a_wide_barrier_is_cut():
