@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,9 @@ from .source import load
 if TYPE_CHECKING:
     from ...vm.tracing.analysis.parts import Picture
     from ...vm.tracing.analysis.recording import Recording
+    from ...vm.tracing.analysis.trace import Trace
     from ...vm.tracing.inside import RunRecord
+    from ...vm.tracing.record import Record
 
 _PAUSE = 0.05  # seconds between two polls while little happens
 _PROGRESS = 0.2  # seconds between two progress lines
@@ -34,18 +36,41 @@ _NEVER = 1 << 62  # a tick that no machine reaches
 _UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 
+def seconds(text: str) -> float | None:
+    """A duration in seconds; None for a text that is none."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", text.strip())
+    return None if found is None else float(found[1]) * _UNITS[found[2] or "s"]
+
+
+class Since(click.ParamType["float | int"]):
+    """Where a dump begins: a float is seconds before it is taken (`10s`), an integer an instruction (`4711`)."""
+
+    name = "time|id"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float | int:
+        """The number. BadParameter if the text is neither a duration with its unit nor an id."""
+        if value.removeprefix("#").isdecimal():
+            return int(value.removeprefix("#"))
+        found = seconds(value)
+        if found is None or value.strip()[-1].isdecimal():
+            self.fail(f"{value!r} is neither a time like 10s, 500ms or 2min, nor the id of an instruction", param, ctx)
+        return found
+
+
 @click.command()
 @click.option("-o", "--output", type=options.FILE, default="tensord.trace", help="The file to write.")
+@click.option("--session", type=int, help="Only this session, with what the machine planned for it.")
+@click.option("--since", type=Since(), help="Only what ended in that time, such as 10s; or from this instruction on.")
 @options.address
 @options.as_json
-def dump(output: Path, address: str | None, *, as_json: bool) -> None:
-    """Save the trace that the daemon has in its ring.
+def dump(output: Path, session: int | None, since: float | None, address: str | None, *, as_json: bool) -> None:
+    """Save the trace that the daemon has in its ring, or a part of it.
 
     The ring holds the last 16,384 finished instructions, unless configured otherwise; the live ones are saved, too.
 
-    Example: tensord trace dump -o run.trace
+    Example: tensord trace dump -o run.trace --since 10s
     """
-    trace = load(None, address)
+    trace = _part(load(None, address), session, since)
     trace.save(output)
     written = output.stat().st_size if output.is_file() else 0
     report(output, len(trace), trace.dropped, written, which="older ones ", as_json=as_json)
@@ -58,10 +83,23 @@ class Seconds(click.ParamType[float]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The duration in seconds. BadParameter if it is none."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", value.strip())
+        found = seconds(value)
         if found is None:
             self.fail(f"{value!r} is no duration; write it like 10s, 500ms or 2min", param, ctx)
-        return float(found[1]) * _UNITS[found[2] or "s"]
+        return found
+
+
+def _part(trace: Trace, session: int | None, since: float | None) -> Trace:
+    """What a dump is of."""
+    from ...vm.tracing.analysis.filter import Filter, since_instruction, since_time
+
+    found: Sequence[Record] = trace.records
+    if since is not None:
+        found = since_instruction(trace, since) if isinstance(since, int) else since_time(trace, round(since * 1e9))
+    if session is not None:
+        mine = {record.id for record in Filter(session=session).select(trace.records)}
+        found = [record for record in found if record.id in mine]
+    return trace if found is trace.records else trace.only(found)
 
 
 @click.command()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...vm.tracing.analysis.verify import Problem
 
 COMMANDS: Final = {
-    "dump": Listed("record", "Save the trace that the daemon has in its ring."),
+    "dump": Listed("record", "Save the trace that the daemon has in its ring, or a part of it."),
     "record": Listed("record", "Record what the daemon does, until Ctrl-C."),
     "show": Listed("show", "List the records."),
     "stats": Listed(

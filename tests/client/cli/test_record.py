@@ -7,6 +7,7 @@ import os
 import signal
 import time
 
+import numpy as np
 import pytest
 
 from tensord.client.cli import record as cli_record
@@ -59,6 +60,50 @@ class TestDump:
             "lost": 0,
             "bytes": path.stat().st_size,
         }
+
+    def test_a_session_with_what_was_planned_for_it(self, run, watched, address, tmp_path, make_session):
+        path = tmp_path / "x.trace"
+        other = make_session(address, devices=["cpu:0", "sim:0"])
+        other.asarray(np.ones(3), device="sim:0").numpy()
+        number = watched.stats()["session"]["id"]
+        assert run("trace", "dump", "-o", path, "--address", address, "--session", number)[0] == 0
+        trace, whole = Trace.load(path), watched.trace()
+        assert {record.caused_by for record in trace.records} == {number}
+        assert {record.session for record in trace.records} == {number, 0}
+        assert trace.before > 0
+        assert [record.id for record in trace.records] == [r.id for r in whole.records if r.caused_by == number]
+        assert trace.verify() == []
+
+    def test_since_an_instruction(self, run, watched, address, tmp_path):
+        path = tmp_path / "x.trace"
+        first = watched.trace().records[2].id
+        for text in (str(first), f"#{first}"):
+            assert run("trace", "dump", "-o", path, "--address", address, "--since", text)[0] == 0
+            trace = Trace.load(path)
+            assert trace.records[0].id == first
+            assert (trace.before, trace.dropped) == (2, 0)
+            assert trace.verify() == []
+
+    def test_since_a_time(self, run, watched, address, tmp_path):
+        path = tmp_path / "x.trace"
+        for text, count in (("1h", len(watched.trace())), ("0ms", 0)):
+            assert run("trace", "dump", "-o", path, "--address", address, "--since", text)[0] == 0
+            assert len(Trace.load(path)) == count
+
+    @pytest.mark.parametrize(
+        ("more", "code", "said"),
+        [
+            (("--since", "yesterday"), 2, "'yesterday' is neither a time like 10s, 500ms or 2min, nor the id"),
+            (("--since", "1.5"), 2, "'1.5' is neither a time"),
+            (("--since", "1000000"), 1, "the trace has no instruction #1000000: it holds"),
+            (("--session", "77"), 1, "the trace has no session 77: it has"),
+        ],
+    )
+    def test_what_there_is_not_is_one_line_and_writes_nothing(self, run, address, tmp_path, more, code, said):
+        found, out, err = run("trace", "dump", "-o", tmp_path / "x.trace", "--address", address, *more)
+        assert (found in {1, code}, out) == (True, "")
+        assert said in err
+        assert list(tmp_path.iterdir()) == []
 
     def test_a_full_disk_is_one_line_and_leaves_nothing(self, run, address, tmp_path):
         with longest_file(500):

@@ -7,10 +7,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ....interpreter.errors import ProtocolError
-from ..record import Record
+from ..record import Record, times
 from .span_names import matches
+
+if TYPE_CHECKING:
+    from .trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,19 @@ class Filter:
 
     def __bool__(self) -> bool:
         return self != Filter()
+
+
+def since_instruction(trace: Trace, first: int) -> list[Record]:
+    """The records from that instruction on. ProtocolError if there has been none yet."""
+    if not any(record.id >= first for record in trace.records):
+        trace.require(first)
+    return [record for record in trace.records if record.id >= first]
+
+
+def since_time(trace: Trace, length: int) -> list[Record]:
+    """The records of what ended in the last `length` nanoseconds before the trace was taken, or had not ended."""
+    begin = trace.until - length
+    return [record for record in trace.records if not record.erased or max(times(record)) >= begin]
 
 
 def sessions_of(record: Record) -> tuple[int, int]:

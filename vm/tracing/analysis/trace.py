@@ -47,10 +47,11 @@ class Trace:
     """Records sorted by admission.
 
     `dropped`: the number of records that were lost, before the oldest one or in gaps. `before`: the number of
-    instructions that had finished before the recording began, so that nothing of them was lost. `base_tick`: the end of
-    the last gap; up to there records may be missing in between (0: none is missing after the oldest). `devices`: the
-    names of the machine's devices, by default those in the records. `taken`: the time of recording in the clock of the
-    records, 0 if unknown. `memory`: the memory in use then. `routines`, by number, and `runs`: what is known of them.
+    instructions that are left out and not lost: they had finished before the recording began, or nobody asked for
+    them. `base_tick`: the end of the last gap; up to there records may be missing in between (0: none is missing after
+    the oldest). `devices`: the names of the machine's devices, by default those in the records. `taken`: the time of
+    recording in the clock of the records, 0 if unknown. `memory`: the memory in use then. `routines`, by number, and
+    `runs`: what is known of them.
 
     The tools import this class, so its methods import the tools late.
     """
@@ -104,13 +105,18 @@ class Trace:
         return max((max(times(record)) for record in self.records), default=0) if not self.taken else self.taken
 
     def only(self, records: Iterable[Record]) -> Trace:
-        """The trace with these of its records."""
+        """The trace with these of its records. The others are not lost: they count as `before`, and up to the end of
+        the last one of them no edge counts as missing."""
+        kept = tuple(records)
+        ids = {record.id for record in kept}
+        others = [record for record in self.records if record.id not in ids]
+        end = max((record.admitted for record in self.records), default=0)
         return Trace(
-            records,
+            kept,
             devices=self.devices,
             dropped=self.dropped,
-            before=self.before,
-            base_tick=self.base_tick,
+            before=self.before + len(others),
+            base_tick=max([self.base_tick, *(record.erased or end for record in others)]),
             taken=self.until,
             memory=self.memory,
             routines=self.routines.values(),

@@ -275,3 +275,29 @@ class TestSanity:
 
     def test_ids_are_unique(self):
         assert verify(record(1, ticks=(1, 0)), record(1, ticks=(2, 0))) == [ProblemKind.IDS]
+
+
+class TestParts:
+    """Any part of a trace is as consistent as the whole: what is left out explains what is missing."""
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_of_a_session(self, seed):
+        whole = random_trace(seed)
+        for session in (1, 2):
+            assert whole.only(one for one in whole.records if one.session == session).verify() == []
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_of_what_began_or_ended_later(self, seed):
+        whole = random_trace(seed)
+        ticks = sorted(one.erased for one in whole.records if one.erased)
+        for tick in ticks[:: max(1, len(ticks) // 5)]:
+            assert whole.only(one for one in whole.records if one.admitted > tick).verify() == []
+            assert whole.only(one for one in whole.records if not one.erased or one.erased > tick).verify() == []
+
+    def test_what_is_left_out_is_not_lost_and_what_came_behind_it_is_checked(self):
+        first = record(1, (7, "mut"), ticks=(1, 9))
+        wrong = [record(2, (8, "mut"), ticks=(2, 0)), record(3, (8, "const"), ticks=(3, 0))]
+        late = [record(4, (8, "const"), ticks=(12, 0))]
+        part = Trace([first, *wrong, *late]).only([*wrong, *late])
+        assert (part.dropped, part.before, part.base_tick) == (0, 1, 9)
+        assert [(problem.kind, problem.instruction) for problem in part.verify()] == [(ProblemKind.MISSING, 4)]
