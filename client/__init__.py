@@ -3,7 +3,7 @@
 - `session`: a connection to a machine, the facade of its parts; `connect`: from an address to a session
 - `tensor`: a handle; `operators`, `methods`: its ops; `display`: what people see of it; `reading`: piece by piece
 - `calls`: from a call to a message; `handlers`: the chain that every op passes; `signatures`, `locations`, `spans`:
-  sent once, then named by number; `frames`: whose code a frame runs;
+  sent once, then named by number; `frames`: whose code a frame runs, `cells`: what notebooks call theirs;
   `tracebacks`: that end at the user's line; `checks`: what every part checks
 - `uploads`: from values to a tensor; `padding`: to a larger one; `host_arrays`: arrays that are uploaded as they lie;
   `loading`, `saving`: from a file to tensors and back

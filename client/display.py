@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PATIENCE: Final = 0.25  # seconds for the machine to say which answers are ready
 LONGEST_ERROR: Final = 300  # characters
 LONGEST_HTML: Final = 20_000  # characters of a value
+# Columns of numbers need a fixed pitch, which the styles of some pages around take from <pre>.
+FONT: Final = 'style="font-family: var(--jp-code-font-family, monospace)"'
 
 
 def value_text(tensor: Tensor) -> str:
@@ -87,7 +89,7 @@ def shortened(error: str) -> str:
 def html(tensor: Tensor) -> str:
     """The summary, and the value if it is there: for notebooks. Waits for no value that is not there yet."""
     state, meta = state_of(tensor)
-    head = f"<code>{escape(described(tensor, state, meta))}</code>"
+    head = f"<code {FONT}>{escape(described(tensor, state, meta))}</code>"
     if state != "ready":
         return head
     try:
@@ -95,4 +97,4 @@ def html(tensor: Tensor) -> str:
     except TensordError:  # a write has failed since
         return head
     shown = text if len(text) <= LONGEST_HTML else f"{text[:LONGEST_HTML]}\n..."
-    return f"{head}<pre>{escape(shown)}</pre>"
+    return f"{head}<pre {FONT}>{escape(shown)}</pre>"

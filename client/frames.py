@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from ..interpreter.wire.limits import Limits
 from ..interpreter.wire.locations import CALLED_BY
+from .cells import cell_of
 
 Line: TypeAlias = tuple[CodeType, int]  # and the number of the line
 LONGEST = Limits().text  # characters of a location
@@ -137,18 +138,24 @@ def printable(text: str) -> str:
 
 
 def describe_one(code: CodeType, line: int) -> str:
-    """ "file:line in function", the file relative to its package, or to the working directory if it lies below."""
-    return f"{shown(code.co_filename)}:{line} in {code.co_qualname}"
+    """ "file:line in function"."""
+    return f"{line_in(code.co_filename, line)} in {code.co_qualname}"
 
 
 def describe_place(code: CodeType, offset: int) -> str:
     """ "file:line" of an instruction's offset."""
     line = next((line for start, end, line in code.co_lines() if start <= offset < end), None)
-    return printable(f"{shown(code.co_filename)}:{line or code.co_firstlineno}")
+    return printable(line_in(code.co_filename, line or code.co_firstlineno))
+
+
+def line_in(file: str, line: int) -> str:
+    """ "file:line", or "Cell In[12], line 1" where that is a notebook's cell."""
+    cell = cell_of(file)
+    return f"{cell}, line {line}" if cell else f"{shown(file)}:{line}"
 
 
 def shown(file: str) -> str:
-    """A file's name for people."""
+    """A file's name for people: relative to its package, or to the working directory if it lies below."""
     short = shorter(file)
     if short != file:
         return short

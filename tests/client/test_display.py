@@ -133,10 +133,14 @@ def test_an_error_is_shown_in_one_line_of_bounded_length():
 def test_notebooks_show_the_value_if_it_is_there(sim_session):
     x = sim_session.asarray(np.arange(6.0).reshape(2, 3), device="sim:0")
     x.wait()
-    assert "float64[2, 3] on sim:0, ready&gt;</code><pre>[[0. 1. 2.]\n [3. 4. 5.]]</pre>" in x._repr_html_()
+    shown = x._repr_html_()
+    head, _, value = shown.partition("</code>")
+    assert head.endswith("float64[2, 3] on sim:0, ready&gt;")
+    assert value.endswith(">[[0. 1. 2.]\n [3. 4. 5.]]</pre>")
+    assert all(f'<{tag} style="font-family: ' in shown and "monospace" in shown for tag in ("code", "pre"))
     with held(sim_session, "sim:0", "compute"):
         assert "pending" in (x + 1.0)._repr_html_()
-        assert "<pre>" not in (x + 1.0)._repr_html_()
+        assert "<pre" not in (x + 1.0)._repr_html_()
 
 
 def test_what_notebooks_show_is_escaped_and_bounded(session):
