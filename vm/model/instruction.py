@@ -141,7 +141,7 @@ class Instruction:
     ) -> None:
         self.id = id_
         self.session = session  # its cancellation and limits apply
-        self.author = session  # has caused it, as another one may: location numbers are its own, failures are told to it
+        self.author = session  # the one that caused it: location numbers are of it, failures are told to it
         self.opcode = opcode
         self.traits = traits = TRAITS[opcode]
         self.label = label

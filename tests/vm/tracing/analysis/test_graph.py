@@ -105,6 +105,11 @@ class TestSelection:
         assert ids(graph.select(around=1, depth=1)) == [1, 2]
         assert ids(graph.select(around=3, depth=2)) == [1, 2, 3, 5]
 
+    def test_a_session_has_what_was_planned_for_it(self):
+        planned = record(2, (7, "const"), (8, "mut"), ticks=(2, 3), opcode="Transfer", session=0, caused_by=2)
+        graph = Trace([record(1, (7, "mut"), ticks=(1, 2)), planned, record(3, (8, "const"), ticks=(4, 0))]).graph()
+        assert [ids(graph.select(session=session)) for session in (0, 1, 2)] == [[2], [1, 3], [2]]
+
     def test_edges_stay_among_the_nodes(self, trace):
         assert edges(trace.graph().select(ids=[1, 2, 5])) == {(1, 2, "RAW", "met"), (2, 5, "barrier", "waited")}
 

@@ -9,7 +9,7 @@ import pytest
 
 from tensord.vm.tracing.analysis import memory_picture
 from tensord.vm.tracing.analysis.filter import Filter
-from tensord.vm.tracing.analysis.memory import HOLDERS, derived, memory, stays_of, without_bequests
+from tensord.vm.tracing.analysis.memory import HOLDERS, derived, holder_of, memory, stays_of, without_bequests
 from tensord.vm.tracing.analysis.memory_picture import to_svg
 from tensord.vm.tracing.analysis.trace import Memory, Trace
 from tensord.vm.tracing.record import Holding, MetaRecord
@@ -68,6 +68,13 @@ def test_the_peak_names_who_stood_in_it_the_largest_first(trace):
         ("upload", 1024),
     ]
     assert [one.key for one in cpu.holders(HOLDERS["name"])] == ["without a name", "weights"]
+
+
+def test_by_span_the_spans_of_a_loop_are_one_holder(trace):
+    records = [one._replace(span=(f"step {one.id}", "load")) if one.outputs else one for one in trace.records]
+    (cpu,) = memory(Trace(records, devices=["cpu:0"], taken=80, memory=trace.memory))
+    holders = cpu.holders(holder_of(cpu, "span"))
+    assert [(one.key, one.count) for one in holders] == [("step */load", 2), ("outside of spans", 1)]
 
 
 def test_what_nothing_explains_is_other(trace):

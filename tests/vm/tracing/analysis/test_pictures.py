@@ -54,7 +54,7 @@ class TestFold:
         other = record(99, (5, "const"), (99, "mut"), ticks=(98, 99), status="DONE")
         assert [len(node.records) for node in fold(Trace([*steps, other]).graph()).nodes] == [1, 4, 4, 1]
 
-    @pytest.mark.parametrize("field", [{"device": "sim:0"}, {"status": "FAILED"}, {"session": 2}])
+    @pytest.mark.parametrize("field", [{"device": "sim:0"}, {"status": "FAILED"}, {"session": 2}, {"caused_by": 2}])
     def test_what_differs_is_in_no_chain(self, field):
         steps = list(chain(9).records)
         steps[5] = steps[5]._replace(**field)

@@ -210,6 +210,13 @@ class TestSpans:
         assert [one["ts"] for one in ends] == [8.0, 8.0]
         assert [one["id"] for one in begins] == [one["id"] for one in ends]
 
+    def test_what_the_machine_planned_in_a_span_is_in_the_span_of_the_session_that_caused_it(self):
+        times: dict[str, Any] = {"received": 1_000, "started": 2_000, "finished": 3_000, "span": ("s",)}
+        moved = record(2, ticks=(3, 4), session=0, caused_by=1, opcode="Transfer", **(times | {"finished": 9_000}))
+        found = events(Trace([record(1, ticks=(1, 2), **times), moved]))
+        assert [event["args"] for event in of("b", found)] == [{"path": "s", "session": 1}]
+        assert [event["ts"] for event in of("e", found)] == [8.0]
+
     def test_a_span_with_live_instructions_reaches_to_the_time_of_recording(self):
         (end,) = of("e", events(Trace([record(1, received=1_000, span=("s",))], taken=9_000)))
         assert end["ts"] == 8.0
