@@ -4,7 +4,7 @@ One failed instruction makes one error object; everything that depends on it car
 kept must not hold on to frames: a traceback keeps the locals of every frame that it went through alive, and grows each
 time the same object is raised. So
 
-- an error is kept without tracebacks (`without_frames`), and
+- an error is kept without tracebacks (`without_frames`); of one that is being raised, a copy is (`kept`), and
 - a kept error is never raised itself: a fresh copy of it is (`reraisable`).
 """
 
@@ -48,6 +48,10 @@ class TensordError(Exception):
         copy = type(self)(self.message, op=self.op, location=self.location, instruction=self.instruction)
         copy.__cause__ = self.__cause__
         return copy
+
+    def kept(self) -> Self:
+        """A copy to be kept while this error is raised."""
+        return without_frames(self.reraisable())
 
 
 Failure = TypeVar("Failure", bound=BaseException)

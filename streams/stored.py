@@ -117,7 +117,7 @@ class LoadedStretch(Stretch):
             digest = hashlib.sha256(flat(target)).digest()
             if self._seen not in (b"", digest):
                 file.changed = file.failed(f"has changed since it was loaded: {entry.name!r} has another digest")
-                raise file.changed
+                raise file.changed.reraisable()
             self._seen = digest
 
 

@@ -258,6 +258,17 @@ class Engine:
             self.admission.cancellation.close(session)
             self.held.pop(session, None)
 
+    def forget_names(self) -> None:
+        """The machine ends: release what only names hold. Else its memory and files would wait for the collector."""
+        with self._step():
+            self.admission.names.unpublish(list(self.directory.names))
+
+    def drop_values(self) -> None:
+        """After a fault, once the streams have ended: let go of all memory and files, without any bookkeeping."""
+        for storage in self.directory.storages():
+            for copy in storage.current():
+                copy.buffer = None
+
     def keep_durable(self, told: Told) -> None:
         """Write durable names that have changed; `told` gets what there is to say, or why they cannot be written."""
         with self._step():

@@ -326,10 +326,14 @@ class VirtualMachine(Runtime):
             self.wait_until(lambda: not self.engine.live, timeout / 2)
             while self.engine.directory.leaving and self.fault is None:
                 self.drive()
+            with self.inside():
+                self.engine.forget_names()
         self.closed = True
         self.waiting.close()
         self.background.stop()
         ended = super().close(max(deadline - time.monotonic(), 0.1))
+        if self.fault is not None and ended:
+            self.engine.drop_values()
         self.background.join(max(deadline - time.monotonic(), 0.1))
         SWITCH_INTERVAL.restore()
         SHIELD.remove()

@@ -46,7 +46,6 @@ class BlockCapture(Capture):
     def __init__(self, around: Capture, draws: Draws) -> None:
         super().__init__(around.session, around._names)
         self.around: Capture = around
-        self.root = around.root
         self.draws: Draws = draws
         self._builder = around._builder.block()
         self._devices, self._chains, self._callbacks = around._devices, around._chains, around._callbacks
@@ -158,8 +157,8 @@ def captured(
 
     block.begin()
     try:
-        replacing = Replacing(parameter)
-        given = [replacing.replaced(value, str(place)) for place, value in enumerate(arguments)]
+        replacing = Replacing()
+        given = [replacing.replaced(value, str(place), parameter) for place, value in enumerate(arguments)]
         value = function(*given)
         tensors = list(tensors_in(value))
         with LOCATED:

@@ -93,7 +93,6 @@ class Capture:
     draws: Draws | None = None  # of a block
 
     def __init__(self, session: Session, names: Mapping[int, str]) -> None:
-        self.root = self  # the one that is no block
         self.session = session
         self.outbox = session._outbox
         self.over = False
@@ -111,6 +110,11 @@ class Capture:
         self._constants: dict[tuple[str, str], int] = {}
         self._seed: SymbolicNumber | None = None
 
+    @property
+    def root(self) -> Capture:
+        """The capture around all blocks."""
+        return self if self.around is None else self.around.root
+
     def begin(self) -> None:
         """Record what this thread does, until `end`."""
         with SHIELD:  # Ctrl-C between the two would leave the session half in a capture
@@ -126,6 +130,7 @@ class Capture:
             self.over = True
             for symbol in self._symbols:
                 symbol._die()
+            self._seed = None  # it refers to the capture, and so to the session
 
     def finish(self, results: Sequence[int]) -> Program:
         """The program that returns these variables."""

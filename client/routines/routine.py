@@ -311,15 +311,16 @@ class Symbols:
         self._known = known
         self._tensors: dict[int, tuple[str, Any]] = {}  # by id(): the first name, and the symbolic tensor
         self._numbers: list[tuple[str, Any]] = []
-        self._copies = Replacing(self._leaf)
+        self._copies = Replacing()
 
     def stand_for(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """The arguments with symbolic tensors and numbers."""
         names = parameter_names(function, len(args))
-        found = [self._copies.replaced(each, name) for name, each in zip(names, args, strict=True)]
-        return found, {name: self._copies.replaced(each, name) for name, each in kwargs.items()}
+        copies = self._copies
+        found = [copies.replaced(each, name, self._leaf) for name, each in zip(names, args, strict=True)]
+        return found, {name: copies.replaced(each, name, self._leaf) for name, each in kwargs.items()}
 
     def check(self) -> None:
         """CaptureError if the function has put something else into an argument's containers."""

@@ -155,21 +155,17 @@ def short(name: str) -> str:
 
 
 class Replacing:
-    """A copy of a structure, for which `leaf` is asked for each member that is no container, with its name.
+    """Copies of structures. `changed` tells whether somebody has put other members into the copies' containers since."""
 
-    `changed` tells whether somebody has put other members into the copy's containers since.
-    """
-
-    def __init__(self, leaf: Callable[[Any, str], Any]) -> None:
-        self._leaf = leaf
+    def __init__(self) -> None:
         self._made: list[tuple[str, Any, list[Any]]] = []  # name, container, its members
 
-    def replaced(self, value: Any, name: str) -> Any:
-        """The copy."""
+    def replaced(self, value: Any, name: str, leaf: Callable[[Any, str], Any]) -> Any:
+        """A copy, for which `leaf` is asked for each member that is no container, with its name."""
         found = None if isinstance(value, Tensor) or type(value) in SCALARS else members(value)
         if found is None:
-            return self._leaf(value, name)
-        made = rebuilt(value, [self.replaced(each, joined(name, key)) for key, each in found])
+            return leaf(value, name)
+        made = rebuilt(value, [self.replaced(each, joined(name, key), leaf) for key, each in found])
         self._made.append((name, made, listed(made)))
         return made
 

@@ -47,7 +47,7 @@ class OpenFile(TensorFile):
         try:
             self.check_identity()
         except FileError as error:
-            self.changed = error
+            self.changed = error.kept()
             raise
 
     def __del__(self) -> None:
@@ -88,7 +88,7 @@ class OutputFile:
             yield
         except OSError as error:
             self.failure = FileError(f"{self.name}: cannot be {what}: {error.strerror}")
-            raise self.failure from None
+            raise self.failure.reraisable() from None
 
     def __del__(self) -> None:
         if self.fd >= 0:

@@ -155,9 +155,10 @@ class RestoreRequest:
     def go_on(self, done: Instruction) -> None:
         """One piece, and behind what came meanwhile the next one."""
         found, done.results = done.results, None
+        if done.error is not None:
+            self.fail(done.error)
+            return
         try:
-            if done.error is not None:
-                raise done.error
             if self.restoring is None:
                 self.restoring = self.durable.restoring(found, self.names)
             if self.restoring.go_on():
@@ -165,10 +166,14 @@ class RestoreRequest:
             else:
                 self.session.reply(self.request, self.restoring.publish(self.session), None)
         except TensordError as error:
-            if self.restoring is not None:
-                self.restoring.let_go()
-            error.heard = True
-            self.session.reply(self.request, None, error)
+            self.fail(error)
+
+    def fail(self, error: TensordError) -> None:
+        """Nothing is published."""
+        if self.restoring is not None:
+            self.restoring.let_go()
+        error.heard = True
+        self.session.reply(self.request, None, error)
 
 
 def nothing() -> None:

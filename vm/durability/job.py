@@ -266,7 +266,7 @@ class CheckpointJob:
             return 0
 
     def _end(self, error: TensordError) -> None:
-        self.error = self.error or error
+        self.error = self.error or error.kept()
         self._close()
 
     def _close(self) -> None:

@@ -314,7 +314,8 @@ class Instruction:
             mine.op = error.op or self.label
             mine.location = error.location or location
             mine.instruction = error.instruction or self.id
-            return without_frames(mine)
+            without_frames(error)  # the kernel's frames may hold it in turn, and files and memory with it
+            return mine
         called = self.label if self.plan is None else call_text(self.plan.op, self.plan.attributes)
         message = f"{called}: {type(error).__name__}: {text_of(error)}"
         described = kernel_error(error, message, op=self.label, location=location, instruction=self.id)

@@ -388,7 +388,8 @@ class RunInstruction(Instruction):
         if isinstance(error, TensordError):
             mine = error.reraisable()
             mine.op, mine.location, mine.instruction = error.op or op.name, error.location or location, self.id
-            return without_frames(mine)
+            without_frames(error)
+            return mine
         message = f"{call_text(op, call.plan.attributes)}: {type(error).__name__}: {text_of(error)}"
         described = kernel_error(error, message, op=op.name, location=location, instruction=self.id)
         described.__cause__ = without_frames(error)

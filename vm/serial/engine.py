@@ -248,6 +248,8 @@ class SerialEngine:
         for tensor in session.tensors.values():
             tensor.holders -= 1
         session.tensors.clear()
+        session.files.clear()
+        session.outputs.clear()
         self.sessions.pop(session.id, None)
 
     # -- ops -------------------------------------------------------------------------------------------------------

@@ -156,6 +156,7 @@ class SerialMachine:
             return
         for session in list(self.engine.sessions.values()):
             self.detach(session)
+        self.engine.names.clear()  # what only names hold: else its memory would wait for the collector
         self.closed = True
         log_lines(self.failures.close())
         for threads in self._asked_blas:

@@ -178,7 +178,8 @@ def describe(
         mine = error.reraisable()
         mine.op, mine.location = error.op or op, error.location or where
         mine.instruction = error.instruction or number
-        return without_frames(mine)
+        without_frames(error)
+        return mine
     message = f"{called}: {type(error).__name__}: {text_of(error)}"
     if isinstance(error, MemoryError):
         described: TensordError = DeviceMemoryError(message, op=op, location=where, instruction=number)
