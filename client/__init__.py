@@ -1,7 +1,8 @@
 """The client. A thin client imports everything here but `cli` and `embedded`, which reach into the machine.
 
 - `session`: a connection to a machine, the facade of its parts; `connect`: from an address to a session
-- `tensor`: a handle; `operators`, `methods`: its ops; `display`: what people see of it; `reading`: piece by piece
+- `tensor`: a handle; `operators`, `methods`: its ops, `indices`; `display`: what people see of it; `reading`: piece by
+  piece
 - `calls`: from a call to a message; `handlers`: the chain that every op passes; `signatures`, `locations`, `spans`:
   sent once, then named by number; `frames`: whose code a frame runs, `cells`: what notebooks call theirs;
   `tracebacks`: that end at the user's line; `checks`: what every part checks

@@ -20,10 +20,12 @@ from ..interpreter.errors import (
     TensordError,
     metadata_error,
 )
-from ..interpreter.schema.opdef import REGISTRY, FrozenAttributes
+from ..interpreter.schema.indexing import selects_all
+from ..interpreter.schema.opdef import REGISTRY
 from ..interpreter.types.meta import Meta, Scalar
 from . import display, reading
 from .array_api.hints import ABSENT
+from .indices import frozen_index, tensors_in, with_places
 from .locations import located
 from .methods import Methods
 from .operators import SCALARS, Operand, about_meta, add_operators, as_number, operator_of
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from .transport.interface import Reply
 
 Converted = TypeVar("Converted")
-_GETITEM = REGISTRY["getitem"]
+_GETITEM, _SETITEM = REGISTRY["getitem"], REGISTRY["setitem"]
 _ASKED = "setitem len iter contains bool float int complex index format array_namespace dlpack deepcopy str repr"
 
 
@@ -318,7 +320,7 @@ class Tensor(Methods):
                 known = all(type(each._meta) is Meta and each._meta.dtype.kind != "b" for each in tensors)
                 op = "advanced_getitem" if known else "dynamic_getitem"
                 return session.call(op, [self, *tensors], {"index": with_places(key)})[0]
-            frozen = frozen_index(key)
+            frozen = frozen_index(key, _GETITEM)
             whole = reading.of(self)
             view = session._calls.operate(_GETITEM, self, attributes=frozen)
         except MEANT as error:
@@ -329,13 +331,23 @@ class Tensor(Methods):
         return view
 
     def __setitem__(self, key: Any, value: Operand, /) -> None:
-        """Write a part of the tensor, in place; see `__getitem__` for the index. The value broadcasts to the part."""
+        """Write a part of the tensor, in place; see `__getitem__` for the index. The value broadcasts to the part.
+
+        Where the index selects all, as `...` and `:` do, the old value is not read: the write heals a failed tensor.
+        """
         if type(value) not in SCALARS and not isinstance(value, Tensor):
             number = as_number(value)
             value = value if number is NotImplemented else number
         tensors = tensors_in(key)
-        op = "advanced_setitem" if tensors else "setitem"
-        self._session.call(op, [self, value, *tensors], {"index": with_places(key) if tensors else key}, out=[self])
+        if tensors:
+            self._session.call("advanced_setitem", [self, value, *tensors], {"index": with_places(key)}, out=[self])
+            return
+        index, meta = frozen_index(key, _SETITEM)[0][1], self._meta
+        if type(meta) is Meta and selects_all(index, meta.shape):
+            attributes = {"index": index, "shape": meta.shape, "dtype": meta.dtype.name}
+            self._session.call("overwrite", [value], attributes, out=[self])
+        else:
+            self._session.call("setitem", [self, value], {"index": index}, out=[self])
 
     # -- what Python asks for ---------------------------------------------------------------------------------------
 
@@ -465,27 +477,6 @@ def as_complex(value: Scalar) -> complex:
     """The number as a complex one; NaN in both parts for NaN, as the standard's text says."""
     nan = isinstance(value, float) and math.isnan(value)
     return complex(math.nan, math.nan) if nan else complex(value)
-
-
-def frozen_index(key: Any) -> FrozenAttributes:
-    """An index as an attribute; MetadataError if it is none."""
-    try:
-        return _GETITEM.freeze({"index": key})
-    except MetadataError as error:
-        raise located(error) from None
-
-
-def tensors_in(key: Any) -> list[Tensor]:
-    """The tensors in an index."""
-    if type(key) is tuple:
-        return [entry for entry in key if isinstance(entry, Tensor)]
-    return [key] if isinstance(key, Tensor) else []
-
-
-def with_places(key: Any) -> tuple[Any, ...]:
-    """The index with the tensors' places marked, as ops take it."""
-    entries = key if type(key) is tuple else (key,)
-    return tuple("tensor" if isinstance(entry, Tensor) else entry for entry in entries)
 
 
 add_operators(Tensor)

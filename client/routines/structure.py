@@ -155,7 +155,7 @@ def short(name: str) -> str:
 
 
 class Replacing:
-    """Copies of structures. `changed` tells whether somebody has put other members into the copies' containers since."""
+    """Copies of structures. `changed` tells whether somebody has put other members into their containers since."""
 
     def __init__(self) -> None:
         self._made: list[tuple[str, Any, list[Any]]] = []  # name, container, its members

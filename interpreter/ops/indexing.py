@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.attributes import INDEX, TENSOR_INDEX
-from ..schema.indexing import Entry, Index, native_index, select, selected_shape
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ..schema.attributes import INDEX, SHAPE, TENSOR_INDEX, check_dtype
+from ..schema.indexing import Entry, Index, native_index, select, selected_shape, selects_all
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
 from ..schema.promotion import accepts_promoted, broadcast_shapes, promote
 from ..schema.scratch import scratch
 from ..types import kinds
@@ -29,6 +29,21 @@ def infer_setitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Out
     check_fits(value, selected_shape(attributes["index"], x.shape))
     check_assignable(value, x)
     return (x,)
+
+
+def infer_overwrite(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    """The meta of the attributes; the value has to fit as in `infer_setitem`."""
+    x = overwritten(attributes)
+    if not selects_all(attributes["index"], x.shape):
+        raise ValueError(f"the index does not select all of a tensor of shape {x.shape}; setitem writes to a part")
+    check_fits(metas[0], selected_shape(attributes["index"], x.shape))
+    check_assignable(metas[0], x)
+    return (x,)
+
+
+def overwritten(attributes: Attributes) -> Meta:
+    """The meta of what is written."""
+    return Meta.of(attributes["shape"], attributes["dtype"])
 
 
 def check_fits(value: OperandMeta, selected: Shape) -> None:
@@ -63,6 +78,16 @@ def check_assignable(value: OperandMeta, x: Meta) -> None:
 def accepts_assigned(value: int, metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
     """OverflowError unless the value fits x's dtype; the selectors do not matter."""
     accepts_promoted(value, metas[:1], attributes)
+
+
+def accepts_overwriting(value: int, _metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
+    """As `accepts_assigned`."""
+    accepts_promoted(value, (overwritten(attributes),), attributes)
+
+
+def overwrite_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    """Writes each element of the output, which is not read."""
+    outputs[0][native_index(attributes["index"])] = written(inputs[0])
 
 
 def setitem_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
@@ -398,5 +423,17 @@ define(
         attributes=(INDEX,),
         kernel=setitem_kernel,
         partial=True,
+    )
+)
+define(
+    OpDef(
+        name="overwrite",
+        inputs=1,
+        operands=("value",),
+        infer=infer_overwrite,
+        summary="x with x[index] = value, the index being basic and selecting all of x, which is not read.",
+        attributes=(INDEX, SHAPE, Attribute("dtype", check_dtype)),
+        kernel=overwrite_kernel,
+        scalars=accepts_overwriting,
     )
 )

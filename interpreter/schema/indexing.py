@@ -7,6 +7,7 @@ and the tensors are operands of the op, in the same order; without such entries 
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
 from functools import lru_cache
@@ -131,6 +132,16 @@ def select(index: Index, shape: Shape, layout: Layout) -> tuple[Shape, Layout]:
 def selected_shape(index: Index, shape: Shape) -> Shape:
     """Shape of the index's selection from an array of that shape."""
     return select(index, shape, (0, (0,) * len(shape)))[0]
+
+
+@lru_cache(maxsize=1024)
+def selects_all(index: Index, shape: Shape) -> bool:
+    """Does a basic index select every element? It selects none twice, so that the number tells. False if it is out of
+    bounds."""
+    try:
+        return math.prod(selected_shape(index, shape)) == math.prod(shape)
+    except IndexError:
+        return False
 
 
 def len_range(start: int, stop: int, step: int) -> int:

@@ -75,6 +75,38 @@ def test_a_full_overwrite_of_a_shared_storage_copies_nothing(sim_session, device
     assert_sound(s)
 
 
+@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+@pytest.mark.parametrize("index", [..., slice(None), slice(0, 4), slice(None, None, -1), (None, ...)])
+def test_a_write_by_an_index_that_selects_all_neither_copies_nor_moves_nor_waits_for_the_old_value(
+    sim_session, device, index
+):
+    s = sim_session
+    x = s.asarray(VALUES, device="sim:1").to_device(device)  # the bytes are on sim:1
+    view = x[1]
+    s.sync(WAIT)
+    before = moved(s)
+    x[index] = 3.0
+    s.sync(WAIT)
+    (write,) = records(s, "overwrite")
+    assert "RAW" not in {edge.reason for edge in write.edges}
+    assert records(s, opcode="Copy") == []
+    assert moved(s) == before
+    np.testing.assert_array_equal(x.numpy(), np.full_like(VALUES, 3.0))
+    np.testing.assert_array_equal(view.numpy(), VALUES[1])
+    assert_sound(s)
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+@pytest.mark.parametrize("name", ["x.T", "x[::-1]", "x", "x * 2"])
+def test_all_of_a_tensor_may_be_written_from_itself(sim_session, device, name):
+    s = sim_session
+    square = np.arange(9.0).reshape(3, 3)
+    x = s.asarray(square, device=device)
+    x[:] = eval(name, {"x": x})  # noqa: S307 - as it stands above
+    np.testing.assert_array_equal(x.numpy(), eval(name, {"x": square}))  # noqa: S307
+    assert_sound(s)
+
+
 def test_a_write_through_a_view_leaves_its_base_alone(sim_session):
     """Values stay independent in the other direction, too."""
     s = sim_session

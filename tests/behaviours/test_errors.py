@@ -167,6 +167,43 @@ def test_a_full_overwrite_heals_a_partial_one_does_not(session, monkeypatch, on_
     assert_sound(session)
 
 
+FULL = {
+    "x[...]": lambda x, v: x.__setitem__(..., v),
+    "x[:]": lambda x, v: x.__setitem__(slice(None), v),
+    "x[:, :]": lambda x, v: x.__setitem__((slice(None), slice(None)), v),
+    "x[0:2]": lambda x, v: x.__setitem__(slice(0, 2), v),
+    "x[-2:9, ::1]": lambda x, v: x.__setitem__((slice(-2, 9), slice(None, None, 1)), v),
+    "x[::-1]": lambda x, v: x.__setitem__(slice(None, None, -1), v),
+    "x[None, ...]": lambda x, v: x.__setitem__((None, ...), v),
+    "x[..., None]": lambda x, v: x.__setitem__((..., None), v),
+    "x[()]": lambda x, v: x.__setitem__((), v),
+}
+
+
+@pytest.mark.parametrize("how", FULL)
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_write_by_an_index_that_selects_all_heals(session, how, captured):
+    """Behaviour 16: also in a routine."""
+    x = session.xp.linalg.inv(session.asarray(np.zeros((2, 2))))
+    assert x.error is not None
+    write = session.routine(FULL[how]) if captured else FULL[how]
+    write(x, 5.0)
+    assert x.tolist() == [[5.0, 5.0], [5.0, 5.0]]
+    write(x, session.asarray(7.0))
+    assert x.tolist() == [[7.0, 7.0], [7.0, 7.0]]
+
+
+@pytest.mark.parametrize(
+    "index", [0, slice(1), (slice(None), 0), slice(0, 0), slice(None, None, 2), "mask", "positions"]
+)
+def test_a_write_to_a_part_heals_nothing_nor_does_one_of_which_data_decide(session, index):
+    x = session.xp.linalg.inv(session.asarray(np.zeros((2, 2))))
+    data = {"mask": np.ones((2, 2), bool), "positions": np.array([0, 1])}
+    x[session.asarray(data[index]) if isinstance(index, str) else index] = 5.0
+    with pytest.raises(td.KernelError, match="Singular matrix"):
+        x.wait(WAIT)
+
+
 def test_a_failed_write_in_place_poisons(session, monkeypatch):
     """Behaviour 16: also where it happens at once; what was read before keeps its value."""
     make_op(monkeypatch, "boom", raising, bounded=True)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -118,7 +118,9 @@ USES = (
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("use", USES)
-def test_no_file_is_open_once_a_machine_is_closed(files: Path, use: Callable[[td.Session, Path], None], engine: str | None):
+def test_no_file_is_open_once_a_machine_is_closed(
+    files: Path, use: Callable[[td.Session, Path], None], engine: str | None
+):
     with td.connect("local", engine=engine) as session:
         use(session, files)
     assert open_files(files) == []
@@ -137,7 +139,7 @@ def test_no_file_is_open_once_a_machine_with_durable_names_and_a_store_is_closed
         assert open_files(files) == []
 
 
-def test_no_file_is_open_once_a_machine_with_a_fault_is_closed(files, monkeypatch):
+def test_no_file_is_open_once_a_machine_with_a_fault_is_closed(files):
     with td.connect("local") as session:
         session.restore(files / "checkpoints")
         publish_loaded(session, files)
@@ -187,7 +189,9 @@ def compute(session: td.Session) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("use", [publish, publish_on_sim, compute])
-def test_no_memory_is_kept_once_a_machine_is_closed(use: Callable[[td.Session], None], engine: str | None):
+def test_no_memory_is_kept_once_a_machine_is_closed(
+    use: Callable[[td.Session], None], engine: Literal["serial"] | None
+):
     def run() -> None:
         with td.connect("local", devices=["cpu:0", "sim:0"], engine=engine) as session:
             use(session)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.schema.indexing import selects_all
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.schema.targets import check_targets
@@ -376,7 +377,13 @@ class Generator:
         x, y = self.pick(client), self.pick(client)
         if x is None or y is None:
             return False
-        index = {"index": self.rng.choice(INDICES)}
+        index: dict[str, Any] = {"index": self.rng.choice(INDICES)}
+        meta = client.handles[x].meta
+        if meta is not None and selects_all(index["index"], meta.shape):
+            index |= {"shape": meta.shape, "dtype": meta.dtype.name}
+            if self.rng.random() < 0.3:
+                return self.call(client, "overwrite", (self.rng.randint(0, 1),), index, out=(x,), scalars=(0,))
+            return self.call(client, "overwrite", (y,), index, out=(x,) if self.rng.random() < 0.9 else None)
         kind = self.rng.random()
         out = None if kind < 0.15 else (x,) if kind < 0.95 else (y,)
         if self.rng.random() < 0.5:

@@ -105,6 +105,8 @@ def of_several() -> Iterator[Case]:
     yield from calls("dynamic_getitem", some(D, SIDE, SIDE, 2), mask, index=("tensor",))
     yield from calls("masked_select", some(D, SIDE, SIDE, 2), mask)
     yield from calls("setitem", x, 1, index=(("slice", 0, 20, None),))
+    yield from calls("overwrite", some(F), index=("...",), shape=(SIDE, SIDE), dtype=D)
+    yield from calls("overwrite", 1, index=("...",), shape=(SIDE, SIDE), dtype=D)
     yield from calls("repeat_each", x, np.ones(SIDE, np.int64), axis=0)
     yield from calls("searchsorted", np.arange(float(COUNT)), some(F, COUNT), np.arange(COUNT))
     yield from calls("histogram", some(D, COUNT), np.linspace(0, 1, 20), some(D, COUNT), bins=None, weighted=True)

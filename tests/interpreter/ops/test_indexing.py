@@ -110,3 +110,30 @@ def test_of_several_values_for_one_element_the_last_one_stays_whatever_the_order
 def test_the_last_uint64_counts_from_the_end_as_in_numpy():
     x, last = np.arange(5), np.array([2**64 - 1], np.uint64)
     assert evaluate_elsewhere("advanced_getitem", x, last, index=("tensor",)) == [4]
+
+
+@pytest.mark.parametrize("index", [(ALL,), (...,), (), (slice(0, 2), ..., None), (slice(None, None, -1), None)])
+def test_writing_all(evaluate, assert_same, index):
+    expected = np.empty((2, 3), np.int8)
+    value = np.arange(6, dtype=np.int8).reshape(expected[index].shape)
+    expected[index] = value
+    for run in (evaluate, evaluate_elsewhere):
+        assert_same(run("overwrite", value, index=index, shape=(2, 3), dtype="int8"), expected)
+        assert_same(run("overwrite", 7, index=index, shape=(2, 3), dtype="int8"), np.full((2, 3), 7, np.int8))
+
+
+@pytest.mark.parametrize(
+    ("value", "index", "error", "match"),
+    [
+        (1, (0,), ValueError, "does not select all of a tensor"),
+        (1, (2,), ValueError, "does not select all of a tensor"),
+        (np.ones((3, 2), np.int8), (...,), ValueError, "do not broadcast"),
+        (np.ones((1, 2, 3)), (...,), TypeError, "float64 values cannot be assigned to int8"),
+        (1.5, (...,), TypeError, "float values cannot be assigned to int8"),
+        (300, (...,), OverflowError, "300 does not fit int8"),
+    ],
+)
+def test_what_does_not_write_all_is_refused(session, value, index, error, match):
+    operand = session.asarray(value) if isinstance(value, np.ndarray) else value
+    with pytest.raises(error, match=match):
+        session.call("overwrite", [operand], {"index": index, "shape": (2, 3), "dtype": "int8"})

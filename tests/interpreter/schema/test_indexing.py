@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensord.interpreter.schema.indexing import check_index, len_range, native_index, select, selected_shape
+from tensord.interpreter.schema.indexing import (
+    check_index,
+    len_range,
+    native_index,
+    select,
+    selected_shape,
+    selects_all,
+)
 
 
 @st.composite
@@ -29,6 +36,19 @@ def test_the_layout_selects_what_numpy_selects(case):
     view = np.ndarray(selected, x.dtype, buffer=x.data if x.size else b"", offset=offset, strides=strides)
     np.testing.assert_array_equal(view, expected)
     np.testing.assert_array_equal(x[native_index(normal)], expected)
+
+
+@given(shapes_and_indices())
+def test_an_index_that_selects_all_is_known(case):
+    shape, index = case
+    written = np.zeros(shape, bool)
+    written[index] = True
+    assert selects_all(check_index(index), shape) == written.all()
+
+
+@pytest.mark.parametrize("index", [3, (0, 0, 0), (..., 2)])
+def test_an_index_out_of_bounds_does_not_select_all(index):
+    assert not selects_all(check_index(index), (3, 2))
 
 
 @pytest.mark.parametrize("index", [3, -4, (0, 0, 0), (..., 2)])
