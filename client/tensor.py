@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.errors import (
-    MetadataBufferError,
     MetadataError,
     MetadataTypeError,
     ProtocolError,
@@ -24,6 +23,7 @@ from ..interpreter.schema.indexing import selects_all
 from ..interpreter.schema.opdef import REGISTRY
 from ..interpreter.types.meta import Meta, Scalar
 from . import display, reading
+from .array_api import exchange
 from .array_api.hints import ABSENT
 from .indices import frozen_index, tensors_in, with_places
 from .locations import located
@@ -419,25 +419,16 @@ class Tensor(Methods):
         """Its value for another library, in host memory. Waits. BufferError for other devices.
 
         The fetched array is handed over, or a copy if it is mapped read-only: PyTorch writes even to read-only arrays.
-        With `copy=False` a read-only array is handed over, too; BufferError if the DLPack version cannot say that it is
-        read-only. With `copy=True` the array is copied once more, and DLPack says that the consumer alone has it.
+        With `copy=False` only a value is handed over that is mapped where it lies, a large one on a daemon's cpu
+        device, and read-only; BufferError for all others, and if the DLPack version cannot say that it is read-only.
+        With `copy=True` the array is copied once more, and DLPack says that the consumer alone has it.
         Source: DLPack, https://dmlc.github.io/dlpack/
         """
-        if stream is not None:
-            raise located(MetadataBufferError("a tensor is handed over in host memory, which has no streams"))
-        if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
-            raise located(MetadataBufferError("a tensor is handed over in host memory: ask for the device (1, 0)"))
-        array = self.numpy()
-        read_only, says_so = not array.flags.writeable, max_version is not None and max_version >= (1, 0)
-        if read_only and copy is False and not says_so:
-            message = "the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy"
-            raise located(MetadataBufferError(message))
-        copied = copy or (read_only and copy is None)
-        return array.__dlpack__(max_version=max_version, copy=copied or None)
+        return exchange.exported(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The host: kDLCPU, 0."""
-        return (1, 0)
+        return exchange.CPU
 
     @refusing
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:

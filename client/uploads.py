@@ -35,7 +35,7 @@ def upload(outbox: Outbox, values: ArrayLike, home: str, dtype: Any) -> tuple[in
 def copied(values: ArrayLike, dtype: Any, new_array: Callable[[Meta], NDArray[Any]]) -> tuple[Meta, NDArray[Any]]:
     """A copy of the values in a new array; MetadataError unless they are numbers of the dtype."""
     try:
-        source = values if isinstance(values, np.ndarray) else numbers_of(values, dtype)
+        source = unmasked(values) if isinstance(values, np.ndarray) else numbers_of(values, dtype)
         meta = Meta.of(source.shape, source.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype))
         check_castable(source.dtype, meta.dtype)
         array = new_array(meta)
@@ -43,6 +43,13 @@ def copied(values: ArrayLike, dtype: Any, new_array: Callable[[Meta], NDArray[An
     except (TypeError, ValueError, OverflowError) as error:
         raise located(metadata_error(error, f"asarray: {error}", "asarray")) from None
     return meta, array
+
+
+def unmasked(values: NDArray[Any]) -> NDArray[Any]:
+    """The array; TypeError if some of its elements are masked."""
+    if type(values) is not np.ndarray and np.ma.is_masked(values):
+        raise TypeError("some elements are masked, and tensors have no masks: say what they become (values.filled(0))")
+    return values
 
 
 def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:

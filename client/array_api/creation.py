@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from ...interpreter.errors import MetadataError, MetadataTypeError, metadata_error
+from ...interpreter.errors import MetadataBufferError, MetadataError, MetadataTypeError, metadata_error
 from ...interpreter.schema.attributes import check_dtype
 from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.meta import Scalar
@@ -16,13 +16,14 @@ from ..checks import device_of, own
 from ..locations import located
 from ..operators import SCALARS, as_number
 from ..tensor import Tensor
-from .exchange import host_array
+from .exchange import check_copy, host_array
 from .functions import Functions
 
 if TYPE_CHECKING:
     DType: TypeAlias = np.dtype[np.generic] | type[np.generic]
 
 Shape: TypeAlias = int | tuple[int, ...]
+UNCOPIED: Final = "{}: without a copy nothing gets into a device's memory"
 
 
 class Creation(Functions):
@@ -52,9 +53,10 @@ class Creation(Functions):
         imaginary parts, with NumPy's ComplexWarning.
         """
         session = self._maker()
+        check_copy(copy, "asarray")
         if not isinstance(obj, Tensor):
             if copy is False:
-                raise uncopied("asarray")
+                raise located(MetadataError(UNCOPIED.format("asarray"), op="asarray"))
             try:
                 return session.asarray(self._fitting(buffered(obj), dtype), device, dtype=dtype)
             except MetadataTypeError:
@@ -99,15 +101,17 @@ class Creation(Functions):
     def from_dlpack(self, x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
         """A tensor of another library's array: any object with `__dlpack__` (NumPy, PyTorch, CuPy, JAX).
 
-        A tensor of this session is returned as it is, if `copy` allows. Everything else is copied through the host;
-        ValueError if `copy=False`, AttributeError if x does not support DLPack.
+        A tensor of this session is returned as it is, if `copy` and `device` allow. Everything else is copied through
+        the host; BufferError if `copy=False`, AttributeError if x does not support DLPack.
         """
         session = self._maker()
-        if isinstance(x, Tensor) and x._session is session:
-            return self.asarray(x, device=device, copy=copy)
+        check_copy(copy, "from_dlpack")
+        home = None if device is None else device_of(session, device)
+        if isinstance(x, Tensor) and x._session is session and (copy is not False or home in (None, x.device)):
+            return self.asarray(x, device=home, copy=copy)
         if copy is False:
-            raise uncopied("from_dlpack")
-        return session.asarray(host_array(x), device)
+            raise located(MetadataBufferError(UNCOPIED.format("from_dlpack"), op="from_dlpack"))
+        return session.asarray(host_array(x), home)
 
     def full(
         self, shape: Shape, fill_value: Scalar | Tensor, *, dtype: DType | None = None, device: str | None = None
@@ -235,11 +239,6 @@ def first_tensor(values: Any) -> Tensor | None:
     if isinstance(values, list | tuple):
         return next((found for each in values if (found := first_tensor(each)) is not None), None)
     return values if isinstance(values, Tensor) else None
-
-
-def uncopied(function: str) -> MetadataError:
-    """The error for `copy=False`."""
-    return located(MetadataError(f"{function}: without a copy nothing gets into a device's memory", op=function))
 
 
 def dtype_name(dtype: Any, function: str) -> str:

@@ -16,6 +16,7 @@ from ..locations import located
 from ..operators import SCALARS
 from ..tensor import Tensor
 from .creation import dtype_name, plain
+from .exchange import check_copy
 from .functions import Functions
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class DataTypes(Functions):
         TypeError for complex to real: take `real` or `imag` first.
         """
         x = own(self._session, x)
+        check_copy(copy, "astype")
         same_place = device is None or device_of(self._session, device) == x.device
         if not copy and same_place and x._meta is not None and x.dtype == _dtype(dtype, "astype"):
             return x

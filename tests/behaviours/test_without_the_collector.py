@@ -119,7 +119,7 @@ USES = (
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("use", USES)
 def test_no_file_is_open_once_a_machine_is_closed(
-    files: Path, use: Callable[[td.Session, Path], None], engine: str | None
+    files: Path, use: Callable[[td.Session, Path], None], engine: Literal["serial"] | None
 ):
     with td.connect("local", engine=engine) as session:
         use(session, files)

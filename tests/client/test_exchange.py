@@ -88,7 +88,7 @@ def test_the_consumer_may_ask_for_the_host_and_for_nothing_else(session):
             x.__dlpack__(stream=stream)
 
 
-@pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.parametrize("copy", [None, True])
 @pytest.mark.parametrize(
     ("version", "capsule"),
     [(None, "dltensor"), ((0, 8), "dltensor"), ((1, 0), "dltensor_versioned"), ((2, 3), "dltensor_versioned")],
@@ -98,7 +98,7 @@ def test_a_consumer_of_any_version_gets_a_capsule_that_it_knows(session, version
     assert f'"{capsule}"' in repr(x.__dlpack__(max_version=version, copy=copy))
 
 
-@pytest.mark.parametrize(("copy", "says_so"), [(True, True), (None, False), (False, False)])
+@pytest.mark.parametrize(("copy", "says_so"), [(True, True), (None, False)])
 def test_a_copy_that_was_asked_for_says_that_it_is_one(session, copy, says_so):
     capsule = session.asarray([1.0, 2.0]).__dlpack__(max_version=(1, 0), copy=copy)
     assert bool(flags_of(capsule) & IS_COPIED) == says_so
@@ -113,8 +113,47 @@ def flags_of(capsule: Any) -> int:
 
 def test_numpy_s_own_options_work(session):
     x = session.asarray([1.0, 2.0])
-    for options in ({"device": "cpu"}, {"copy": True}, {"copy": False}, {"device": "cpu", "copy": True}):
+    for options in ({"device": "cpu"}, {"copy": True}, {"copy": None}, {"device": "cpu", "copy": True}):
         assert np.from_dlpack(x, **options).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("device", "why"), [("cpu:0", "was copied from there"), ("sim:0", "the tensor is on sim:0")])
+def test_a_value_that_has_to_be_copied_is_not_handed_over_without_a_copy(sim_session, device, why):
+    x = sim_session.asarray([1.0, 2.0], device=device)
+    with pytest.raises(BufferError, match=f"{why}.*: allow a copy"):
+        np.from_dlpack(x, copy=False)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"dl_device": wrong} for wrong in ("cpu", (1,), (1, 0, 0), 5, (1, "0"))),
+        *({"max_version": wrong} for wrong in ("1.0", (1,), 5, (1, "a"))),
+        *({"copy": wrong} for wrong in ("no", 1, [])),
+    ],
+    ids=str,
+)
+def test_arguments_that_dlpack_does_not_know_are_refused(session, options):
+    x = session.asarray([1.0, 2.0])
+    with pytest.raises(TypeError, match=rf"__dlpack__: {next(iter(options))} is "):
+        x.__dlpack__(**options)
+
+
+@pytest.mark.parametrize("function", ["asarray", "from_dlpack", "astype", "reshape"])
+def test_copy_is_a_bool_or_none(session, function):
+    x = session.asarray([1.0, 2.0])
+    more = {"astype": (np.float64,), "reshape": ((2,),)}.get(function, ())
+    for wrong in ("no", 1, []):
+        with pytest.raises(TypeError, match="copy"):
+            getattr(session.xp, function)(x, *more, copy=wrong)
+
+
+def test_masked_elements_are_not_taken_for_values(session):
+    masked = np.ma.masked_greater(np.arange(3.0), 1)
+    with pytest.raises(TypeError, match=r"some elements are masked.*filled"):
+        session.asarray(masked)
+    assert session.asarray(masked.filled(-1)).tolist() == [0.0, 1.0, -1.0]
+    assert session.asarray(np.ma.masked_greater(np.arange(3.0), 5)).tolist() == [0.0, 1.0, 2.0]
 
 
 def test_handing_over_waits_and_raises_what_went_wrong(session):
@@ -161,6 +200,8 @@ def test_without_a_copy_a_mapped_result_is_handed_over_read_only_or_not_at_all(d
         x = session.asarray(np.arange(float(BIG))) + 1.0
         with pytest.raises(BufferError, match=r"read-only, which DLPack before 1\.0 cannot say"):
             x.__dlpack__(copy=False)
+        with pytest.raises(BufferError, match="the tensor is on sim:0"):
+            np.from_dlpack(x.to_device("sim:0"), copy=False)
         array = np.from_dlpack(x, copy=False)
         assert not array.flags.writeable
         x += 1.0
@@ -191,8 +232,10 @@ def test_what_comes_in_is_copied_to_the_device_asked_for(sim_session):
     array[:] = 0.0
     assert (x.device, y.device) == ("cpu:0", "sim:0")
     assert x.numpy().tolist() == y.numpy().tolist() == [0.0, 1.0, 2.0]
-    with pytest.raises(ValueError, match="without a copy"):
+    with pytest.raises(BufferError, match="without a copy"):
         xp.from_dlpack(array, copy=False)
+    with pytest.raises(ValueError, match="without a copy"):
+        xp.asarray(array, copy=False)
     with pytest.raises(td.MetadataError, match="no device 'cuda:7'"):
         xp.from_dlpack(array, device="cuda:7")
 
@@ -205,14 +248,16 @@ def test_a_tensor_of_the_session_is_taken_as_it_is(sim_session):
     copied, moved = xp.from_dlpack(x, copy=True), xp.from_dlpack(x, device="sim:0")
     assert copied is not x
     assert (moved.device, moved.numpy().tolist()) == ("sim:0", [1.0, 2.0])
-    with pytest.raises(ValueError, match="copy"):
+    with pytest.raises(BufferError, match="copy"):
         xp.from_dlpack(x, device="sim:0", copy=False)
+    with pytest.raises(ValueError, match="copy"):
+        xp.asarray(x, device="sim:0", copy=False)
 
 
 def test_a_tensor_of_another_session_goes_through_the_host(session, make_session):
     x = make_session().asarray([1.0, 2.0])
     assert session.xp.from_dlpack(x).numpy().tolist() == [1.0, 2.0]
-    with pytest.raises(ValueError, match="without a copy"):
+    with pytest.raises(BufferError, match="without a copy"):
         session.xp.from_dlpack(x, copy=False)
 
 
@@ -329,8 +374,10 @@ def test_torch_s_own_options_work(session, torch):
     x = session.asarray([1.0, 2.0])
     for take in (torch.from_dlpack, torch.asarray, torch.as_tensor, torch.tensor):
         assert take(x).tolist() == [1.0, 2.0]
-    for options in ({"copy": True}, {"copy": False}, {"device": "cpu"}):
+    for options in ({"copy": True}, {"copy": None}, {"device": "cpu"}):
         assert torch.from_dlpack(x, **options).tolist() == [1.0, 2.0]
+    with pytest.raises(BufferError, match="allow a copy"):
+        torch.from_dlpack(x, copy=False)
 
 
 def test_what_torch_cannot_hand_over_is_refused(session, torch):
