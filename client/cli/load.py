@@ -72,7 +72,8 @@ def described(file: Path, *, raw: bool) -> FileHeader:
     from ...interpreter.files.describe import describe
     from ...interpreter.files.open_file import open_path
 
-    return describe(open_path(file), raw=raw)
+    with open_path(file) as opened:
+        return describe(opened, raw=raw)
 
 
 def row_of(entry: Entry, prefix: str) -> dict[str, Any]:

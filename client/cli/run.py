@@ -89,12 +89,15 @@ def run(
 
 def parsed_from(file: Path) -> Program:
     """The program in a file."""
+    from ...interpreter.errors import ProtocolError
     from ...interpreter.programs.program import Program
 
     try:
         return Program.parse(file.read_text("utf-8"))
     except UnicodeDecodeError:
-        raise click.BadParameter(f"{file} is no text") from None
+        raise click.BadParameter(f"{file} is no text of a program; str(routine.program(...)) is one") from None
+    except ProtocolError as error:
+        raise click.BadParameter(f"{file}: {error.message}") from None
 
 
 def check(program: Program, given: dict[str, str], captured: dict[str, str] | None, outputs: Sequence[Path]) -> None:
@@ -174,10 +177,17 @@ def loaded(session: Session, sources: Sequence[Any], files: dict[str, str], home
 
 def array_in(path: str) -> Any:
     """The array of a .npy file. Nothing in it is unpickled."""
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError):  # NumPy's text would advise to unpickle it
-        raise click.BadParameter(f"{path} is no .npy file of numbers; numpy.save writes one") from None
+    from ...interpreter.files.npy import ALONE, MAGIC, read_npy
+    from ...interpreter.files.open_file import open_path
+    from ...interpreter.files.values import read_array
+
+    with open_path(path) as file:
+        if file.peek(0, min(file.size, len(MAGIC))) != MAGIC:
+            raise click.BadParameter(f"{path} is no .npy file; numpy.save writes one")
+        entry = read_npy(file, raw=False)[ALONE]
+        if entry.meta is None:
+            raise click.BadParameter(f"{path} is no .npy file of numbers: it {entry.error}")
+        return read_array(file, entry)
 
 
 def number(name: str, text: str) -> Any:

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ..errors import FileError, MetadataError, TensordError
 from .tensor_file import PIECE, TensorFile, flat, printable
@@ -23,7 +23,7 @@ ACCESS: Final = os.O_ACCMODE | getattr(os, "O_PATH", 0)
 
 
 class OpenFile(TensorFile):
-    """A file with a descriptor of its own, which is closed with the last reference to this object.
+    """A file with a descriptor of its own, which is closed with the last reference to this object, or by `close`.
 
     `changed`: what was found wrong with the file first; from then on nothing is read of it.
     """
@@ -50,9 +50,19 @@ class OpenFile(TensorFile):
             self.changed = error.kept()
             raise
 
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
+    def close(self) -> None:
+        """Close it now: nothing is read of it any more."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    __del__ = close
 
 
 class OutputFile:

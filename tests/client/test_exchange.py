@@ -129,7 +129,9 @@ def test_a_value_that_has_to_be_copied_is_not_handed_over_without_a_copy(sim_ses
     [
         *({"dl_device": wrong} for wrong in ("cpu", (1,), (1, 0, 0), 5, (1, "0"))),
         *({"max_version": wrong} for wrong in ("1.0", (1,), 5, (1, "a"))),
-        *({"copy": wrong} for wrong in ("no", 1, [])),
+        {"copy": "no"},
+        {"copy": 1},
+        {"copy": []},
     ],
     ids=str,
 )
@@ -143,7 +145,8 @@ def test_arguments_that_dlpack_does_not_know_are_refused(session, options):
 def test_copy_is_a_bool_or_none(session, function):
     x = session.asarray([1.0, 2.0])
     more = {"astype": (np.float64,), "reshape": ((2,),)}.get(function, ())
-    for wrong in ("no", 1, []):
+    wrongs: list[object] = ["no", 1, []]
+    for wrong in wrongs:
         with pytest.raises(TypeError, match="copy"):
             getattr(session.xp, function)(x, *more, copy=wrong)
 

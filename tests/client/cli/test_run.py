@@ -142,7 +142,38 @@ def test_what_is_no_array_is_refused_and_not_unpickled(capsys, files):
     code, _, err = run(capsys, *usual(files))
     assert code == 1
     assert "is no .npy file of numbers" in err
-    assert "pickle" not in err
+    assert "holds Python objects, whose pickles could run any code and are never read" in err
+
+
+def as_npz(path):
+    with path.open("wb") as file:
+        np.savez(file, a=np.ones(3))
+
+
+def as_text(path):
+    np.save(path, np.array(["1.0"]))
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (as_npz, "is no .npy file; numpy.save writes one"),
+        (lambda path: path.write_text("1.0"), "is no .npy file; numpy.save writes one"),
+        (lambda path: path.write_bytes(b""), "is no .npy file; numpy.save writes one"),
+        (as_text, "is no .npy file of numbers: it is <U3"),
+        (cut_short, "15 bytes are no <f8[3]"),
+    ],
+)
+def test_a_file_of_another_kind_is_named_with_what_is_wrong_with_it(capsys, files, make, why):
+    make(files / "x.npy")
+    code, _, err = run(capsys, *usual(files))
+    assert code == 1
+    assert f"{files / 'x.npy'}" in err
+    assert why in err
 
 
 def test_values_of_another_shape_are_refused_by_their_name(capsys, files):
