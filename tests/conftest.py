@@ -127,7 +127,11 @@ def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     zero_copy.stop()  # pyzmq's own thread, which it starts again when it needs it
     assert not (left := new_threads(threads)), f"threads were left behind: {left}"
     assert not (extra := left_in_shared_memory(shared)), f"shared memory was left behind: {extra}"
-    assert not (more := new_descriptors(descriptors)), f"file descriptors were left open: {more}"
+    more = new_descriptors(descriptors)
+    if more and all(where.startswith("/memfd:") for where in more.values()):
+        gc.collect()  # of an array: `pytest.raises(...) as caught` makes a cycle of the test's frame
+        more = new_descriptors(descriptors)
+    assert not more, f"file descriptors were left open: {more}"
 
 
 def new_descriptors(before: set[int]) -> dict[int, str]:
