@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,8 @@ from .raw_client import (
     Refused,
     host_text,
 )
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "wire.md"
 
 PAIR = [[2], "float64"]
 LARGE = 1 << 18  # bytes of an array that is worth a mapping
@@ -113,6 +117,8 @@ def test_welcome_says_what_there_is(client: RawClient, daemon: Daemon) -> None:
     }
     assert limits | {"shared", "lease", "files", "version", "pid"} == set(client.settings)
     assert all(client.settings[name] > 0 for name in limits)
+    (told,) = re.findall(r"^`settings` is a map: .*?\n\n", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    assert set(client.settings) <= set(re.findall(r"`(\w+)`", told))
     assert (client.settings["shared"], client.settings["lease"]) == (False, 0)
 
 
