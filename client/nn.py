@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ..interpreter.errors import MetadataTypeError
 from .array_api.elementwise import operand
 from .array_api.functions import Functions
+from .array_api.hints import LAYERS, add_hints, present
 from .locations import located
 
 if TYPE_CHECKING:
@@ -337,3 +338,10 @@ class Nn(Functions):
         return AttentionGradients(
             *self._call_all("scaled_dot_product_attention_grad", *operands, is_causal=is_causal, scale=scale)
         )
+
+    def __dir__(self) -> list[str]:
+        """Its functions, but not the names that only say what to write instead."""
+        return present(Nn, super().__dir__())
+
+
+add_hints(Nn, "session.nn", LAYERS)

@@ -30,6 +30,7 @@ from ..interpreter.types.meta import Scalar
 from ..interpreter.wire.forms import shown
 from . import calls
 from .answers import Answers
+from .array_api.hints import SESSION, add_hints, present
 from .cancellation import Cancellation
 from .checks import device_of, own
 from .contexts import Context, Contexts
@@ -528,6 +529,10 @@ class Session(ControlFlow):
     ) -> None:
         self.close()
 
+    def __dir__(self) -> list[str]:
+        """Its attributes, but not those that only say what to write instead."""
+        return present(Session, super().__dir__())
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session cannot be pickled: connect again there, and share tensors by name (publish)")
 
@@ -536,6 +541,7 @@ class Session(ControlFlow):
         return f"<tensord.Session {state}>"
 
 
+add_hints(Session, "a session", SESSION)
 make_public(Session)
 
 

@@ -24,7 +24,7 @@ from ..interpreter.schema.opdef import REGISTRY
 from ..interpreter.types.meta import Meta, Scalar
 from . import display, reading
 from .array_api import exchange
-from .array_api.hints import ABSENT
+from .array_api.hints import METHODS, add_hints, present
 from .indices import frozen_index, tensors_in, with_places
 from .locations import located
 from .methods import Methods
@@ -447,7 +447,7 @@ class Tensor(Methods):
 
     def __dir__(self) -> list[str]:
         """Its attributes, but not those that only say what to write instead."""
-        return [name for name in super().__dir__() if name not in ABSENT]
+        return present(Tensor, super().__dir__())
 
     def __str__(self) -> str:
         """Its value, as NumPy prints it. Waits; raises its error. Of a large tensor only what is printed is fetched."""
@@ -471,7 +471,6 @@ def as_complex(value: Scalar) -> complex:
 
 
 add_operators(Tensor)
-for _name, _absent in ABSENT.items():
-    setattr(Tensor, _name, _absent)
+add_hints(Tensor, "a tensor", METHODS)
 make_public(Methods)
 make_public(Tensor, frozenset(f"__{name}__" for name in ("copy", *_ASKED.split())))

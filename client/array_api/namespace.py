@@ -23,7 +23,7 @@ from .creation import Creation
 from .data_types import DataTypes
 from .elementwise import Elementwise
 from .fft import Fft
-from .hints import EXTENSIONS, FUNCTIONS, missing
+from .hints import ELSEWHERE, EXTENSIONS, FUNCTIONS, missing
 from .indexing import Indexing
 from .info import NamespaceInfo
 from .linalg import Linalg, LinearAlgebra
@@ -171,7 +171,7 @@ class DefaultSpecial(Following, Special):
 @refusing
 def absent(name: str) -> NoReturn:
     """Raise AttributeError for a name that no namespace has."""
-    raise missing(f"module {NAME!r}", name, FUNCTIONS, Main)
+    raise missing(f"module {NAME!r}", name, {**ELSEWHERE, **FUNCTIONS}, Main)
 
 
 def public_names() -> list[str]:

@@ -164,12 +164,15 @@ def routine(
 
 def __getattr__(name: str) -> Any:
     """Load public names when they are first used: the command line does not need NumPy to show its help."""
+    import sys
     from importlib import import_module
 
     if name in _MODULES:
         return import_module(f".{name}", __name__)
     if name not in __all__:
-        raise AttributeError(f"module 'tensord' has no attribute {name!r}")
+        from .client.array_api.hints import MODULE, missing
+
+        raise missing("module 'tensord'", name, MODULE, sys.modules[__name__])
     return getattr(import_module(f".{_HOMES.get(name, 'interpreter.errors')}", __name__), name)
 
 

@@ -8,11 +8,35 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tensord
 from tensord.client.array_api import hints
+from tensord.client.array_api.namespace import public_names
+from tensord.client.session import Session
 from tensord.client.tensor import Tensor
 
 OLD = {"alltrue", "fix", "in1d", "row_stack", "ptp"}  # what NumPy had once
-TORCH = {"clone", "cpu", "permute", "unsqueeze"}  # what PyTorch's users look for
+# What users of PyTorch, CuPy and JAX look for.
+ELSEWHERES_FUNCTIONS = {
+    *hints.words("as_tensor bmm cat clamp div from_numpy gather mm mul neg norm sub tensor"),
+    *hints.DECOMPOSITIONS,
+}
+TORCH = {
+    *hints.words(
+        "add_ amax amin bmm broadcast_to chunk clamp clone copy_ cpu cuda data dim div div_ double element_size"
+    ),
+    *hints.words("eq expand fill_ float gather ge gt half index_select int inverse is_cuda le long lt masked_fill"),
+    *hints.words("masked_select mm moveaxis mul mul_ ne neg norm numel permute pin_memory put quantile roll split sub"),
+    *hints.words("sub_ t tile to topk type unbind unsqueeze zero_"),
+}
+GPU = {"at", "block_until_ready", "get", "set"}  # of CuPy's and JAX's arrays
+PLAIN = {
+    "cumulative_prod",
+    "cumulative_sum",
+    *hints.UNARY,
+    *hints.BINARY,
+    *hints.NN,
+    *hints.DECOMPOSITIONS,
+}  # the name itself is a function of ours
 
 
 @pytest.mark.parametrize("name", hints.FUNCTIONS)
@@ -35,13 +59,54 @@ def test_names_of_extensions_say_what_to_use(session, extension):
 
 
 def test_hints_are_about_names_that_numpy_has():
-    assert {name for name in hints.FUNCTIONS if name not in dir(np)} <= OLD
-    assert {name for name in hints.METHODS if not hasattr(np.ndarray, name)} <= TORCH | OLD
+    assert {name for name in hints.FUNCTIONS if name not in dir(np)} <= OLD | ELSEWHERES_FUNCTIONS
+    assert {name for name in hints.METHODS if not hasattr(np.ndarray, name)} <= TORCH | OLD | GPU | PLAIN
+
+
+def test_the_names_of_the_namespace_are_complete():
+    """So that tensors, sessions and the module know where each function is."""
+    assert {*hints.UNARY, *hints.BINARY, *hints.OTHERS} == set(public_names())
+
+
+@pytest.mark.parametrize("name", hints.AUTOGRAD)
+def test_who_looks_for_gradients_is_told_that_there_is_no_autograd(session, name):
+    for owner in (session.asarray([1.0]), session, session.nn, session.xp, tensord):
+        with pytest.raises(AttributeError, match=rf"has no attribute '{name}': there is no automatic differentiation"):
+            getattr(owner, name)
+
+
+@pytest.mark.parametrize(("owner", "table"), [("session", hints.SESSION), ("tensord", hints.MODULE)])
+def test_a_name_that_is_elsewhere_says_where_and_it_is_there(session, owner, table):
+    names = {"session": session, "tensord": tensord}
+    for name, instead in table.items():
+        with pytest.raises(AttributeError, match=rf"has no attribute '{name}'; did you mean ") as caught:
+            getattr(names[owner], name)
+        assert instead in str(caught.value)
+        eval(instead, names)  # noqa: S307 - the table is ours
+        assert name not in dir(names[owner])
+
+
+@pytest.mark.parametrize("name", hints.LAYERS)
+def test_a_layer_says_which_function_to_use(session, name):
+    instead = hints.LAYERS[name]
+    with pytest.raises(AttributeError, match=rf"session\.nn has no attribute '{name}'; did you mean ") as caught:
+        getattr(session.nn, name)
+    assert instead in str(caught.value)
+    one = session.asarray([[1.0]])
+    assert eval(instead, {"session": session, "x": one, "w": one, "b": one}) is not None  # noqa: S307
+    assert name not in dir(session.nn)
+
+
+@pytest.mark.parametrize("name", hints.ELSEWHERE)
+def test_a_name_of_the_sessions_says_so_in_the_namespace(session, name):
+    with pytest.raises(AttributeError, match=f"did you mean '{hints.ELSEWHERE[name]}'"):
+        getattr(session.xp, name)
 
 
 @pytest.mark.parametrize("name", hints.METHODS)
 def test_a_method_of_numpys_arrays_says_what_to_write_and_that_works(session, name):
-    x = session.asarray([[1.0, 2.0], [3.0, 4.0]])
+    dtype = "bool" if "logical" in name else "int64" if "bitwise" in name else "float64"
+    x = session.asarray(np.asarray([[1, 2], [3, 4]], dtype))
     instead = hints.METHODS[name]
     with pytest.raises(AttributeError, match=rf"^a tensor has no attribute '{name}'; did you mean ") as caught:
         getattr(x, name)
@@ -50,8 +115,14 @@ def test_a_method_of_numpys_arrays_says_what_to_write_and_that_works(session, na
     assert name not in dir(x)
     line = x[0] if "take" in instead or "searchsorted" in instead else x
     names: dict[str, Any] = {"x": line, "y": x, "xp": session.xp, "low": 0.0, "high": 1.0, "value": 1.0}
-    names |= {"axes": (1, 0), "shape": (4,), "dtype": "float32", "indices": session.asarray([0])}
-    names |= {"values": session.asarray(2.5)}
+    names |= {"axes": (1, 0), "shape": (2, 2), "dtype": "float32", "indices": session.asarray([0])}
+    names |= {
+        "values": session.asarray(2.5),
+        "mask": line != line[0],
+        "device": "cpu:0",
+        "index": 0,
+        "session": session,
+    }
     for each in instead.split(" or "):
         exec(each, names)  # noqa: S102 - the table is ours
 
@@ -60,7 +131,8 @@ def test_a_tensor_has_no_absent_attribute_of_its_own():
     """A hint in front of a method would take the method away."""
     for cls in Tensor.__mro__[1:]:
         assert not hints.METHODS.keys() & vars(cls).keys()
-    assert all(vars(Tensor)[name] is hints.ABSENT[name] for name in hints.METHODS)
+    assert all(type(vars(Tensor)[name]) is hints.Absent for name in hints.METHODS)
+    assert not {*hints.SESSION, *hints.AUTOGRAD} & {name for cls in Session.__mro__[1:] for name in vars(cls)}
 
 
 def test_a_function_of_numpy_called_with_a_tensor_says_which_of_ours_to_use(session):
