@@ -257,7 +257,7 @@ METHODS: Final[Mapping[str, str]] = {
 # What people look for at a session, and at the module `tensord`.
 SESSION: Final[Mapping[str, str]] = {
     **{name: f"session.xp.{name}" for name in (*UNARY, *BINARY, *OTHERS) if name not in ("asarray", "repeat")},
-    **{name: f"session.xp.{instead}" for name, instead in FUNCTIONS.items()},
+    **{name: f"session.xp.{instead}" for name, instead in FUNCTIONS.items() if name != "trace"},
     **{name: instead for name, instead in ELSEWHERE.items() if name not in ("nn", "random")},
     **dict.fromkeys(("array", "as_tensor", "from_numpy", "tensor"), "session.asarray"),
     **dict.fromkeys(("compile", "jit"), "session.routine"),
@@ -333,8 +333,14 @@ class Absent:
 
 
 def add_hints(cls: type, what: str, table: Mapping[str, str]) -> None:
-    """Give a class a hint for each name of the table, and for those of automatic differentiation."""
-    for name, instead in {**dict.fromkeys(AUTOGRAD, ""), **table}.items():
+    """Give a class a hint for each name of the table, and for those of automatic differentiation.
+
+    ValueError for a name that the class has: a hint would take it away.
+    """
+    found = {**dict.fromkeys(AUTOGRAD, ""), **table}
+    if taken := found.keys() & dir(cls):
+        raise ValueError(f"{cls.__name__} has these itself: {', '.join(sorted(taken))}")
+    for name, instead in found.items():
         setattr(cls, name, Absent(what, name, instead))
 
 

@@ -177,6 +177,13 @@ def test_numpy_does_not_wait_behind_anybody_s_back(session, ask):
         np.asarray(x, dtype=np.float32, copy=True)
 
 
+@pytest.mark.parametrize("name", ["nanmean", "nanstd", "nanmedian", "nancumsum", "sin"])
+def test_what_xarray_calls_of_numpy_refuses_tensors_and_says_what_to_do(session, name):
+    """Decision 0056."""
+    with pytest.raises(TypeError, match=rf"numpy\.{name} does not take tensors: use session\.xp.*\.numpy\(\)"):
+        getattr(np, name)(session.asarray([1.0, 2.0]))
+
+
 def test_numpy_may_ask_what_needs_no_value(session):
     x = session.asarray([[1j, 2.0, 3.0]])
     assert (np.ndim(x), np.shape(x), np.size(x), np.size(x, axis=1)) == (2, (1, 3), 3, 3)
