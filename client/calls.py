@@ -31,7 +31,7 @@ from .locations import HANDLED, located
 from .operators import OPERANDS, SCALARS
 from .outbox.outbox import Outbox
 from .reading import forget
-from .routines.current import CURRENT, capture_of, refuse_captured
+from .routines.current import CURRENT, capture_of, plain_of, refuse_captured
 from .signatures import Entry, SignatureKey, Signatures
 from .tensor import Tensor
 from .tracebacks import MEANT, hide, hides, signed, too_many
@@ -325,8 +325,8 @@ def call_anew(
 ) -> list[Tensor]:
     """`call`, if it was not made before."""
     try:
-        op = find(name)
         capture = capture_of(session._outbox)
+        op = find(name if capture is None else plain_of(name))
         frozen = op.freeze(attributes if capture is None else capture.attributes(attributes))
         operands, targets = listed(op, "operands", inputs), None if out is None else listed(op, "out=", out)
         return session._calls._carry_out(Invocation(session, op, operands, frozen, targets, device), key)
@@ -393,10 +393,11 @@ def operand_meta(session: Session, op: OpDef, value: Any) -> OperandMeta | None:
         return kind
     if type(value) in OPERANDS:
         counts_as: OperandMeta = value._operand_meta(session)
-        return counts_as
+        if counts_as in SCALARS:
+            return counts_as
     several = isinstance(value, list | tuple | range)
     instead = "make a tensor of it: session.asarray(...)" if several else "use a tensor (asarray) or a number"
-    raise MetadataTypeError(f"{op.name}: {type(value).__name__} is no operand; {instead}", op=op.name)
+    raise MetadataTypeError(f"{op.name}: {value.__class__.__name__} is no operand; {instead}", op=op.name)
 
 
 def as_floats(key: SignatureKey, inputs: Sequence[Any]) -> tuple[Any, ...] | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, TensordError
 from ..interpreter.wire.forms import shown
 from .locations import located
+from .routines.current import plain_of
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def device_of(session: Session, name: str | None) -> str:
         return str(next(iter(devices)))
     if type(name) is not str or name not in devices:
         known = ", ".join(devices)
-        raise located(MetadataError(f"there is no device {shown(name)}; there are {known}"))
+        raise located(MetadataError(f"there is no device {shown(plain_of(name))}; there are {known}"))
     return name
 
 

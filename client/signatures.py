@@ -59,11 +59,7 @@ class Signatures:
     def add(self, key: SignatureKey) -> Entry:
         """Infer a new signature, number it and send it; MetadataError if the op does not take these operands."""
         op, metas, attributes, device, targets = key
-        if op.inputs and not op.attributes and all(isinstance(meta, type) for meta in metas):
-            raise MetadataTypeError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
-        outputs = self._infer.infer(op, metas, attributes)
-        if targets is not None:
-            outputs = check_targets(op, outputs, targets)
+        outputs = inferred(self._infer, key)
         number = self._new_number(len(metas))
         self._outbox.scalars[number] = tuple(isinstance(meta, type) for meta in metas)
         wire = None if targets is None else tuple(encode_meta(meta) for meta in targets)
@@ -99,3 +95,12 @@ class Signatures:
                 if entry is not None:
                     entry.alive = False
         return number
+
+
+def inferred(cache: InferCache, key: SignatureKey) -> tuple[Meta | None, ...]:
+    """The metas of an op's outputs; MetadataError if the op does not take these operands."""
+    op, metas, attributes, _, targets = key
+    if op.inputs and not op.attributes and all(isinstance(meta, type) for meta in metas):
+        raise MetadataTypeError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
+    outputs = cache.infer(op, metas, attributes)
+    return outputs if targets is None else check_targets(op, outputs, targets)

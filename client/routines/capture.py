@@ -21,7 +21,7 @@ from ...interpreter.errors import CaptureError, MetadataError, TensordError
 from ...interpreter.programs.builder import LONGEST, SLOTS, Builder
 from ...interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, SEED
 from ...interpreter.programs.program import Program
-from ...interpreter.schema.promotion import WIRE_INTEGERS, check_scalar
+from ...interpreter.schema.promotion import WIRE_INTEGERS, check_scalar, check_scalars
 from ...interpreter.types.meta import SCALAR_TYPES, Meta, OperandMeta, Scalar
 from ..checks import own
 from ..effects import check_callback
@@ -192,6 +192,7 @@ class Capture:
     def record(self, invocation: Invocation) -> list[Tensor]:
         """Record an op; its results."""
         from ..calls import as_floats, signature_of
+        from ..signatures import inferred
 
         calls, out = self.session._calls, invocation.out
         device = calls.place(invocation)
@@ -199,6 +200,7 @@ class Capture:
         inputs = as_floats(key, invocation.inputs) or invocation.inputs
         attributes, line = dict(invocation.attributes), user_line()
         with LOCATED:
+            inferred(CURRENT.infer, key)  # first, as op by op: its errors are those of the operands as they are given
             self._check_ints(key.op.name, inputs, key.metas, attributes)
             operands = [self._operand(value) for value in inputs]
             into = None if out is None else [self._value(target) for target in out]
@@ -296,7 +298,8 @@ class Capture:
     def _check_ints(
         self, op: str, inputs: Sequence[Any], metas: tuple[OperandMeta | None, ...], attributes: dict[str, Any]
     ) -> None:
-        """Check the ints that runs compute as they are now, and note what runs have to check."""
+        """Check the ints, those that runs compute as they are now, and note what runs have to check."""
+        check_scalars(op, inputs, metas, attributes)
         for value in inputs:
             if type(value) is SymbolicNumber and value._value is not None and kind_of(value._value) == "int":
                 try:

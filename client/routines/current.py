@@ -36,6 +36,11 @@ def capture_of(outbox: Any) -> Capture | None:
     return capture if capture is not None and capture.outbox is outbox else None
 
 
+def plain_of(value: Any) -> Any:
+    """The value of a number of this thread's capture, for an error's text; anything else as it is."""
+    return value if CURRENT.capture is None else CURRENT.capture.attributes({"": value})[""]
+
+
 def refuse_captured(outbox: Any, what: str) -> None:
     """CaptureError at the user's line if this thread captures for that session."""
     if capture_of(outbox) is not None:

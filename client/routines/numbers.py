@@ -18,7 +18,7 @@ from ...interpreter.errors import CaptureError
 from ...interpreter.programs.numbers import ARITHMETIC
 from ...interpreter.types.meta import Scalar
 from ..locations import located
-from ..operators import OPERANDS, SCALARS
+from ..operators import COMPARISONS, OPERANDS, SCALARS
 from ..tensor import Tensor
 from .current import CURRENT
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 # Python's names of operators that are not `__op__` for an arithmetic `op`.
 _WORDS: Final = {"and": "and_", "or": "or_"}
-_COMPARISONS: Final = ("lt", "le", "eq", "ne", "gt", "ge")
 _OTHERS: Final = ("lshift", "rshift", "divmod")  # binary, and no arithmetic of programs
 _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "bool": bool,
@@ -73,12 +72,17 @@ class SymbolicNumber:
         return self._value
 
     def _operand_meta(self, session: Session) -> Any:
-        """The type of Python's numbers that it counts as, in an op of that session; CaptureError if it may be none."""
+        """The type that an op of that session sees; CaptureError if it may be no operand there."""
         self._check()
         if session is not self._capture.session:
             raise located(CaptureError("the number belongs to a capture of another session"))
-        value = self._value
-        return int if value is None else type(value.item() if isinstance(value, np.generic) else value)
+        return self.__class__
+
+    def _as_number(self) -> SymbolicNumber:
+        """One of Python's numbers, for one of NumPy's scalars."""
+        if not isinstance(self._value, np.generic):
+            return self
+        return SymbolicNumber(self._capture, self._slot, self._value.item(), self._leaves)
 
     def _kept(self) -> bool:
         """May arithmetic with it be left to the runs? NumPy's scalars compute by NumPy's rules."""
@@ -138,6 +142,12 @@ def plain(value: Any) -> Any:
     return fixed(value)
 
 
+def compared(name: str, number: SymbolicNumber, tensor: Tensor) -> Tensor:
+    """The comparison with the number on the left."""
+    operands: list[Any] = [number, tensor]
+    return tensor._session.call(COMPARISONS[name], operands)[0]
+
+
 def _combined(op: str, function: Callable[..., Any], *operands: Any) -> Any:
     """Arithmetic among numbers: a number of the program where it can be one, else done on the values."""
     if any(isinstance(each, Tensor) for each in operands):
@@ -169,19 +179,22 @@ def _arithmetic(op: str, function: Callable[..., Any], arity: int) -> None:
 
 def _on_values(name: str, function: Callable[..., Any]) -> None:
     def operate(self: SymbolicNumber, other: Any) -> Any:
-        return NotImplemented if isinstance(other, Tensor) else function(self._fixed(), fixed(other))
+        if isinstance(other, Tensor):  # NumPy's scalars ask first, as in their own comparisons; Python's leave it to it
+            number = self._as_number()
+            return NotImplemented if number is self or name not in COMPARISONS else compared(name, number, other)
+        return function(self._fixed(), fixed(other))
 
     def reflected(self: SymbolicNumber, other: Any) -> Any:
         return NotImplemented if isinstance(other, Tensor) else function(fixed(other), self._fixed())
 
     setattr(SymbolicNumber, f"__{name}__", operate)
-    if name not in _COMPARISONS:
+    if name not in COMPARISONS:
         setattr(SymbolicNumber, f"__r{name}__", reflected)
 
 
 for _op, (_arity, _function) in ARITHMETIC.items():
     _arithmetic(_op, _function, _arity)
-for _name in (*_COMPARISONS, *_OTHERS):
+for _name in (*COMPARISONS, *_OTHERS):
     _on_values(_name, divmod if _name == "divmod" else getattr(operator, _WORDS.get(_name, _name)))
 for _name, _function in _CONVERSIONS.items():
     setattr(SymbolicNumber, f"__{_name}__", lambda self, _function=_function: _function(self._fixed()))

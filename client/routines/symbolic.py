@@ -84,6 +84,10 @@ class SymbolicTensor(Base):
     def _own(self) -> Self:
         raise self._refusal("this", _READ)
 
+    def _as_number(self) -> Self:
+        """Itself: it is an operand."""
+        return self
+
     def _known(self) -> Meta:
         if type(self._meta) is Meta:
             return self._meta
@@ -138,5 +142,6 @@ for _name, _method in vars(Tensor).items():
         and not isinstance(_method, MemberDescriptorType)
     ):
         setattr(SymbolicTensor, _name, _method)
+SymbolicTensor.__name__ = Tensor.__name__  # which Python's own errors name: "unsupported operand type(s) for +"
 make_public(SymbolicTensor, frozenset(name for name in REFUSED if name.startswith("__")))
 OPERANDS.add(SymbolicTensor)

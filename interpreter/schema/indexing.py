@@ -80,7 +80,7 @@ def _check_position(value: Any) -> int:
         position = operator.index(value)
     except TypeError:
         raise IndexError(
-            f"{type(value).__name__} is not an index; use ints, slices, None, '...' and tensors (asarray)"
+            f"{value.__class__.__name__} is not an index; use ints, slices, None, '...' and tensors (asarray)"
         ) from None
     if position not in INT64:
         raise IndexError("an index has at most 64 bits")

@@ -132,7 +132,7 @@ def name_own(array: Any) -> NamedMessage | None:
 def shown(value: Any) -> str:
     """A value from outside, short enough for an error message."""
     plain = value.bit_length() <= 128 if isinstance(value, int) else isinstance(value, str | float | bytes)
-    text = repr(value) if plain else type(value).__name__  # Python refuses to print ints of many digits
+    text = repr(value) if plain else value.__class__.__name__  # Python refuses to print ints of many digits
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 

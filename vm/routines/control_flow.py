@@ -168,10 +168,11 @@ class Construct:
                 return False
         if most is not None and rounds >= most:
             raise Failed(KernelError(f"{WHILE}: its test is still true after max_iterations={most} rounds"))
-        run.iterations += 1
-        if run.iterations > run.engine.iterations:
+        certain = 1 if self.step.op == WHILE else int(count) - rounds  # rounds: all in vain, if one is too many
+        if certain > run.engine.iterations - run.iterations:
             message = f"{self.step.op}: a run has at most {run.engine.iterations} rounds of loops (quota iterations)"
             raise Failed(KernelError(message))
+        run.iterations += 1
         return True
 
     def block(self, block: Block, inputs: Sequence[int]) -> Unfolded:

@@ -371,9 +371,9 @@ def test_a_loop_whose_test_is_still_true_at_its_bound_fails(bare: Bare, most: in
     it.is_left(result)
 
 
-@pytest.mark.parametrize(("quota", "rounds"), [(20, 16), (19, 15), (5, 4), (1, 0)])
+@pytest.mark.parametrize(("quota", "rounds"), [(20, 16), (19, 12), (5, 4), (3, 0)])
 def test_a_quota_bounds_the_rounds_of_all_loops_of_a_run(bare: Bare, quota: int, rounds: int) -> None:
-    """Those of the outer loop and of the inner one, four of each."""
+    """Those of the outer loop and of the inner one, four of each. A loop whose count is too large does not begin."""
     it = Linked(bare, NESTED, iterations=quota)
     for _ in range(2):  # each run has the whole quota
         it.seen = []
@@ -394,7 +394,16 @@ def test_an_error_in_an_inner_loop_is_the_state_of_the_outer_one(bare: Bare) -> 
     it.seen = []
     (result,) = it.run(np.array([0.0]), n=(3,))
     assert "quota iterations" in str(it.error(result))
-    assert it.seen == [[1.0], [2.0], [3.0], [4.0]]
+    assert it.seen == [[1.0], [2.0], [3.0]]
+
+
+@pytest.mark.parametrize("count", [101, (1 << 63) - 1])
+def test_a_count_beyond_the_quota_is_refused_before_the_first_round(bare: Bare, count: int) -> None:
+    it = Linked(bare, NESTED, iterations=100)
+    (result,) = it.run(np.array([0.0]), n=(count,))
+    assert "at most 100 rounds of loops (quota iterations)" in str(it.error(result))
+    assert it.seen == []
+    it.is_left(result)
 
 
 POISONED = """\
