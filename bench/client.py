@@ -74,7 +74,8 @@ class Client:
     def captured_step(self) -> tuple[Any, list[Any]]:
         """A routine that is compiled, and its operands."""
         batch = [self.session.asarray(each) for each in next(minibatches(load(), np.random.default_rng(0)))]
-        step = self.session.routine(Network(self.session, "cpu:0", initial_parameters(np.random.default_rng(0))).step)
+        network = Network(self.session, "cpu:0", initial_parameters(np.random.default_rng(0)))
+        step: Any = self.session.routine(network.step)
         for _ in range(3):
             step(*batch, RATE)
         self.session.sync()

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, ParamSpec, Self, TypeVar, overload
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 
 Kind = TypeVar("Kind")
+P = ParamSpec("P")
+R = TypeVar("R")
 ALL: Final = 10_000  # rows of an answer, at the most
 
 
@@ -312,28 +314,40 @@ class Session(ControlFlow):
 
     @overload
     def routine(
-        self, function: Callable[..., Any], *, eager: bool = False, passes: str | Iterable[str] = "all"
-    ) -> Routine: ...
-    @overload
-    def routine(
-        self, function: None = None, *, eager: bool = False, passes: str | Iterable[str] = "all"
-    ) -> Callable[[Callable[..., Any]], Routine]: ...
-    def routine(
         self,
-        function: Callable[..., Any] | None = None,
+        function: Callable[P, R],
         *,
         eager: bool = False,
         passes: str | Iterable[str] = "all",
+        constants: Iterable[str] = (),
+    ) -> Routine[P, R]: ...
+    @overload
+    def routine(
+        self,
+        function: None = None,
+        *,
+        eager: bool = False,
+        passes: str | Iterable[str] = "all",
+        constants: Iterable[str] = (),
+    ) -> Callable[[Callable[P, R]], Routine[P, R]]: ...
+    def routine(
+        self,
+        function: Callable[P, R] | None = None,
+        *,
+        eager: bool = False,
+        passes: str | Iterable[str] = "all",
+        constants: Iterable[str] = (),
     ) -> Any:
         """Make a routine of a function: captured at its first call, and run as one program afterwards.
 
         A decorator, too: `@session.routine`. With `eager=True` each call just calls the function. `passes`: the names
-        of those that may change the program, or "all" or "none". MetadataTypeError for generators and coroutines. See
+        of those that may change the program, or "all" or "none". `constants`: what is to stay as it was at the capture,
+        by the names that CaptureError and the report give it. MetadataTypeError for generators and coroutines. See
         docs/routines.md.
         """
         from .routines.routine import Routine
 
-        made = partial(Routine, self, eager=eager, passes=passes)
+        made = partial(Routine, self, eager=eager, passes=passes, constants=constants)
         return made if function is None else made(function)
 
     # -- side effects ----------------------------------------------------------------------------------------------

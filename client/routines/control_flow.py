@@ -113,7 +113,7 @@ def check(session: Session, op: str, head: Any, functions: tuple[Callable[..., A
         if isinstance(head, Tensor):
             check_head(op, own(session, head)._known())
         elif op == REPEAT and not (isinstance(head, int) and not isinstance(head, bool)):
-            raise MetadataTypeError(f"{op}: the count is an int or a tensor, not {type(head).__name__}", op=op)
+            raise MetadataTypeError(f"{op}: the count is an int or a tensor, not {head.__class__.__name__}", op=op)
     if FORMS[op].loops:
         for value in args:
             check_state(op, value)
@@ -144,7 +144,7 @@ def chosen(op: str, head: Any, functions: Sequence[Callable[..., Any]]) -> Calla
     if op == COND:
         return functions[0 if head else 1]
     if not isinstance(head, int):
-        raise located(MetadataTypeError(f"case: the index is an int or a tensor, not {type(head).__name__}", op=op))
+        raise located(MetadataTypeError(f"case: the index is an int or a tensor, not {head.__class__.__name__}", op=op))
     if not 0 <= head < len(functions):
         raise located(MetadataIndexError(f"case: there is no function {head}; there are {len(functions)}", op=op))
     return functions[head]
@@ -193,10 +193,12 @@ class Flows:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Any, Routine] = OrderedDict()
+        self._kept: OrderedDict[Any, Routine[..., Any]] = OrderedDict()
         self._lock = RLock()
 
-    def routine(self, session: Session, op: str, functions: tuple[Callable[..., Any], ...], attributes: Any) -> Routine:
+    def routine(
+        self, session: Session, op: str, functions: tuple[Callable[..., Any], ...], attributes: Any
+    ) -> Routine[..., Any]:
         """The routine that is this step: `routine(head, *args)`."""
         from .routine import Routine
 

@@ -8,11 +8,11 @@ Tables are replaced, never changed, so calls look them up without the lock that 
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from .places import reference
 from .structure import exact
 
 if TYPE_CHECKING:
@@ -164,11 +164,3 @@ def arranged(fixed: tuple[int, ...], entries: Sequence[Entry]) -> Variants:
 def values_at(places: Sequence[int], numbers: Sequence[Any]) -> tuple[Any, ...]:
     """The numbers at these places, in a form that tells them apart to the last bit."""
     return tuple([exact(numbers[place]) for place in places])
-
-
-def reference(value: Any) -> Callable[[], Any]:
-    """A weak reference where there can be one, so that a routine keeps no caller's objects."""
-    try:
-        return weakref.ref(value)
-    except TypeError:
-        return lambda: value

@@ -54,7 +54,7 @@ def travelling(routine: LinkedRoutine) -> Any:
     return wire
 
 
-def only_capture(session: Session, routine: Routine | BoundRoutine) -> LinkedRoutine:
+def only_capture(session: Session, routine: Routine[..., Any] | BoundRoutine[..., Any]) -> LinkedRoutine:
     """The one capture of a routine; ProtocolError if there are others, or none."""
     instance = routine.__self__ if isinstance(routine, BoundRoutine) else None
     whole = routine._routine if isinstance(routine, BoundRoutine) else routine

@@ -27,6 +27,7 @@ class Report(dict[str, Any]):
         lines += [pass_line(row) for row in self["passes"] if row["changed"]]
         if self["without_passes"]:
             lines.append(f"  {self['without_passes']} runs without passes, as their tensors did not allow them")
+        lines += [f"  {name}: constant, as at the capture" for name in self.get("constants", ())]
         lines += self._compiled() if self["compiled"] else ["not compiled yet: the first run goes op by op"]
         return "\n".join(lines)
 

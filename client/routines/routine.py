@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from ...interpreter.errors import CaptureError, MetadataTypeError, ProtocolError
 from ...interpreter.programs.convention import Convention
@@ -24,12 +24,13 @@ from .changes import MANY, Look, differences, look_of
 from .current import CURRENT
 from .entries import Entries, Entry
 from .evaluation import Evaluation, Misfit
-from .guards import Guards
+from .guards import Guards, behind
 from .linked import Linked
 from .linked_routine import LinkedRoutine
 from .linking import names_of_passes
 from .results import Results
 from .structure import Arguments, Replacing, is_number, short
+from .watch import Watch
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
@@ -43,25 +44,32 @@ _LAZY = (
 )
 
 
-class Routine:
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+
+
+class Routine(Generic[P, R]):
     """A function of tensors and numbers, nested as you like, that is captured and run as one program.
 
     Called, it does what the function does. The first call with arguments of a kind runs the function with symbolic
     tensors, and records its ops; the later ones run what was recorded. `captures` counts the captures.
     """
 
-    __wrapped__: Callable[..., Any]
+    __wrapped__: Callable[P, R]
 
     def __init__(
         self,
         session: Session | None,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         *,
         eager: bool = False,
         passes: str | Iterable[str] = ALL,
+        constants: Iterable[str] = (),
     ) -> None:
         check_function(function)
         self._passes = names_of_passes(passes)
+        self._constants = names_of_constants(constants)
         functools.update_wrapper(self, function)
         self.captures = 0
         self._session = session
@@ -73,30 +81,35 @@ class Routine:
         self._warned = False
 
     @hides
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, or run what was captured for such arguments.
 
         Raises what the function raises, and then nothing was issued. CaptureError if the function asks for a value.
         """
+        result: R
         try:
             if self._eager or CURRENT.capture is not None:
-                return self._inlined(args, kwargs)
+                result = self._inlined(args, kwargs)
+                return result
             session = self._session or default_session()
             given, tensors = self._given(session, args, kwargs)
             key = tuple(given.key)
             entry = self._entries.find(key, given.numbers, given.objects)
             if entry is None:
-                return Call(self, session, given, tensors, args, kwargs).first_time()
+                result = Call(self, session, given, tensors, args, kwargs).first_time()
+                return result
             try:
-                return entry.run(tensors, given.numbers)
+                result = entry.run(tensors, given.numbers)
+                return result  # noqa: TRY300 - with fewer lines
             except Misfit as misfit:
                 fixed = entry.evaluation.behind(misfit.slot)
-            return Call(self, session, given, tensors, args, kwargs).first_time(fixed)
+            result = Call(self, session, given, tensors, args, kwargs).first_time(fixed)
+            return result  # noqa: TRY300
         except MEANT as error:
             hide(error)
             raise
 
-    def program(self, /, *args: Any, **kwargs: Any) -> Program:
+    def program(self, /, *args: P.args, **kwargs: P.kwargs) -> Program:
         """The program that a call with these arguments would run. Captures it anew, and runs nothing."""
         session = self._session or default_session()
         if CURRENT.capture is not None:
@@ -104,7 +117,7 @@ class Routine:
         given, tensors = self._given(session, args, kwargs)
         return Call(self, session, given, tensors, args, kwargs).captured().program
 
-    def link(self, /, *args: Any, **kwargs: Any) -> LinkedRoutine:
+    def link(self, /, *args: P.args, **kwargs: P.kwargs) -> LinkedRoutine:
         """The routine for arguments of that kind alone, as what `publish` takes. Captures it if it was not, and runs
         nothing. What it depends on besides its arguments is as it is now, for ever."""
         session = self._session or default_session()
@@ -121,8 +134,16 @@ class Routine:
         entry = self._entries.latest()
         if entry is None:
             raise located(ProtocolError("report: the routine was not called yet"))
-        return entry.linked.report()
+        report = entry.linked.report()
+        report["constants"] = list(entry.guards.constants)
+        return report
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: Routine[Concatenate[Any, Q], R], instance: object, owner: type | None = None
+    ) -> BoundRoutine[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundRoutine(self, instance)
 
@@ -158,24 +179,24 @@ class Routine:
 make_public(Routine)
 
 
-class BoundRoutine:
+class BoundRoutine(Generic[P, R]):
     """A routine that is a method, on its object."""
 
     __slots__ = ("__self__", "_routine")
 
-    def __init__(self, routine: Routine, instance: Any) -> None:
+    def __init__(self, routine: Routine[Any, R], instance: Any) -> None:
         self._routine = routine
         self.__self__ = instance
 
     @hides
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._routine(self.__self__, *args, **kwargs)
 
-    def program(self, /, *args: Any, **kwargs: Any) -> Program:
+    def program(self, /, *args: P.args, **kwargs: P.kwargs) -> Program:
         """See `Routine.program`."""
         return self._routine.program(self.__self__, *args, **kwargs)
 
-    def link(self, /, *args: Any, **kwargs: Any) -> LinkedRoutine:
+    def link(self, /, *args: P.args, **kwargs: P.kwargs) -> LinkedRoutine:
         """See `Routine.link`."""
         return self._routine.link(self.__self__, *args, **kwargs).bound()
 
@@ -204,7 +225,7 @@ class Call:
 
     def __init__(
         self,
-        routine: Routine,
+        routine: Routine[..., Any],
         session: Session,
         given: Arguments,
         tensors: Sequence[Tensor],
@@ -264,18 +285,23 @@ class Call:
     def captured(self, fixed: frozenset[int] = frozenset()) -> Recorded:
         """Run the function with symbolic arguments."""
         routine = self._routine
-        guards = Guards(routine._function, self._given.objects)
+        names = parameter_names(routine._function, len(self._args))
+        arguments = (*zip(names, self._args, strict=True), *self._kwargs.items())
+        guards = Guards(routine._function, behind(arguments), routine._constants)
+        watch = Watch(guards)
         capture = Capture(self._session, guards.tensors)
         symbols = Symbols(capture, fixed.union(routine._entries.fixed(self._key)))
         try:
             capture.begin()
             args, kwargs = symbols.stand_for(routine._function, self._args, self._kwargs)
-            value = routine._function(*args, **kwargs)
+            with watch:
+                value = routine._function(*args, **kwargs)
             symbols.check()
             results = Results(capture, value)
         finally:
             capture.end()
         guards.settle()
+        watch.check()
         look = Look(symbols.look, symbols.fixed(), self._key[:2])
         return Recorded(capture, results, guards, symbols.leaves, look)
 
@@ -366,6 +392,18 @@ def kept(session: Session, constant: Constant) -> Tensor:
     tensor = session.asarray(constant.array, constant.home)
     hand(tensor, None)
     return tensor
+
+
+def names_of_constants(constants: Iterable[str]) -> frozenset[str]:
+    """The names, checked; MetadataTypeError for something else."""
+    given = [constants] if isinstance(constants, str) else list(constants)
+    for each in given:
+        if not isinstance(each, str):
+            message = (
+                f'constants are named as errors name them, constants=["settings.rate"], not by a {type(each).__name__}'
+            )
+            raise located(MetadataTypeError(message))
+    return frozenset(given)
 
 
 def check_function(function: Any) -> None:

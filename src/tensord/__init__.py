@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
     from . import array_api as array_api
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     )
     from .interpreter.programs.program import Program
     from .vm.tracing.analysis.trace import Trace
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 __version__ = "0.1.0"
 
@@ -133,19 +136,34 @@ def connect(
 
 
 @overload
-def routine(function: Callable[..., Any], *, eager: bool = False, passes: str | Iterable[str] = "all") -> Routine: ...
+def routine(
+    function: Callable[P, R],
+    *,
+    eager: bool = False,
+    passes: str | Iterable[str] = "all",
+    constants: Iterable[str] = (),
+) -> Routine[P, R]: ...
 @overload
 def routine(
-    function: None = None, *, eager: bool = False, passes: str | Iterable[str] = "all"
-) -> Callable[[Callable[..., Any]], Routine]: ...
+    function: None = None,
+    *,
+    eager: bool = False,
+    passes: str | Iterable[str] = "all",
+    constants: Iterable[str] = (),
+) -> Callable[[Callable[P, R]], Routine[P, R]]: ...
 def routine(
-    function: Callable[..., Any] | None = None, *, eager: bool = False, passes: str | Iterable[str] = "all"
+    function: Callable[P, R] | None = None,
+    *,
+    eager: bool = False,
+    passes: str | Iterable[str] = "all",
+    constants: Iterable[str] = (),
 ) -> Any:
     """Make a routine of a function: captured at its first call, and run as one program afterwards.
 
     A decorator: `@tensord.routine`. Its tensors are those of the default session, that of `tensord.array_api`; another
     session has a `routine` of its own. With `eager=True` each call just calls the function. `passes`: the names of
-    those that may change the program, or "all" or "none". MetadataTypeError for generators and coroutines. See
+    those that may change the program, or "all" or "none". `constants`: what is to stay as it was at the capture, by the
+    names that CaptureError and the report give it. MetadataTypeError for generators and coroutines. See
     docs/routines.md.
     """
     from functools import partial
@@ -154,9 +172,9 @@ def routine(
     from .client.tracebacks import MEANT, hide
 
     if function is None:
-        return partial(routine, eager=eager, passes=passes)
+        return partial(routine, eager=eager, passes=passes, constants=constants)
     try:
-        return Routine(None, function, eager=eager, passes=passes)
+        return Routine(None, function, eager=eager, passes=passes, constants=constants)
     except MEANT as error:
         hide(error)
         raise

@@ -131,7 +131,7 @@ class TestAnArray:
         array[...] = 0
         assert [float(each.numpy()[0, 0]) for each in (x, y, z)] == [3, 3, 3]
 
-    def test_is_copied_by_a_capture(self, session):
+    def test_is_copied_by_a_capture_and_other_contents_mean_another_one(self, session):
         array = filled(session)
 
         @session.routine
@@ -142,7 +142,8 @@ class TestAnArray:
         assert added(x).numpy()[0, 0] == 4
         assert is_back(session, array)
         array[...] = 0
-        assert added(x).numpy()[0, 0] == 4
+        assert [float(added(x).numpy()[0, 0]) for _ in range(2)] == [1, 1]
+        assert added.captures == 2
 
     def test_that_died_has_been_read_all_the_same(self, session):
         tensors = [session.asarray(filled(session, n)) for n in range(20)]

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def test_a_routine_of_it_is_compared_to_the_last_bit(run, device):
 
 @pytest.mark.usefixtures("side_by_side")
 def test_a_routine_that_gives_other_values_is_a_failure(run, monkeypatch):
-    class Wrong(Routine):
+    class Wrong(Routine[..., Any]):
         def __call__(self, *arguments):
             found = super().__call__(*arguments)
             return {**found, "qkv.bias": found["qkv.bias"] * (1 + 1e-6)}

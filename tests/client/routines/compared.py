@@ -14,7 +14,9 @@ from tensord.client.session import Session
 from tensord.client.tensor import Tensor
 
 
-def compared(session: Session, function: Callable[..., Any], *calls: Sequence[Any], draws: int = 3) -> Routine:
+def compared(
+    session: Session, function: Callable[..., Any], *calls: Sequence[Any], draws: int = 3
+) -> Routine[..., Any]:
     """Call the function, and a routine of it, with each list of arguments; the results and arguments are then equal.
 
     NumPy arrays among the arguments become tensors. Both draw the same random numbers. Returns the routine.

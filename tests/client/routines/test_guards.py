@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.routines.guards import Guards, globals_of
+from tensord.client.routines.guards import Guards
+from tensord.client.routines.names import globals_of
 from tensord.client.session import Session
+from tensord.interpreter.errors import CaptureError
 
 RATE: Any = 2.0
 WEIGHT: Any = None
@@ -269,14 +271,14 @@ def test_what_libraries_have_is_not_looked_at(session):
     def f(y):
         return session.xp.sin(y) * np.pi * math.tau
 
-    guards = Guards(f, [])
+    guards = Guards(f)
     assert guards.hold()
     assert {"np", "math"} <= set(guards._names)
     assert not any("." in name for name in guards._names)
 
 
 def test_the_names_of_what_a_function_loads_are_those_that_dis_finds():
-    functions: list[Any] = [Guards._function, dis.dis, globals_of.__wrapped__, test_functions_inside_and_defaults]
+    functions: list[Any] = [Guards.settle, dis.dis, globals_of.__wrapped__, test_functions_inside_and_defaults]
     for code in (each.__code__ for each in functions):
         found = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
         inner = {each for part in code.co_consts if isinstance(part, types.CodeType) for each in globals_of(part)}
@@ -349,3 +351,87 @@ def test_a_function_may_keep_a_log(session):
     routine = session.routine(f)
     assert [routine(session.asarray(0)).item() for _ in range(3)] == [1, 1, 1]
     assert (log, routine.captures) == (["here"], 1)
+
+
+def test_what_the_function_keeps_for_its_next_call_is_captured_once_more(session, x):
+    kept: dict[str, float] = {}
+
+    def f(y):
+        return y * kept.setdefault("rate", 2.0)
+
+    routine = session.routine(f)
+    assert [routine(x).tolist() for _ in range(3)] == [[2.0, 4.0]] * 3
+    kept["rate"] = 3.0
+    assert routine(x).tolist() == [3.0, 6.0]
+    assert routine.captures == 3
+
+
+def test_what_objects_have_besides_what_the_code_reads_may_change(session, x):
+    class Net:
+        def __init__(self):
+            self.scale = 2.0
+            self.steps, self.losses = 0, []
+
+        def forward(self, y):
+            return y * self.scale
+
+    net = Net()
+    routine = session.routine(net.forward)
+    for step in range(3):
+        assert routine(x).tolist() == [2.0, 4.0]
+        net.steps = step
+        net.losses.append(0.5)
+    assert routine.captures == 1
+
+
+def test_a_log_that_others_write_is_noticed(session, x):
+    log: list[str] = []
+
+    def f(y):
+        log.append("here")
+        return y * len(log)
+
+    routine = session.routine(f)
+    assert [routine(x).tolist() for _ in range(2)] == [[1.0, 2.0]] * 2
+    log.append("there")
+    assert routine(x).tolist() == [3.0, 6.0]
+
+
+def test_class_that_python_adds_to_is_the_same(session, x):
+    @dataclass
+    class Made:
+        w: Any
+
+    routine = session.routine(lambda y: Made(y * 2))
+    for _ in range(3):
+        assert routine(x).w.tolist() == [2.0, 4.0]  # copied, for which Python keeps `__slotnames__` in the class
+    assert routine.captures == 1
+
+
+def test_more_than_a_run_can_look_at_is_refused_by_name(session, x):
+    many = [{"rate": float(n)} for n in range(2000)]
+    with pytest.raises(CaptureError, match=r"many\S* leads to more than 1024 objects .*constants=\[\"many\"\]"):
+        session.routine(lambda y: y * many[7]["rate"])(x)
+    routine = session.routine(lambda y: y * many[7]["rate"], constants=["many"])
+    assert routine(x).tolist() == [7.0, 14.0]
+
+
+def test_constants_are_names(session):
+    with pytest.raises(TypeError, match="constants are named as errors name them"):
+        session.routine(lambda y: y, constants=[3])
+
+
+def test_a_profiler_that_runs_already_goes_on(session, x):
+    seen: list[str] = []
+    sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        assert session.routine(weighted_by_nothing)(x).tolist() == [1.0, 2.0]
+        assert sys.getprofile() is not None
+    finally:
+        sys.setprofile(None)
+    assert "weighted_by_nothing" in seen
+
+
+def weighted_by_nothing(value: Any) -> Any:
+    """Uses nothing."""
+    return value * 1

@@ -1,0 +1,118 @@
+"""Kinds of things that functions find outside of their arguments, by how their state can be looked at."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import mmap
+import random
+import sys
+from collections import deque
+from contextvars import ContextVar
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FrameType,
+    GenericAlias,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    SimpleNamespace,
+    TracebackType,
+    UnionType,
+    WrapperDescriptorType,
+)
+from typing import Any, Final
+
+import numpy as np
+
+from ..frames import OWNERS, Owner
+from .places import VALUES
+
+PACKAGE: Final = __name__.partition(".client")[0]
+# Modules whose objects and functions have no state that values depend on, or none but what `watch` sees.
+_LANGUAGE: Final = ("abc", "ast", "copy", "copyreg", "dataclasses", "enum", "inspect", "numbers", "typing")
+_FUNCTIONS: Final = ("cmath", "itertools", "json", "math", "operator", "pickle", "random", "re", "string", "struct")
+_IN_C: Final = ("_abc", "_asyncio", "_collections", "_io", "_random", "_thread")
+_SYSTEM: Final = ("io", "logging", "socket", "tempfile", "time", "traceback", "warnings", "zoneinfo")
+_THREADS: Final = ("asyncio", "concurrent", "multiprocessing", "threading")
+_PACKAGES: Final = ("array_api_compat", "array_api_strict", "numpy", "pluggy", "pytest", "scipy", "sklearn", "_pytest")
+INERT: Final = frozenset((*_LANGUAGE, *_FUNCTIONS, *_IN_C, *_SYSTEM, *_THREADS, *_PACKAGES, PACKAGE))
+_C_FUNCTIONS: Final = (WrapperDescriptorType, MethodDescriptorType, ClassMethodDescriptorType)
+_CODE: Final = (CodeType, FrameType, TracebackType, GenericAlias, UnionType, GetSetDescriptorType, MemberDescriptorType)
+_CALLED: Final = (*_C_FUNCTIONS, BuiltinFunctionType, MethodWrapperType, np.ufunc)
+BUFFERS: Final = (
+    np.ndarray,
+    bytearray,
+    array.array,
+    memoryview,
+    mmap.mmap,
+    ctypes.Array,
+    ctypes.Structure,
+    ctypes._SimpleCData,
+)
+# Classes in C whose state is looked at, or is that of the objects in their `__dict__`.
+_SEEN: Final = (dict, list, tuple, set, frozenset, deque, SimpleNamespace, BaseException, property, type, *VALUES)
+
+
+def root(module: Any) -> str:
+    """The outermost package of a module's name."""
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def is_of_program(module: str) -> bool:
+    """Is the module one of the user's program, and no library?"""
+    if module in sys.builtin_module_names:
+        return False
+    found = sys.modules.get(module)
+    file = getattr(found, "__file__", None)
+    if file is not None:
+        return OWNERS[file] is Owner.PROGRAM
+    origin = getattr(getattr(found, "__spec__", None), "origin", None)  # none: of a notebook, a console, made by code
+    return origin not in ("built-in", "frozen")
+
+
+def is_program_class(kind: type) -> bool:
+    """Is it a class of the user's program?"""
+    return is_of_program(kind.__module__)
+
+
+def is_random(value: Any) -> bool:
+    """Is it a source of random numbers?"""
+    return isinstance(value, random.Random | np.random.Generator | np.random.RandomState | np.random.BitGenerator)
+
+
+def is_constant(value: Any) -> bool:
+    """Can it never change? Classes of libraries whose objects have a hash of their own say so."""
+    kind = type(value)
+    if kind in VALUES or isinstance(value, (np.generic, range, *_CODE)) or kind is object:
+        return True
+    if is_program_class(kind) or isinstance(value, type | ContextVar) or hasattr(kind, "__iter__"):
+        return False
+    return getattr(kind, "__hash__", None) not in (None, object.__hash__) and not callable(value)
+
+
+def is_inert(value: Any) -> bool:
+    """Is it a library's machinery: a lock, a logger, a function in C, something of tensord?"""
+    kind = type(value)
+    return isinstance(value, _CALLED) or root(kind.__module__) in INERT
+
+
+def is_iterator(value: Any) -> bool:
+    """Is it gone through once, by code that cannot be looked into?"""
+    return hasattr(type(value), "__next__") and not is_program_class(type(value))
+
+
+def is_in_c(kind: type) -> bool:
+    """Has it state of C, besides what is seen?"""
+    for base in kind.__mro__[:-1]:
+        if base not in _SEEN and any(isinstance(each, _C_FUNCTIONS) for each in vars(base).values()):
+            return True
+    return False
+
+
+def is_installed(code: CodeType) -> bool:
+    """Is it code of an installed package, rather than of Python's own library?"""
+    return "-packages" in code.co_filename

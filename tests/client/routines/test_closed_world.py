@@ -1,0 +1,221 @@
+"""State of every kind that a function reads besides its arguments: a change is noticed, or the capture is refused."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from tensord.client.session import Session
+from tensord.interpreter.errors import CaptureError
+
+from . import state, state_in_containers, state_in_methods, state_unseen  # noqa: F401 - they fill the lists
+from .state import SOURCES, UNSEEN, Source, Thing
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* was captured .* times")  # as often as something is changed
+VALUES = [2.0, 0.5, 4.0, 2.0]
+
+
+@pytest.fixture
+def x(session: Session) -> Any:
+    """A tensor."""
+    return session.asarray([1.0, 2.0])
+
+
+@pytest.fixture(autouse=True)
+def rate():
+    """Each test begins with the same global."""
+    state.RATE = 1.0
+    yield
+    state.RATE = 1.0
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.__name__)
+def test_a_change_is_noticed(session, x, source):
+    read, change = source()
+    routine = session.routine(lambda x: x * read())
+    for value in [None, *VALUES]:
+        if value is not None:
+            change(value)
+        for _ in range(2):
+            assert routine(x).tolist() == (x * read()).tolist()
+    captures = routine.captures
+    routine(x)
+    assert routine.captures == captures  # what is as it was is not captured again
+
+
+@pytest.mark.parametrize("source", UNSEEN, ids=lambda source: source.__name__)
+def test_what_no_run_can_look_at_is_refused(session, x, source):
+    read, _ = source()
+    with pytest.raises(CaptureError, match=r"routine\(constants=\["):
+        session.routine(lambda x: x * read())(x)
+
+
+@pytest.mark.parametrize("source", UNSEEN, ids=lambda source: source.__name__)
+def test_it_is_a_constant_where_the_user_says_so(session, x, source):
+    read, change = source()
+
+    def scaled(x: Any) -> Any:
+        return x * read()
+
+    with pytest.raises(CaptureError) as refused:
+        session.routine(scaled)(x)
+    name = refused.value.message.partition('constants=["')[2].partition('"')[0]
+    routine = session.routine(scaled, constants=[name])
+    first = routine(x).tolist()
+    change(3.0)
+    assert routine(x).tolist() == first
+    assert routine.captures == 1
+    assert routine.report()["constants"] == [name]
+    assert f"  {name}: constant" in str(routine.report())
+
+
+def direct(read: Callable[[], Any], _: Random) -> Callable[[], Any]:
+    """As it is."""
+    return read
+
+
+def by_a_function(read: Callable[[], Any], _: Random) -> Callable[[], Any]:
+    """Called by another function."""
+
+    def inner() -> Any:
+        return read()
+
+    return inner
+
+
+def by_a_method(read: Callable[[], Any], _: Random) -> Callable[[], Any]:
+    """Kept by an object, and called by its method."""
+    return Keeper(read).forward
+
+
+class Keeper:
+    """An object that has a function."""
+
+    def __init__(self, read: Callable[[], Any]) -> None:
+        self.layers = [{"read": read}]
+
+    def forward(self) -> Any:
+        """Calls it."""
+        return sum(layer["read"]() for layer in self.layers)
+
+
+def by_a_partial_call(read: Callable[[], Any], _: Random) -> Callable[[], Any]:
+    """A partial call of a function that gets it."""
+    return functools.partial(lambda found, times: found() * times, read, times=1)
+
+
+def by_a_decorator(read: Callable[[], Any], _: Random) -> Callable[[], Any]:
+    """Wrapped."""
+
+    @functools.wraps(read)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return read(*args, **kwargs)
+
+    return wrapped
+
+
+def called(read: Callable[[], Any]) -> Any:
+    """What it gives."""
+    return read()
+
+
+def mapped(read: Callable[[], Any], _: Random) -> Callable[[], Any]:
+    """Called by Python itself."""
+    return lambda: sum(map(called, [read]))
+
+
+def kept_by_a_thing(read: Callable[[], Any], choice: Random) -> Callable[[], Any]:
+    """An attribute of an object, found by a name that is computed."""
+    name = f"read_{choice.randrange(9)}"
+    thing = Thing(**{name: read})
+    return lambda: getattr(thing, name)()  # noqa: PLW0108 - it is asked for at each call
+
+
+WAYS = [direct, by_a_function, by_a_method, by_a_partial_call, by_a_decorator, mapped, kept_by_a_thing]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_are_never_stale(session, x, seed):
+    choice = Random(seed)
+    chosen: list[Source] = choice.sample(SOURCES, choice.randint(1, 5))
+    if choice.random() < 0.15:
+        chosen.append(choice.choice(UNSEEN))
+    found = [source() for source in chosen]
+    readers = []
+    for first, _ in found:
+        read = first
+        for _ in range(choice.randint(1, 3)):
+            read = choice.choice(WAYS)(read, choice)
+        readers.append(read)
+
+    def function(x: Any, keep: Any) -> Any:
+        for place, read in enumerate(readers):
+            x = x * read() + place
+        return x * len(keep)
+
+    routine = session.routine(function)
+    keep = {"a": x}
+    refused = compared = 0
+    for _ in range(12):
+        try:
+            got = routine(x, keep).tolist()
+        except CaptureError:
+            refused += 1
+        else:
+            assert got == function(x, keep).tolist(), [source.__name__ for source in chosen]
+            compared += 1
+        if choice.random() < 0.6:
+            _, change = choice.choice(found)
+            change(choice.choice(VALUES))
+    assert refused == 0 or compared == 0
+    assert (refused > 0) == any(source in UNSEEN for source in chosen)
+
+
+@pytest.mark.parametrize(
+    ("make", "read", "change"),
+    [
+        (lambda: types.SimpleNamespace(rate=1.0), lambda found: found.rate, lambda found: setattr(found, "rate", 2.0)),
+        (lambda: collections.deque([1.0]), lambda found: found[0], lambda found: found.append(found.popleft() + 1)),
+        (lambda: collections.ChainMap({"a": 1.0}), lambda found: found["a"], lambda found: found.update(a=2.0)),
+        (
+            lambda: types.MappingProxyType({"a": [1.0]}),
+            lambda found: found["a"][0],
+            lambda found: found["a"].insert(0, 2),
+        ),
+        (
+            lambda: {"a": types.SimpleNamespace(rate=1.0)},
+            lambda found: found["a"].rate,
+            lambda found: set_rate(found["a"]),
+        ),
+        (lambda: state.Settings(2.0), lambda found: found.scaled(), lambda _: setattr(state, "RATE", 5.0)),
+        (lambda: state_in_containers.Pair(2.0), lambda found: found.more(), lambda _: setattr(state, "RATE", 5.0)),
+    ],
+)
+def test_arguments_are_looked_into(session, x, make, read, change):
+    found = make()
+    routine = session.routine(lambda x, found: x * read(found))
+    for _ in range(2):
+        assert routine(x, found).tolist() == (x * read(found)).tolist()
+    change(found)
+    for _ in range(2):
+        assert routine(x, found).tolist() == (x * read(found)).tolist()
+    assert routine.captures == 2
+
+
+def set_rate(thing: Any) -> None:
+    """Changes an attribute."""
+    thing.rate = 2.0
+
+
+def test_attributes_of_an_argument_that_are_no_members_are_refused(session, x):
+    settings: Any = state.Settings(2.0)
+    settings.extra = 3.0
+    assert session.routine(lambda x, settings: x * settings.by)(x, settings).tolist() == [2.0, 4.0]
+    with pytest.raises(CaptureError, match=r"settings\.extra has state"):
+        session.routine(lambda x, settings: x * settings.extra)(x, settings)
