@@ -11,6 +11,7 @@
 - `answers`: from a tensor to its value; `host_results`: values that come before they are asked for; `names`: tensors
   that sessions share
 - `effects`: user code in program order, `printing` in it; `cancellation`: cancelling and restarting
+- `waiting/`: what waits, for threads and for event loops
 - `contexts`: what was made together goes together; `held`: who holds the machine's memory
 - `outbox/`: unsent messages; `transport/`: how they get to a daemon; `embedded/`: a machine in this process
 - `routines/`: functions that are captured once and run as one message; `periods/`: what repeats, found by the client

@@ -16,6 +16,7 @@ from ..interpreter.wire.segments import SHARED_FROM
 from .locations import located
 from .outbox.outbox import Build, Outbox
 from .transport.interface import Reply
+from .waiting.steps import Steps
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -31,14 +32,21 @@ class Answers:
 
     def fetch(self, tensor: Tensor) -> NDArray[Any]:
         """The tensor's value; waits."""
-        return self._fetched(tensor, self._outbox.ask(self._fetching(tensor)))
+        return fetched(tensor, self._outbox.await_reply(self._outbox.ask(self._question(tensor))))
 
-    def fetch_all(self, tensors: Sequence[Tensor]) -> list[NDArray[Any]]:
+    def fetching(self, tensor: Tensor) -> Steps[NDArray[Any]]:
+        """`fetch`, in steps."""
+        return fetched(tensor, (yield self._outbox.ask(self._question(tensor))))
+
+    def fetching_all(self, tensors: Sequence[Tensor]) -> Steps[list[NDArray[Any]]]:
         """The values of several tensors, in one round trip."""
-        replies = self._outbox.ask_all([self._fetching(tensor) for tensor in tensors])
-        return [self._fetched(tensor, reply) for tensor, reply in zip(tensors, replies, strict=True)]
+        replies = self._outbox.ask_all([self._question(tensor) for tensor in tensors])
+        found = []
+        for tensor, reply in zip(tensors, replies, strict=True):
+            found.append(fetched(tensor, (yield reply)))
+        return found
 
-    def _fetching(self, tensor: Tensor) -> Build:
+    def _question(self, tensor: Tensor) -> Build:
         """The question for the value. A large value is read in the daemon's memory: an *export*, with its own id."""
         outbox, meta = self._outbox, tensor._meta
         exports = outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM
@@ -47,12 +55,6 @@ class Answers:
             return Fetch(tensor._id, request, location, outbox.new_id() if exports else 0)
 
         return build
-
-    def _fetched(self, tensor: Tensor, reply: Reply) -> NDArray[Any]:
-        result: NDArray[Any] = self._outbox.await_reply(reply)
-        if tensor._meta is None:
-            tensor._meta = Meta.of(result.shape, result.dtype)
-        return result
 
     def ask_ready(self, tensor: Tensor) -> Reply:
         """Ask to be told when the tensor is ready. Does not wait."""
@@ -65,24 +67,40 @@ class Answers:
 
     def query(self, what: str, *arguments: Any) -> Any:
         """The machine's answer to a question about itself; waits."""
-        reply = self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
-        return self._outbox.await_reply(reply)
+        return self._outbox.await_reply(self.ask(what, *arguments))
+
+    def ask(self, what: str, *arguments: Any) -> Reply:
+        """Ask the machine about itself. Does not wait."""
+        return self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
 
     def look_at(self, tensor: Tensor, timeout: float) -> dict[str, Any]:
         """State, error and meta of a tensor, as they are now. Moves nothing; TimeoutError if there is no answer."""
-        reply = self._outbox.ask(lambda request, _: Query("state", (tensor._id,), request), located=False)
-        found: dict[str, Any] = self._outbox.await_reply(reply, timeout)
+        found: dict[str, Any] = self._outbox.await_reply(self.ask("state", tensor._id), timeout)
         return found
 
     def catch_up(self) -> None:
         """Take the answers that are ready: a daemon answers this question at once, after them."""
-        reply = self._outbox.ask(lambda request, _: Query("names", (0,), request), located=False)
-        self._outbox.await_reply(reply)
+        self._outbox.await_reply(self.ask_to_catch_up())
+
+    def ask_to_catch_up(self) -> Reply:
+        """The question of `catch_up`. Does not wait."""
+        return self.ask("names", 0)
 
     def sync(self, timeout: float | None) -> int:
         """Wait until everything issued before has ended; how many instructions have failed since the last sync."""
         limit = seconds("sync", timeout)
-        return int(self._outbox.await_reply(self._outbox.ask(Sync), limit))
+        return int(self._outbox.await_reply(self.ask_to_sync(), limit))
+
+    def ask_to_sync(self) -> Reply:
+        """The question of `sync`. Does not wait."""
+        return self._outbox.ask(Sync)
+
+
+def fetched(tensor: Tensor, value: NDArray[Any]) -> NDArray[Any]:
+    """The value that was fetched; the tensor's meta is known from it."""
+    if tensor._meta is None:
+        tensor._meta = Meta.of(value.shape, value.dtype)
+    return value
 
 
 def seconds(what: str, timeout: Any) -> float | None:

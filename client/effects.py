@@ -13,6 +13,7 @@ from .outbox.callbacks import refusing
 from .outbox.outbox import Outbox
 from .routines.current import refuse_captured
 from .transport.interface import Reply
+from .waiting.steps import Steps
 
 
 class Effects:
@@ -59,10 +60,10 @@ class Effects:
         self._outbox.appended()
         return reply
 
-    def check(self, chain: int | None) -> None:
+    def checking(self, chain: int | None) -> Steps[None]:
         """Wait for a chain; raises the error that stopped it."""
         known = self.known(chain)
-        self._outbox.await_reply(self._outbox.ask(lambda request, at: Effect((), known, nothing, request, at)))
+        yield self._outbox.ask(lambda request, at: Effect((), known, nothing, request, at))
 
     def known(self, chain: int | None) -> int:
         """The number of a chain, by default the session's own; ProtocolError if it is none of the session's."""

@@ -20,6 +20,8 @@ from ..interpreter.types.sizes import size
 from ..interpreter.wire.host_memory import host_memory_of
 from .locations import located
 from .tracebacks import make_public
+from .waiting.on_loop import on_loop
+from .waiting.steps import Awaiting, Steps, on_thread
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -79,10 +81,17 @@ class HostPool:
 
         Never waits for an array to be handed back. ProtocolError once the pool is closed.
         """
+        return on_thread(self._session._outbox, self._getting())
+
+    def get_async(self) -> Awaiting[NDArray[Any] | None]:
+        """`array = await pool.get_async()`: as `get`, which may ask the machine; the loop goes on meanwhile."""
+        return on_loop(self._session._outbox, self._getting())
+
+    def _getting(self) -> Steps[NDArray[Any] | None]:
         self._check_open()
         array = self._take()
         if array is None and self._in and self._session._outbox.answers():
-            self._session._answers.catch_up()  # what has been handed back by now is known then
+            yield self._session._answers.ask_to_catch_up()  # what has been handed back by now is known then
             array = self._take()
         with self._lock:
             self._gets += 1

@@ -34,12 +34,13 @@ from .locations import located
 from .outbox.outbox import Outbox
 from .routines.current import refuse_captured
 from .tensor import Tensor
+from .waiting.steps import Steps, Work
 
 if TYPE_CHECKING:
     from .session import Session
 
 
-def load(
+def loading(
     session: Session,
     path: str | os.PathLike[str],
     names: Iterable[str] | None,
@@ -48,41 +49,51 @@ def load(
     own: bool,
     raw: bool,
     digest: bool,
-) -> dict[str, Tensor]:
+) -> Steps[dict[str, Tensor]]:
     """The tensors of a file by name; see `Session.load`."""
     outbox = session._outbox
     home = device_of(session, device)
     refuse_captured(outbox, "no file can be loaded")
+    location = outbox.locations.issued()
     if not outbox.transport.opens_files:
-        return load_there(session, path, names, home, own=own, raw=raw, digest=digest)
+        return (yield from loading_there(session, path, names, home, location, own=own, raw=raw, digest=digest))
     try:
-        file = open_path(path)
-        header = describe(file, raw=raw)
-        entries = chosen(header, names)
-    except TypeError as error:
-        raise located(MetadataTypeError(f"load: {error}")) from None
-    except ValueError as error:
-        if isinstance(error, TensordError):
-            raise located(error) from None
-        raise located(MetadataError(f"load: {error}")) from None
+        file, header, entries = yield Work(partial(described, path, names, raw=raw))
     except TensordError as error:
         raise located(error) from None
     with outbox.numbered() as number, forgetting(outbox, number):
-        announce(outbox, number, file, header.name)
+        yield from announcing(outbox, number, file, header.name)
         records = {entry.name: wire_form(entry) for entry in entries}
-        return defined(session, number, records, home, own=own, digest=digest)
+        return defined(session, number, records, home, location, own=own, digest=digest)
 
 
-def load_there(
+def described(
+    path: str | os.PathLike[str], names: Iterable[str] | None, *, raw: bool
+) -> tuple[OpenFile, FileHeader, list[Entry]]:
+    """A file of this process's host, its header, and the entries of those names."""
+    try:
+        file = open_path(path)
+        header = describe(file, raw=raw)
+        return file, header, chosen(header, names)
+    except TypeError as error:
+        raise MetadataTypeError(f"load: {error}") from None
+    except ValueError as error:
+        if isinstance(error, TensordError):
+            raise
+        raise MetadataError(f"load: {error}") from None
+
+
+def loading_there(
     session: Session,
     path: str | os.PathLike[str],
     names: Iterable[str] | None,
     home: str,
+    location: int,
     *,
     own: bool,
     raw: bool,
     digest: bool,
-) -> dict[str, Tensor]:
+) -> Steps[dict[str, Tensor]]:
     """The tensors of a file of the machine's host, which this process cannot open."""
     outbox = session._outbox
     if not outbox.transport.names_files:
@@ -97,12 +108,13 @@ def load_there(
     except TypeError as error:
         raise located(MetadataTypeError(f"load: {error}")) from None
     with outbox.numbered() as number, forgetting(outbox, number):
-        found = outbox.await_reply(outbox.ask(lambda request, _: File(number, (where, raw), request), located=False))
+        found = yield outbox.ask(lambda request, _: File(number, (where, raw), request), located=False)
         there = {record[0]: record for record in found[len(Identity._fields) :]}
         wanted = there if names is None else (names,) if isinstance(names, str) else tuple(names)
         if missing := [name for name in wanted if name not in there]:
             raise located(MetadataKeyError(f"{where}: has no tensor {missing[0]!r} (it has: {some_of(there)})"))
-        return defined(session, number, {name: there[name] for name in wanted}, home, own=own, digest=digest)
+        records = {name: there[name] for name in wanted}
+        return defined(session, number, records, home, location, own=own, digest=digest)
 
 
 def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
@@ -117,11 +129,11 @@ def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
     return [header.entry(name) for name in dict.fromkeys(names)]
 
 
-def announce(outbox: Outbox, number: int, file: OpenFile, name: str) -> None:
+def announcing(outbox: Outbox, number: int, file: OpenFile, name: str) -> Steps[None]:
     """Have the machine open the file, and check that it is the one that was described."""
     reply = outbox.ask(lambda request, _: File(number, (file.fd, name), request), located=False)
     reply.when_done(partial(keep, file))  # its descriptor stays open until then, whoever interrupts the wait
-    there = Identity(*outbox.await_reply(reply))
+    there = Identity(*(yield reply))
     if there != file.identity:
         raise located(file.failed("has changed while it was loaded; load it again"))
 
@@ -131,13 +143,12 @@ def keep(_file: OpenFile) -> None:
 
 
 def defined(
-    session: Session, number: int, records: Mapping[str, Any], home: str, *, own: bool, digest: bool
+    session: Session, number: int, records: Mapping[str, Any], home: str, location: int, *, own: bool, digest: bool
 ) -> dict[str, Tensor]:
     """Define tensors of the file that has the number, from entries as they travel; then the number is free."""
     outbox = session._outbox
     found: dict[str, Tensor] = {}
     with outbox.lock:
-        location = outbox.locations.here(4)
         rest = iter(records.items())
         while some := list(islice(rest, MOST)):
             ids = [outbox.new_id() for _ in some]
@@ -157,7 +168,7 @@ def forgetting(outbox: Outbox, number: int) -> Iterator[None]:
         with suppress(ConnectionLost):
             with outbox.lock:
                 outbox.messages.append(encode_message(File(number, (), 0)))
-            outbox.flush()
+            outbox.flush(patient=False)  # one small message
 
 
 def wire_form(entry: Entry) -> Any:

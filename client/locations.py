@@ -46,9 +46,11 @@ class Numbered(Protocol):
 
 
 class Handled(threading.local):
-    """The frame of this package around which each thread's handlers were called, if they are at work."""
+    """The frame of this package around which each thread's handlers were called, if they are at work; and the line of
+    the program for which the thread takes a later step, if it does (`waiting`)."""
 
     frame: FrameType | None = None
+    line: str | None = None
 
 
 HANDLED = Handled()
@@ -208,6 +210,8 @@ def path_to(callers: Callers, number: int) -> list[Any]:
 
 def user_line() -> str | None:
     """The line from which the program has come to this function's caller; None if there is none."""
+    if HANDLED.line is not None:
+        return HANDLED.line
     frame: FrameType | None = HANDLED.frame or sys._getframe(1)
     while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
         frame = frame.f_back

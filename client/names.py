@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from time import monotonic, sleep
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError
@@ -17,6 +17,7 @@ from .locations import located
 from .outbox.outbox import Outbox
 from .reading import expose
 from .tensor import Tensor
+from .waiting.steps import Pause, Steps
 
 if TYPE_CHECKING:
     from .session import Session
@@ -35,14 +36,14 @@ class Publishable(NamedTuple):
 
 
 class Names:
-    """One session's access to the machine's names. Inside `atomic`, publishing and unpublishing do not wait."""
+    """One session's access to the machine's names, in steps. Inside `atomic`, what publishes waits for no answer."""
 
     __slots__ = ("_outbox",)
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
-    def publish(self, given: Mapping[str, Publishable], *, durable: bool = False) -> None:
+    def publishing(self, given: Mapping[str, Publishable], *, durable: bool = False) -> Steps[None]:
         """Publish tensors and routines under their names, all at once."""
         names, ids = listed_names(tuple(given)), tuple(each.id for each in given.values())
         try:
@@ -57,48 +58,52 @@ class Names:
         with outbox.lock:
             for routine, convention in conventions.items():
                 outbox.messages.append(encode_message(Convention(routine, convention)))
-        outbox.tell(lambda request: Publish(names, ids, request, durable))
+        told = outbox.tell(lambda request: Publish(names, ids, request, durable))
+        if told is not None:
+            yield told
 
-    def lookup(
+    def looking_up(
         self, given: Sequence[str], *, snapshot: bool, wait: float | None
-    ) -> tuple[list[Any], list[int], list[Any]]:
+    ) -> Steps[tuple[list[Any], list[int], list[Any]]]:
         """What stands under these names, taken at once, as the machine tells it: of each name; new ids for all tensors
         in that; the records of all programs in that. Asks again for `wait` seconds if nothing is published yet."""
         names, limit = listed_names(given), seconds("lookup", wait)
         deadline = inf if limit is None else monotonic() + limit
         while True:
             try:
-                return self._told(names, snapshot=snapshot)
+                return (yield from self._told(names, snapshot=snapshot))
             except MetadataKeyError:
                 if monotonic() >= deadline:
                     raise
-                sleep(PAUSE)
+            yield Pause(PAUSE)
 
-    def _told(self, names: Sequence[str], *, snapshot: bool) -> tuple[list[Any], list[int], list[Any]]:
+    def _told(self, names: Sequence[str], *, snapshot: bool) -> Steps[tuple[list[Any], list[int], list[Any]]]:
         count = len(names)
         while True:
-            ids, found = self._ask(names, count, snapshot=snapshot)
+            ids, found = yield from self._asking(names, count, snapshot=snapshot)
             if type(found) is not int:
                 return list(found[: len(names)]), ids, list(found[len(names) :])
             count = found  # routines capture tensors, which have ids, too
 
-    def _ask(self, names: Sequence[str], count: int, *, snapshot: bool) -> tuple[list[int], Any]:
+    def _asking(self, names: Sequence[str], count: int, *, snapshot: bool) -> Steps[tuple[list[int], Any]]:
         ids: list[int] = []
 
         def build(request: int, _location: int) -> Lookup:
             ids.extend(self._outbox.new_id() for _ in range(count))
             return Lookup(names, tuple(ids), request, snapshot)
 
-        return ids, self._outbox.await_reply(self._outbox.ask(build, located=False))
+        return ids, (yield self._outbox.ask(build, located=False))
 
-    def unpublish(self, names: Sequence[str]) -> None:
+    def unpublishing(self, names: Sequence[str]) -> Steps[None]:
         """Remove names."""
         plain = listed_names(names)
-        self._outbox.tell(lambda request: Unpublish(plain, request))
+        told = self._outbox.tell(lambda request: Unpublish(plain, request))
+        if told is not None:
+            yield told
 
-    def all(self) -> list[str]:
+    def listing(self) -> Steps[list[str]]:
         """Every name under which something is published, sorted."""
-        return list(self._outbox.await_reply(self._outbox.ask(lambda request, _: ListNames(request), located=False)))
+        return list((yield self._outbox.ask(lambda request, _: ListNames(request), located=False)))
 
 
 def listed_names(names: Any) -> tuple[str, ...]:

@@ -58,6 +58,13 @@ class Reading:
             self.value = self._fetched() if whole is None else whole[native_index(self.index)]
         return self.value
 
+    def remembered(self) -> NDArray[Any] | None:
+        """The tensor's value, if it needs no question; else None."""
+        if self.value is None and self.origin is not None:
+            whole = self.origin.remembered()
+            return None if whole is None else whole[native_index(self.index)]
+        return self.value
+
     def _fetched(self) -> NDArray[Any] | None:
         self.count += 1
         tensor = self.tensor()
@@ -105,12 +112,12 @@ def expose(tensor: Tensor) -> None:
         tensor._reading = EXPOSED
 
 
-def recall(tensor: Tensor) -> NDArray[Any] | None:
-    """The value of a piece, as an array of the caller's own, or None if its whole is unknown."""
+def recall(tensor: Tensor, *, asks: bool = True) -> NDArray[Any] | None:
+    """The value of a piece, as an array of the caller's own, or None if its whole is unknown. `asks`: may fetch it."""
     reading, session = tensor._reading, tensor._session
     if reading is None or reading.origin is None or reading.era != session._cancellation.era:
         return None
     if not session._outbox.answers():
         return None
-    whole = reading.origin.known()
+    whole = reading.origin.known() if asks else reading.origin.remembered()
     return None if whole is None else np.array(whole[native_index(reading.index)])

@@ -19,7 +19,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from ..interpreter.errors import (
 from ..interpreter.files.on_wire import MOST
 from ..interpreter.files.safetensors_writer import SafetensorsWriter
 from ..interpreter.files.tensor_file import printable
+from ..interpreter.types.meta import Meta
 from ..interpreter.wire.messages import Checkpoint as CheckpointMessage
 from ..interpreter.wire.messages import File, Flush, Restore, Write, encode_message
 from .answers import seconds
@@ -49,6 +50,8 @@ from .printing import EXIT
 from .routines.current import refuse_captured
 from .tensor import Tensor
 from .transport.interface import Reply
+from .waiting.on_loop import on_loop
+from .waiting.steps import Steps, Work
 
 if TYPE_CHECKING:
     from .session import Session
@@ -72,6 +75,7 @@ class Saving:
         self._reply = reply
         self._told = False
         self._ended = threading.Event()
+        self._over = Reply()  # the same, for event loops
 
     @property
     def done(self) -> bool:
@@ -93,6 +97,22 @@ class Saving:
                     raise
         if not self._ended.wait(None if deadline is None else max(deadline - monotonic(), 0.0)):
             raise TimeoutError(f"{self.path} was not saved within {timeout:g} s")
+        return self._outcome()
+
+    def __await__(self) -> Generator[Any, Any, Path]:
+        """`path = await saving`, as `wait`, while the loop goes on."""
+        return on_loop(self._outbox, self._awaited()).__await__()
+
+    def _awaited(self) -> Steps[Path]:
+        try:
+            yield self._reply
+        except TensordError:
+            if not self._reply.done:  # waiting is impossible here; else `_commit` has the error
+                raise
+        yield self._over
+        return self._outcome()
+
+    def _outcome(self) -> Path:
         self._told = True
         if self.error is not None:
             raise located(self.error.reraisable())
@@ -120,6 +140,7 @@ class Saving:
             os.close(self._folder)
             KEPT.pop(self, None)
             self._ended.set()
+            self._over.set(None, None)
 
     def give_up(self) -> None:
         """Leave what was there before. Nothing happens if the file has all its values, and is about to get its name."""
@@ -167,6 +188,17 @@ class Checkpointing:
         limit = seconds("wait", timeout)
         try:
             report: dict[str, Any] = self._outbox.await_reply(self._reply, limit)
+        finally:
+            self._told = self._reply.done
+        return report
+
+    def __await__(self) -> Generator[Any, Any, dict[str, Any]]:
+        """`report = await checkpoint`, as `wait`, while the loop goes on."""
+        return on_loop(self._outbox, self._awaited()).__await__()
+
+    def _awaited(self) -> Steps[dict[str, Any]]:
+        try:
+            report: dict[str, Any] = yield self._reply
         finally:
             self._told = self._reply.done
         return report
@@ -303,9 +335,9 @@ class Savings:
             saving.wait()
 
 
-def save(
+def saving(
     session: Session, savings: Savings, path: str | os.PathLike[str], tensors: Any, metadata: Mapping[str, str] | None
-) -> Saving:
+) -> Steps[Saving]:
     """Save tensors by name; see `Session.save`."""
     outbox = session._outbox
     refuse_captured(outbox, "no file can be saved")
@@ -316,29 +348,49 @@ def save(
     owned = {name: own(session, tensor) for name, tensor in tensors.items()}
     if not outbox.transport.opens_files:
         raise located(MetadataError("save: the machine cannot open this process's files; save where it runs, over ipc"))
+    location = outbox.locations.issued()
+    for tensor in owned.values():
+        if tensor._meta is None:
+            tensor._learn((yield session._answers.ask_ready(tensor)))
+    metas = {name: tensor._known() for name, tensor in owned.items()}
+    try:
+        where, writer, folder = yield Work(partial(begun, path, metas, metadata), give_up)
+    except TensordError as error:
+        raise located(error) from None
+    with ExitStack() as undo:
+        undo.callback(give_up, (where, writer, folder))
+        found = issue(session, where, writer, folder, owned, location)
+        undo.pop_all()
+    savings.add(found, session)
+    COMMITS.expect(found)
+    found._reply.when_done(found._begin_commit)
+    return found
+
+
+def begun(
+    path: str | os.PathLike[str], metas: Mapping[str, Meta], metadata: Mapping[str, str] | None
+) -> tuple[Path, SafetensorsWriter, int]:
+    """A file with its header, beside its place; and a descriptor of the directory."""
     try:
         where = Path(path)
-        metas = {name: tensor._known() for name, tensor in owned.items()}
         folder = opened_folder(where.parent)
     except TypeError as error:
-        raise located(MetadataTypeError(f"save: {error}")) from None
-    except FileError as error:
-        raise located(error) from None
+        raise MetadataTypeError(f"save: {error}") from None
     with ExitStack() as undo:
         undo.callback(os.close, folder)
         try:
             writer = SafetensorsWriter(folder, where.name, metas, metadata, shown=str(where))
-        except TensordError as error:
-            raise located(error) from None
         except (TypeError, AttributeError) as error:
-            raise located(metadata_error(error, f"save: {error}", "save")) from None
-        undo.callback(writer.abandon)
-        saving = issue(session, where, writer, folder, owned)
+            raise metadata_error(error, f"save: {error}", "save") from None
         undo.pop_all()
-    savings.add(saving, session)
-    COMMITS.expect(saving)
-    saving._reply.when_done(saving._begin_commit)
-    return saving
+    return where, writer, folder
+
+
+def give_up(file: tuple[Path, SafetensorsWriter, int]) -> None:
+    """Remove a file that was begun."""
+    _, writer, folder = file
+    writer.abandon()
+    os.close(folder)
 
 
 def place_of(folder: int, path: Path) -> Place:
@@ -356,14 +408,18 @@ def opened_folder(folder: Path) -> int:
 
 
 def issue(
-    session: Session, path: Path, writer: SafetensorsWriter, folder: int, tensors: Mapping[str, Tensor]
+    session: Session,
+    path: Path,
+    writer: SafetensorsWriter,
+    folder: int,
+    tensors: Mapping[str, Tensor],
+    location: int,
 ) -> Saving:
     """Have the machine write the values to the file. No answer is waited for: that to the last message has the first
     error, also if the file could not be opened."""
     outbox = session._outbox
     with outbox.numbered() as number, outbox.lock:
         announce(outbox, number, writer.fd, printable(str(path)))  # errors of the machine, too, name the whole path
-        location = outbox.locations.here(4)
         for start in range(0, len(writer.entries), MOST):
             some = writer.entries[start : start + MOST]
             ids = [tensors[entry.name]._id for entry in some]
@@ -406,30 +462,32 @@ def checkpoint(
     return found
 
 
-def keep_durable(outbox: Outbox, names: tuple[str, ...] = ()) -> None:
+def keeping_durable(outbox: Outbox, names: tuple[str, ...] = ()) -> Steps[None]:
     """Wait until the durable names are on the disk. FileError for these names, or any, that are not."""
-    reply = outbox.ask(lambda request, location: CheckpointMessage("", (), 0, request, location))
-    failed = outbox.await_reply(reply)["failed"]
+    report = yield outbox.ask(lambda request, location: CheckpointMessage("", (), 0, request, location))
+    failed = report["failed"]
     missing = [name for name in (names or failed) if name in failed]
     if missing:
         why = failed[missing[0]]
         raise located(FileError(f"{missing[0]!r} is not on the disk as it is: {why}; write it anew, or unpublish it"))
 
 
-def restore(
+def restoring(
     session: Session, directory: str | os.PathLike[str], names: Any, generation: int, *, deep: bool
-) -> dict[str, Any]:
+) -> Steps[dict[str, Any]]:
     """Have the machine publish what a checkpoint holds; see `Session.restore`."""
     outbox = session._outbox
     where, listed = directory_of(directory, "restore"), chosen_names(names, "restore")
     if isinstance(generation, bool) or not isinstance(generation, int) or generation < 0:
         raise located(MetadataError(f"restore: a generation is a number, 0 for the last one, not {generation!r}"))
-    build = partial(restoring, str(where), generation, listed, deep)
-    report: dict[str, Any] = outbox.await_reply(outbox.ask(build, located=False))
+    build = partial(restore_message, str(where), generation, listed, deep)
+    report: dict[str, Any] = yield outbox.ask(build, located=False)
     return report
 
 
-def restoring(where: str, generation: int, names: tuple[str, ...], deep: bool, request: int, _location: int) -> Restore:
+def restore_message(
+    where: str, generation: int, names: tuple[str, ...], deep: bool, request: int, _location: int
+) -> Restore:
     """The question for what was published."""
     return Restore(where, generation, names, deep, request)
 

@@ -8,6 +8,8 @@ The parts do not know the session, and share nothing but the outbox, which each 
 - `cancellation`: cancels and restarts
 - `contexts`: releases together what was made together
 
+What waits is in `waiting`, in steps: a thread takes them and sleeps in between, or an event loop does.
+
 Tensors keep the session alive, and go straight to the part that they need. The array API's functions, which are
 shorthands for ops, are in `array_api`.
 """
@@ -20,11 +22,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, overload
 
 from numpy.typing import ArrayLike, NDArray
 
-from ..interpreter.errors import MetadataError, MetadataTypeError
+from ..interpreter.errors import MetadataTypeError
 from ..interpreter.schema.opdef import OpDef
 from ..interpreter.types.meta import Scalar
 from ..interpreter.wire.forms import shown
@@ -36,24 +38,25 @@ from .checks import device_of, own
 from .contexts import Context, Contexts
 from .effects import Effects
 from .handlers import Handler, Invocation
-from .held import ROWS, whole
 from .host_arrays import HostPool, host_meta, new_host_array
 from .host_results import HostResults
-from .loading import load
+from .loading import loading
 from .locations import located
-from .names import Names, looked_up, publishable
+from .names import Names
 from .outbox.outbox import Outbox
 from .padding import padded
 from .printing import Printing
 from .random import Random, RandomState
 from .routines.control_flow import ControlFlow, Flows
 from .routines.current import capture_of, refuse_captured
-from .saving import Checkpointing, Saving, Savings, checkpoint, keep_durable, restore, save
+from .saving import Checkpointing, Saving, Savings, checkpoint, keeping_durable, restoring, saving
 from .spans import Span
 from .tensor import Tensor
 from .tracebacks import make_public
 from .transport.interface import ClosedTransport, Transport
 from .uploads import upload
+from .waiting.of_sessions import AwaitableSession, counting, fetching, listing, looking_up, publishing
+from .waiting.steps import Steps, Work, on_thread
 
 if TYPE_CHECKING:
     from ..interpreter.programs.program import Program
@@ -65,10 +68,9 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind")
 P = ParamSpec("P")
 R = TypeVar("R")
-ALL: Final = 10_000  # rows of an answer, at the most
 
 
-class Session(ControlFlow):
+class Session(AwaitableSession, ControlFlow):
     """A connection to a virtual machine; a context manager. Made by `tensord.connect`."""
 
     def __init__(self, transport: Transport, frames: int | None = None, kind: type[Outbox] = Outbox) -> None:
@@ -197,7 +199,8 @@ class Session(ControlFlow):
         same SHA-256, which notices every change. A file that cannot be opened or is damaged is a FileError or
         MetadataError here. docs/files.md says more. Source: Glow's deferred weights.
         """
-        return load(self, path, names, device, own=bool(own), raw=bool(raw), digest=bool(digest))
+        steps = loading(self, path, names, device, own=bool(own), raw=bool(raw), digest=bool(digest))
+        return on_thread(self._outbox, steps)
 
     def save(
         self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
@@ -211,7 +214,7 @@ class Session(ControlFlow):
         MetadataError here for a dtype that the format has not (complex128), FileError for a folder that is not there.
         A tensor whose shape depends on data is waited for.
         """
-        return save(self, self._savings, path, tensors, metadata)
+        return on_thread(self._outbox, saving(self, self._savings, path, tensors, metadata))
 
     def checkpoint(
         self, directory: str | os.PathLike[str], names: str | Sequence[str] | None = None, *, keep: int = 2
@@ -246,7 +249,7 @@ class Session(ControlFlow):
         or MetadataError if nothing can be restored.
         """
         given = (names,) if isinstance(names, str) else names
-        return restore(self, directory, given, generation, deep=bool(deep))
+        return on_thread(self._outbox, restoring(self, directory, given, generation, deep=bool(deep)))
 
     def context(self) -> Context:
         """`with session.context() as c:` what is made inside goes when the block ends, except what `c.keep` was given.
@@ -267,9 +270,7 @@ class Session(ControlFlow):
 
         Waits for all of them; raises the error of the first that has one, with the line of the call that failed.
         """
-        if not isinstance(tensors, Iterable):
-            raise located(MetadataTypeError(f"fetch: takes a list of tensors, not {type(tensors).__name__}"))
-        return self._answers.fetch_all([own(self, tensor) for tensor in tensors])
+        return on_thread(self._outbox, fetching(self, tensors))
 
     def _query(self, what: str, *arguments: Any) -> Any:
         """The machine's answer to a question about itself, for the command line, `stats` and `trace`."""
@@ -285,7 +286,7 @@ class Session(ControlFlow):
         """
         failed = self._answers.sync(timeout)
         if durable:
-            keep_durable(self._outbox)
+            on_thread(self._outbox, keeping_durable(self._outbox))
         return failed
 
     # -- routines --------------------------------------------------------------------------------------------------
@@ -372,7 +373,7 @@ class Session(ControlFlow):
 
     def check_chain(self, chain: int | None = None) -> None:
         """Wait for a chain's side effects; raises the error that stopped it."""
-        self._effects.check(chain)
+        on_thread(self._outbox, self._effects.checking(chain))
 
     def print(self, *values: Tensor | object, sep: str = " ", chain: int | None = None) -> None:
         """Print tensors' values and other things in program order: an `effect` on a chain.
@@ -403,16 +404,7 @@ class Session(ControlFlow):
         Later writes in place are on the disk by the next `sync(durable=True)`, or at the machine's interval.
         ProtocolError if the machine keeps no durable names.
         """
-        given: Any = {name: value} if isinstance(name, str) else name
-        if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
-            raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
-        found = {key: publishable(self, value) for key, value in given.items()}
-        self._names.publish(found, durable=bool(durable))
-        if durable and not self._outbox.is_inside():
-            for one in found.values():
-                for tensor in one.exposed:
-                    tensor.wait()
-            keep_durable(self._outbox, tuple(given))
+        on_thread(self._outbox, publishing(self, name, value, durable=bool(durable)))
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = 0.0) -> Any:
         """The tensor or routine of that name, or a dict of what several names stand for, taken at once.
@@ -421,18 +413,15 @@ class Session(ControlFlow):
         named tensors do not change them. Nothing is copied before such a write. MetadataKeyError if nothing is
         published under a name, and nobody does that within `wait` seconds (None: no limit).
         """
-        given = (name,) if isinstance(name, str) else name
-        told = self._names.lookup(given, snapshot=bool(snapshot), wait=wait)
-        found = looked_up(self, tuple(given), *told)
-        return found[0] if isinstance(name, str) else dict(zip(given, found, strict=True))
+        return on_thread(self._outbox, looking_up(self, name, snapshot=bool(snapshot), wait=wait))
 
     def unpublish(self, *names: str) -> None:
         """Remove names; handles to their tensors stay."""
-        self._names.unpublish(names)
+        on_thread(self._outbox, self._names.unpublishing(names))
 
     def names(self, kind: Literal["", "tensor", "routine"] = "") -> list[str]:
         """The names under which something is published, sorted; with a kind only those of tensors, or of routines."""
-        return [row["name"] for row in self._query("names", ALL, kind)] if kind else self._names.all()
+        return on_thread(self._outbox, listing(self, kind))
 
     def atomic(self) -> AbstractContextManager[None]:
         """`with session.atomic():` no other session sees only a part of the ops issued inside.
@@ -459,9 +448,13 @@ class Session(ControlFlow):
 
     def trace(self) -> Any:
         """The trace so far: records of finished and live instructions (`records`), `save(path)`, `graph()`."""
+        return on_thread(self._outbox, self._tracing())
+
+    def _tracing(self) -> Steps[Any]:
         from .embedded.traces import trace_of
 
-        return trace_of(self._query("trace"))
+        entries = yield self._answers.ask("trace")
+        return (yield Work(partial(trace_of, entries)))
 
     # -- the session itself ----------------------------------------------------------------------------------------
 
@@ -511,13 +504,7 @@ class Session(ControlFlow):
         who holds every byte of the devices' memory, in `rows` that sum up to `total`, and `session` what would be
         `freed` if this session ended; for that, all tensors of the machine are looked at.
         """
-        found: dict[str, Any] = as_lists(self._query("stats"))
-        if by is not None:
-            memory = whole(as_lists(self._query("memory", by, ROWS)))
-            found["session"]["freed"] = memory["freed"].get(str(found["session"]["id"]), {})
-            found["memory"] = memory
-        contexts = [context.stats() for context in list(self._opened)]
-        return found | {"contexts": contexts} | self._outbox.stats()
+        return on_thread(self._outbox, counting(self, by))
 
     @property
     def closed(self) -> bool:
@@ -568,10 +555,3 @@ def checked(given: Any, kind: type[Kind]) -> Kind:
 
 def no_namespace() -> None:
     """The weak reference to a namespace that is not there."""
-
-
-def as_lists(value: Any) -> Any:
-    """A plain value with lists for tuples, as it comes over a wire, which has only one kind of sequence."""
-    if isinstance(value, dict):
-        return {key: as_lists(item) for key, item in value.items()}
-    return [as_lists(item) for item in value] if isinstance(value, list | tuple) else value

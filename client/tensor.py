@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from html import escape
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
@@ -30,6 +28,8 @@ from .locations import located
 from .methods import Methods
 from .operators import SCALARS, Operand, about_meta, add_operators, as_number, operator_of
 from .tracebacks import MEANT, hide, hides, make_public, refusing
+from .waiting.of_tensors import AwaitableTensor, one_value
+from .waiting.steps import Steps, on_thread
 
 if TYPE_CHECKING:
     from .array_api.namespace import Namespace
@@ -54,12 +54,13 @@ class Gone:
 RELEASED: Any = Gone()
 
 
-class Tensor(Methods):
+class Tensor(AwaitableTensor, Methods):
     """A handle to a tensor of a session's virtual machine.
 
     Operators and ops take tensors of one session and Python scalars, and return handles at once. `numpy`, `item`,
     `wait` and `await` wait for the value, in the version at their place in program order. `shape` and `dtype` are known
-    at once unless they depend on data; then they wait.
+    at once unless they depend on data; then they wait. In an event loop `await tensor.numpy_async()` and the like wait
+    while the loop goes on.
 
     Values are independent: tensors share memory only until one of them is written, and writing to one tensor never
     changes another.
@@ -152,12 +153,7 @@ class Tensor(Methods):
 
     def item(self) -> Scalar:
         """The value of a tensor with one element, as a Python scalar; ValueError for any other."""
-        array = self._value()
-        if array.size != 1:
-            message = f"item() is for tensors of one element (size 1), not of shape {array.shape}"
-            raise located(MetadataError(message))
-        value: Scalar = array.item()
-        return value
+        return one_value(self._value())
 
     def tolist(self) -> Any:
         """Its value as nested lists of Python scalars; waits."""
@@ -181,40 +177,20 @@ class Tensor(Methods):
     def _poll(self) -> Reply:
         """The open question whether the tensor is ready; asked again once answered, since a write may follow."""
         probe = getattr(self, "_probe", None)
+        if probe is not None and not probe.done:
+            self._session._outbox.flush()
+        return on_thread(self._session._outbox, self._polling())
+
+    def _polling(self) -> Steps[Reply]:
+        probe = getattr(self, "_probe", None)
         if probe is None or probe.done:
             probe = self._session._answers.ask_ready(self._own())
             self._probe = probe
         else:
-            self._session._outbox.flush()
+            self._session._outbox.flush(patient=False)
         if not probe.done and self._session._transport.eager:
-            self._session._answers.catch_up()
+            yield self._session._answers.ask_to_catch_up()
         return probe
-
-    def __await__(self) -> Generator[Any, None, Self]:
-        return self._wait_async().__await__()
-
-    async def _wait_async(self) -> Self:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        reply = self._session._answers.ask_ready(self._own())
-
-        def finish() -> None:
-            if not future.done():
-                future.set_result(None)
-
-        def done() -> None:
-            with suppress(RuntimeError):  # the loop has been closed
-                loop.call_soon_threadsafe(finish)
-
-        reply.when_done(done)
-        self._session._transport.attend(reply)
-        await future
-        try:
-            self._learn(reply.result())
-        except MEANT as error:
-            hide(error)
-            raise
-        return self
 
     # -- placement and life ----------------------------------------------------------------------------------------
 

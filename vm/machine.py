@@ -139,6 +139,10 @@ class VirtualMachine(Runtime):
         if len(session.live) > WINDOW or session.payload > WINDOW_BYTES:
             self.wait_until(lambda: len(session.live) <= WINDOW // 2 and session.payload <= WINDOW_BYTES)
 
+    def has_room(self, session: VmSession, share: float) -> bool:
+        """Has the session at most that share of a window unfinished? True once the machine is closed."""
+        return self.closed or (len(session.live) <= WINDOW * share and session.payload <= WINDOW_BYTES * share)
+
     def cancel(self, session: VmSession) -> None:
         """Cancel the session's pending instructions; running ones finish unseen.
 

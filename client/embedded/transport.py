@@ -53,6 +53,10 @@ class EmbeddedTransport(InProcessTransport):
         """Wait while too much is unfinished."""
         self.machine.await_credit(self._session)
 
+    def has_room(self, share: float) -> bool:
+        """Is at most that share of a window unfinished?"""
+        return self.machine.has_room(self._session, share)
+
     def wait(self, reply: Reply, timeout: float | None) -> bool:
         """Drive the machine until the reply is there."""
         return reply.done or self.machine.wait_until(lambda: reply.done, timeout)

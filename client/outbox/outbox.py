@@ -269,15 +269,14 @@ class Outbox:
         self._seen_flushes = self._flushes
         return True
 
-    def tell(self, build: Callable[[int], NamedMessage]) -> None:
-        """Send a message and wait for its answer; inside an atomic block, only add it."""
+    def tell(self, build: Callable[[int], NamedMessage]) -> Reply | None:
+        """Send a message; its reply. Inside an atomic block, only add it, and None."""
         with self.lock:
             refuse_captured(self, "nothing can be made known to others")
             if self._depth:
                 self.messages.append(encode_message(build(0)))
-                return
-            reply = self.ask(lambda request, _: build(request), located=False)
-        self.await_reply(reply)
+                return None
+            return self.ask(lambda request, _: build(request), located=False)
 
     def ask(self, build: Build, *, located: bool = True) -> Reply:
         """Send a question behind everything unsent. `build` gets its request and location, 0 if not `located`."""

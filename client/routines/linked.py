@@ -19,6 +19,7 @@ from ..reading import forget
 from ..tensor import Tensor
 from ..transport.interface import Reply
 from ..transport.outgoing import AtLine
+from ..waiting.steps import Steps, on_thread
 from .report import Report
 
 if TYPE_CHECKING:
@@ -136,7 +137,11 @@ class Linked:
 
     def report(self) -> Report:
         """What the machine has made of it."""
-        return Report(self._session._query("routine", self._id))
+        return on_thread(self._session._outbox, self.reporting())
+
+    def reporting(self) -> Steps[Report]:
+        """`report`, in steps."""
+        return Report((yield self._session._answers.ask("routine", self._id)))
 
     def _requested(self, prints: list[Reply]) -> tuple[tuple[int, Callable[..., None], int], ...]:
         """Chain, callback and request of each side effect. `prints` gets the replies of those that print, which are

@@ -9,6 +9,8 @@ from ...interpreter.programs.convention import CAPTURED, Convention, Fixed, Nest
 from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import hides, make_public
+from ..waiting.on_loop import on_loop
+from ..waiting.steps import Awaiting
 from .binding import Bound, signature
 from .current import CURRENT
 from .inlining import capture_for
@@ -51,6 +53,10 @@ class LinkedRoutine:
     def report(self) -> Report:
         """What the machine has made of it so far, in this session."""
         return self._linked.report()
+
+    def report_async(self) -> Awaiting[Report]:
+        """`await routine.report_async()`: as `report`."""
+        return on_loop(self._session._outbox, self._linked.reporting())
 
     def bound(self) -> LinkedRoutine:
         """The same without its first argument, which is the object whose method it is."""

@@ -19,6 +19,8 @@ from ..effects import check_callback
 from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import hides, make_public
+from ..waiting.on_loop import on_loop
+from ..waiting.steps import Awaiting
 from .binding import as_kind, refuse_symbolic
 from .current import CURRENT
 from .inlining import PYTHONS, capture_for, evaluated, inlined, uncomputable
@@ -104,6 +106,10 @@ class LinkedProgram:
     def report(self) -> Report:
         """What the machine has made of it so far: its segments, their memory, and where each value lies, and why."""
         return self._linked.report()
+
+    def report_async(self) -> Awaiting[Report]:
+        """`await program.report_async()`: as `report`."""
+        return on_loop(self._session._outbox, self._linked.reporting())
 
     def __repr__(self) -> str:
         name = f"{self._linked.name} " if self._linked.name else ""

@@ -18,6 +18,8 @@ from ..frames import warn
 from ..locations import located
 from ..tensor import Tensor
 from ..tracebacks import MEANT, hide, hides, make_public
+from ..waiting.on_loop import on_loop
+from ..waiting.steps import Awaiting, Steps, on_thread
 from .binding import Described
 from .capture import Capture, Constant, fits, plain_number
 from .changes import MANY, Look, differences, look_of
@@ -131,12 +133,19 @@ class Routine(Generic[P, R]):
 
     def report(self) -> Report:
         """What the machine has made of the capture that was called last. ProtocolError if there is none."""
+        entry = self._latest()
+        return on_thread(entry.linked._session._outbox, reporting(entry))
+
+    def report_async(self) -> Awaiting[Report]:
+        """`await routine.report_async()`: as `report`."""
+        entry = self._latest()
+        return on_loop(entry.linked._session._outbox, reporting(entry))
+
+    def _latest(self) -> Entry:
         entry = self._entries.latest()
         if entry is None:
             raise located(ProtocolError("report: the routine was not called yet"))
-        report = entry.linked.report()
-        report["constants"] = list(entry.guards.constants)
-        return report
+        return entry
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...
@@ -218,6 +227,13 @@ class Recorded:
         self.guards = guards
         self.leaves = leaves
         self.look = look
+
+
+def reporting(entry: Entry) -> Steps[Report]:
+    """The report on a capture, in steps."""
+    report = yield from entry.linked.reporting()
+    report["constants"] = list(entry.guards.constants)
+    return report
 
 
 class Call:

@@ -40,11 +40,12 @@ _HINT: Final = "say where values had better be outside"
 
 # What asks for a value -> what to do instead.
 REFUSED: Final = {
-    **dict.fromkeys(("numpy", "tolist", "__dlpack__"), _READ),
-    **dict.fromkeys(("item", "__float__", "__int__", "__complex__"), _NUMBER),
+    **dict.fromkeys(("numpy", "numpy_async", "tolist", "tolist_async", "__dlpack__"), _READ),
+    **dict.fromkeys(("item", "item_async", "__float__", "__int__", "__complex__"), _NUMBER),
     "__index__": "index with the tensor itself, or pass the number as an argument",
     **dict.fromkeys(("__bool__", "__contains__"), _CHOICE),
-    **dict.fromkeys(("wait", "is_ready", "residency", "__await__"), _WAIT),
+    **dict.fromkeys(("wait", "is_ready", "is_ready_async", "error_async", "__await__"), _WAIT),
+    **dict.fromkeys(("residency", "residency_async"), _WAIT),
     **dict.fromkeys(("__str__", "__format__"), _TEXT),
     **dict.fromkeys(("pin", "unpin", "evict", "prefetch"), _HINT),
 }

@@ -109,6 +109,9 @@ class Transport(Protocol):
     def await_credit(self) -> None:
         """Wait while the session has too much unfinished. Called without any lock."""
 
+    def has_room(self, share: float) -> bool:
+        """Is at most that share of what may be unfinished unfinished? True once the other side has ended."""
+
     def request(self) -> tuple[int, Reply]:
         """A new request number and its reply, to be named in a message."""
 
@@ -144,6 +147,10 @@ class ClosedTransport:
         self.maps = self.eager = False
         self.lost = True
         self.shield = nullcontext()
+
+    def has_room(self, _share: float) -> bool:
+        """Nothing is unfinished: the session has ended."""
+        return True
 
     def ending(self) -> None:
         """Nothing to do: the session has ended."""

@@ -19,9 +19,9 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -90,7 +90,7 @@ class RemoteTransport:
         self.names_files = bool(settings.get("files"))
         self.eager = True
         self._cancel_due = False
-        self._attended: deque[Reply] = deque()
+        self._attended: set[Reply] = set()  # without those that are answered
         self._read_at = 0.0  # when a thread last read the socket
         self._effects_lock = threading.Lock()
         self._calling_back = 0
@@ -188,7 +188,11 @@ class RemoteTransport:
             # The daemon tells of half a window at a time, and still has the other half to do: enough to go on with.
             self._wait_until(lambda: self._has_credit(self._window * 3 // 4, self._window_bytes), None)
 
-    def _has_credit(self, window: int, window_bytes: int) -> bool:
+    def has_room(self, share: float) -> bool:
+        """Is at most that share of both windows unfinished?"""
+        return self._has_credit(self._window * share, self._window_bytes * share)
+
+    def _has_credit(self, window: float, window_bytes: float) -> bool:
         outgoing, incoming = self._outgoing, self._incoming
         if incoming.lost is not None:
             return True
@@ -377,20 +381,17 @@ class RemoteTransport:
 
     def attend(self, reply: Reply) -> None:
         """Have the background read until the reply is there: a callback awaits it."""
-        self._attended.append(reply)
+        self._attended.add(reply)
+        reply.when_done(partial(self._attended.discard, reply))
         self.background.ring()
 
     def _is_attended(self) -> bool:
         """Is an answer outstanding that a callback awaits, or a side effect?
 
         Other answers are read when a thread waits for them: a background that reads beside a foreground that asks
-        question after question doubles the time of each. Only the background calls this: if two threads removed
-        answered replies, one could remove an unanswered reply.
+        question after question doubles the time of each.
         """
-        attended = self._attended
-        while attended and attended[0].done:
-            attended.popleft()
-        return bool(attended or self._outgoing.effects)
+        return bool(self._attended or self._outgoing.effects)
 
     def _pause(self, awake: bool) -> float:
         if self._outgoing.away:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .client.routines.routine import Routine
     from .client.session import Session
     from .client.tensor import Tensor
+    from .client.waiting.connecting import Connecting
     from .interpreter.build_info import build_info
     from .interpreter.errors import (
         CancelledError,
@@ -62,6 +63,7 @@ __all__ = [
     "Trace",
     "build_info",
     "connect",
+    "connect_async",
     "routine",
 ]
 
@@ -75,6 +77,7 @@ _HOMES = {
     "build_info": "interpreter.build_info",
 }
 _MODULES = ("array_api", "handlers")
+_Given = ParamSpec("_Given")
 
 
 def connect(
@@ -133,6 +136,25 @@ def connect(
             located(error)
         hide(error)
         raise
+
+
+def _in_a_loop(make: Callable[_Given, Session]) -> Callable[_Given, Connecting]:
+    """`connect`, as what an event loop awaits: it takes what that takes."""
+
+    def connect_async(*args: _Given.args, **kwargs: _Given.kwargs) -> Connecting:
+        """As `connect`, in an event loop: `async with td.connect_async(...) as session:`, whose end closes the session,
+        or `session = await td.connect_async(...)`. A session of which nobody hears, since the task was cancelled, is
+        closed."""
+        from functools import partial
+
+        from .client.waiting.connecting import Connecting
+
+        return Connecting(partial(make, *args, **kwargs))
+
+    return connect_async
+
+
+connect_async = _in_a_loop(connect)
 
 
 @overload

@@ -216,12 +216,13 @@ def test_faults_of_the_package_are_shown_whole(names, monkeypatch):
     def fault(*_):
         raise AttributeError("a fault")
 
-    monkeypatch.setattr(names_module.Names, "all", fault)
+    monkeypatch.setattr(names_module.Names, "listing", fault)
     with pytest.raises(AttributeError) as caught:
         run("s.names()", names)
     files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert files[-3] == JOB
-    assert files[-2].endswith("client/session.py")
+    inside = files[files.index(JOB) + 1 :]
+    assert inside[0].endswith("client/session.py")
+    assert len(inside) > 2
 
 
 def test_what_is_public_keeps_its_name_and_signature(session):

@@ -1,0 +1,72 @@
+"""A thread for what may take long in this process, while the event loop goes on.
+
+Each piece of work has a thread of its own, in the context of the task that awaits it. The loop's own pool was rejected:
+work that others do there may wait for this, and `asyncio.run` would wait at its end for what was given up. Where nobody
+takes the result any more, since the task was cancelled or the loop closed, `drop` undoes it, on such a thread, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+from ..locations import HANDLED, user_line
+from ..tracebacks import MEANT, hide
+from .steps import Work, keep
+
+
+def started(work: Work, line: str | None) -> asyncio.Future[Any]:
+    """Begin the work; its result, in the running loop. `line`: where errors of it were caused."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = copy_context()
+
+    def run() -> None:
+        HANDLED.line = line
+        value, error = outcome(partial(context.run, work.function))
+        try:
+            loop.call_soon_threadsafe(settle, future, value, error, work.drop)
+        except RuntimeError:  # the loop is closed
+            if error is None:
+                work.drop(value)
+
+    start(run)
+    return future
+
+
+def start(run: Callable[[], None]) -> None:
+    """Start a thread that does not keep the process alive."""
+    threading.Thread(target=run, name="tensord helper", daemon=True).start()
+
+
+def outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a function returns, or raises."""
+    try:
+        return function(), None
+    except BaseException as error:
+        return None, error
+
+
+def settle(future: asyncio.Future[Any], value: Any, error: BaseException | None, drop: Callable[[Any], None]) -> None:
+    """Set the result of work; on the loop's thread."""
+    if not future.done():
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+    elif error is None:
+        start(partial(drop, value))
+
+
+async def in_helper(function: Callable[[], Any], drop: Callable[[Any], None] = keep) -> Any:
+    """What a function returns that takes long in this process. Its errors name the caller's line."""
+    line = user_line()
+    try:
+        return await started(Work(function, drop), line)
+    except MEANT as error:
+        hide(error)
+        raise

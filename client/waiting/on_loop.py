@@ -1,0 +1,172 @@
+"""How an event loop takes the steps of a procedure that waits.
+
+Theory of operation. The first step is taken where the awaitable form is called: the question has its place in program
+order and its line there, and what is wrong with the arguments is raised there. The rest is a coroutine. It awaits the
+answer, which the thread that sets it announces to the loop (`Reply.when_done`); the background thread reads answers
+that no thread waits for (`Transport.attend`).
+
+Guarantees. The loop's thread sleeps for nothing. A step takes the session's locks, which no thread holds while it
+waits. One may be held for long all the same: the outbox's, by a thread inside `atomic`. Then a helper's thread takes
+the step, behind that block. Where the session has several windows of messages unfinished, the first step waits until
+there is room. A coroutine that is cancelled, or dropped with its loop, closes the procedure; the answer is still taken
+from the wire, and dropped. A coroutine yields to the loop at least once, so that a task that awaits ready values in
+turn does not keep the others from running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from ...interpreter.errors import TensordError
+from ..locations import HANDLED, user_line
+from ..tracebacks import MEANT, hide
+from ..transport.interface import Reply
+from .helper import start, started
+from .room import MOST, room
+from .steps import Awaiting, Room, Steps, Wait, Work
+
+if TYPE_CHECKING:
+    from ..outbox.outbox import Outbox
+
+T = TypeVar("T")
+MOMENT: Final = 0.001  # seconds in which a thread hands a batch over, as a rule
+
+
+class Returned(NamedTuple):
+    """The end of a procedure, and its result."""
+
+    value: Any
+
+
+def on_loop(outbox: Outbox, steps: Steps[T]) -> Awaiting[T]:
+    """Take the first step; the coroutine takes the others. Raises what the first step raises."""
+    line = user_line()
+    reached = None
+    if outbox.transport.has_room(MOST) and enter(outbox):
+        try:
+            reached = taken(partial(next, steps))
+        finally:
+            outbox.lock.release()
+    return rest(outbox, steps, reached, line)
+
+
+async def rest(outbox: Outbox, steps: Steps[T], reached: Wait | Returned | None, line: str | None) -> T:
+    """The steps from the one on that was reached; None if that is the first."""
+    try:
+        if reached is None:
+            await room(outbox, MOST)
+            reached = await step(outbox, partial(next, steps), line)
+        elif type(reached) is Returned:
+            await asyncio.sleep(0)
+        while not isinstance(reached, Returned):
+            reached = await step(outbox, await following(outbox, steps, reached, line), line)
+    except MEANT as error:
+        if isinstance(error, TensordError) and error.location is None:
+            error.location = line
+        hide(error)
+        raise
+    value: T = reached.value
+    return value
+
+
+async def following(outbox: Outbox, steps: Steps[T], wait: Wait, line: str | None) -> Callable[[], Wait]:
+    """The next step, once the wait is over."""
+    try:
+        value = await over(outbox, wait, line)
+    except Exception as error:
+        return partial(steps.throw, error)
+    except BaseException:  # the task is cancelled, or the coroutine dropped
+        close(outbox, steps)
+        raise
+    return partial(steps.send, value)
+
+
+async def over(outbox: Outbox, wait: Wait, line: str | None) -> Any:
+    """The result of one wait."""
+    if isinstance(wait, Reply):
+        return await answer(outbox, wait)
+    if isinstance(wait, Work):
+        return await started(wait, line)
+    if isinstance(wait, Room):
+        return await room(outbox)
+    return await asyncio.sleep(wait.seconds)
+
+
+async def answer(outbox: Outbox, reply: Reply) -> Any:
+    """The value of a reply; raises its error."""
+    if reply.done:
+        await asyncio.sleep(0)
+    else:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        reply.when_done(partial(announce, loop, future))
+        outbox.transport.attend(reply)
+        await future
+    return reply.result()
+
+
+def announce(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
+    """Tell a loop that an answer is there. Called on the thread that sets it, inside any lock."""
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(finish, future)
+
+
+def finish(future: asyncio.Future[None]) -> None:
+    """Let the coroutine go on; on the loop's thread."""
+    if not future.done():
+        future.set_result(None)
+
+
+# -- steps, and the lock that they need --------------------------------------------------------------------------------
+
+
+async def step(outbox: Outbox, move: Callable[[], Wait], line: str | None) -> Wait | Returned:
+    """Take a step: here, or, if another thread is inside `atomic`, on a helper's thread behind that block."""
+    if not enter(outbox):
+        reached: Wait | Returned = await started(Work(partial(inside, outbox, move)), line)
+        return reached
+    before, HANDLED.line = HANDLED.line, line
+    try:
+        return taken(move)
+    finally:
+        HANDLED.line = before
+        outbox.lock.release()
+
+
+def taken(move: Callable[[], Wait]) -> Wait | Returned:
+    """What a step has reached: the next wait, or the end."""
+    try:
+        return move()
+    except StopIteration as end:
+        return Returned(end.value)
+
+
+def inside(outbox: Outbox, move: Callable[[], Any]) -> Any:
+    """Take a step once the session's lock is free."""
+    with outbox.lock:
+        return taken(move)
+
+
+def close(outbox: Outbox, steps: Steps[Any]) -> None:
+    """Close a procedure that nobody goes on with."""
+    if enter(outbox):
+        try:
+            steps.close()
+        finally:
+            outbox.lock.release()
+    else:
+        start(partial(inside, outbox, steps.close))
+
+
+def enter(outbox: Outbox) -> bool:
+    """Take the session's lock; False if another thread has it for as long as its `atomic` block takes."""
+    while not outbox.lock.acquire(blocking=False):
+        if outbox._depth:
+            return False
+        if outbox.lock.acquire(timeout=MOMENT):
+            return True
+    return True

@@ -1,0 +1,87 @@
+"""Procedures that wait, written once: for threads, which sleep, and for event loops, which must not.
+
+Theory of operation. A procedure that waits is a generator: its *steps*. A step asks, checks and computes, and takes no
+longer than an op. Between two steps the procedure yields what it needs to go on, and gets the result, or has the error
+raised where it has yielded:
+
+- a `Reply`: the answer to a question that it has asked;
+- a `Pause`: some time;
+- `Room` for more messages;
+- `Work`: what may take long in this process, such as opening a file.
+
+`on_thread` takes the steps on the calling thread. `on_loop` has the event loop take them: the first one where the form
+is called, so that the question has its place in program order there, and the others when their answers have come.
+
+Guarantees. No step waits. A procedure that nobody goes on with is closed like any generator, so what it has begun is
+undone by its `finally` and `with` blocks, which do not wait either.
+
+Rejected. A thread for each wait: questions would take their places in program order whenever these threads run, and a
+wait that was given up would leave a thread behind. Coroutines in place of generators: a driver of threads would have to
+act as a loop. Two forms of each procedure: a rule would be stated twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from time import sleep
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from ..transport.interface import Reply
+
+if TYPE_CHECKING:
+    from ..outbox.outbox import Outbox
+
+T = TypeVar("T")
+
+
+def keep(_result: Any) -> None:
+    """Nothing to do for a result that nobody takes: it goes with its last reference."""
+
+
+class Pause(NamedTuple):
+    """Some time, in seconds."""
+
+    seconds: float
+
+
+class Room(NamedTuple):
+    """Room for more messages."""
+
+
+class Work(NamedTuple):
+    """What may take long in this process. `drop` undoes a result that nobody takes any more."""
+
+    function: Callable[[], Any]
+    drop: Callable[[Any], None] = keep
+
+
+Wait: TypeAlias = Reply | Pause | Room | Work
+Steps: TypeAlias = Generator[Wait, Any, T]
+Awaiting: TypeAlias = Coroutine[Any, Any, T]  # what the awaitable forms return
+
+
+def on_thread(outbox: Outbox, steps: Steps[T]) -> T:
+    """Take the steps on this thread, and sleep in between; returns what they return."""
+    try:
+        wait = next(steps)
+        while True:
+            try:
+                value = slept(outbox, wait)
+            except BaseException as error:  # an interrupt, too: the procedure undoes what it has begun
+                wait = steps.throw(error)
+            else:
+                wait = steps.send(value)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def slept(outbox: Outbox, wait: Wait) -> Any:
+    """The result of one wait."""
+    if isinstance(wait, Reply):
+        return outbox.await_reply(wait)
+    if isinstance(wait, Work):
+        return wait.function()
+    if isinstance(wait, Room):
+        return outbox.transport.await_credit()
+    return sleep(wait.seconds)
