@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,6 +18,7 @@ from .locations import located
 from .outbox.outbox import Outbox
 from .reading import expose
 from .tensor import Tensor
+from .transport.interface import Reply
 from .waiting.steps import Pause, Steps
 
 if TYPE_CHECKING:
@@ -92,7 +94,18 @@ class Names:
             ids.extend(self._outbox.new_id() for _ in range(count))
             return Lookup(names, tuple(ids), request, snapshot)
 
-        return ids, (yield self._outbox.ask(build, located=False))
+        reply = self._outbox.ask(build, located=False)
+        try:
+            return ids, (yield reply)
+        except BaseException:  # nobody makes handles of them
+            reply.when_done(partial(self._drop, reply, ids))
+            raise
+
+    def _drop(self, reply: Reply, ids: Sequence[int]) -> None:
+        """Release the tensors of an answer that nobody takes. Called on any thread, inside any lock."""
+        if reply.error is None and type(reply.value) is not int:
+            for id_ in ids:
+                self._outbox.release(id_)
 
     def unpublishing(self, names: Sequence[str]) -> Steps[None]:
         """Remove names."""

@@ -1,0 +1,98 @@
+"""Flow control in event loops: room for ops, and questions by the thousand."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+import pytest
+
+from tensord.vm import machine as machine_module
+
+from ...behaviours.looking_inside import WAIT, assert_sound, held, machine_of
+from ...daemon import Daemon
+from ...puppet import eventually, is_stopped
+from .watching import watch
+
+WINDOW = 64
+
+
+def test_after_a_flush_there_is_room_for_half_a_window(session, monkeypatch):
+    monkeypatch.setattr(machine_module, "WINDOW", WINDOW)
+    x = session.asarray([1.0])
+    session.sync()
+
+    async def main() -> None:
+        nonlocal x
+        with held(session, "cpu:0", "compute"):
+            for _ in range(WINDOW // 2 + 1):
+                x += 1.0
+            flushing = [asyncio.ensure_future(session.flush_async()) for _ in range(3)]
+            await asyncio.sleep(0.01)
+            assert not any(one.done() for one in flushing)
+            flushing.pop().cancel()
+        await asyncio.wait_for(asyncio.gather(*flushing), WAIT)
+        assert len(machine_of(session).engine.live) <= WINDOW // 2
+
+    with monkeypatch.context() as patch:
+        sleeps = watch(patch)
+        asyncio.run(main())
+    assert sleeps == []
+    assert x.tolist() == [WINDOW // 2 + 2.0]
+    assert_sound(session)
+
+
+def test_a_flush_waits_for_nothing_where_there_is_room(session):
+    async def main() -> None:
+        x = session.asarray([1.0])
+        with held(session, "cpu:0", "compute"):
+            y = x + 1
+            await asyncio.wait_for(session.flush_async(), WAIT)
+        assert await y.tolist_async() == [2.0]
+
+    asyncio.run(main())
+
+
+def test_the_end_of_the_session_ends_a_wait_for_room(session, monkeypatch):
+    monkeypatch.setattr(machine_module, "WINDOW", WINDOW)
+    x = session.asarray([1.0])
+    session.sync()
+
+    async def main() -> None:
+        nonlocal x
+        with held(session, "cpu:0", "compute"):
+            for _ in range(WINDOW // 2 + 1):
+                x += 1.0
+            flushing = asyncio.ensure_future(session.flush_async())
+            await asyncio.sleep(0.01)
+            closing = asyncio.ensure_future(session.close_async())
+            await asyncio.wait_for(flushing, WAIT)
+        await closing
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def narrow(tmp_path: Any) -> Any:
+    """A daemon that allows little unfinished, and ends a session that has four times as much."""
+    (tmp_path / "tensord.toml").write_text(f'devices = ["cpu:0"]\n[limits]\nwindow = {WINDOW}\n')
+    with Daemon.start(tmp_path, "--config", str(tmp_path / "tensord.toml")) as running:
+        yield running
+
+
+def test_questions_by_the_thousand_do_not_cost_the_session(narrow):
+    async def main() -> None:
+        questions = [asyncio.ensure_future(x.tolist_async()) for _ in range(20 * WINDOW)]
+        await asyncio.sleep(0)
+        narrow.signal(signal.SIGCONT)
+        found = await asyncio.wait_for(asyncio.gather(*questions), 3 * WAIT)
+        assert found == [[1.0]] * len(questions)
+
+    with narrow.connect() as session:
+        x = session.asarray([1.0])
+        session.sync()
+        narrow.signal(signal.SIGSTOP)
+        eventually(lambda: is_stopped(narrow.pid))
+        asyncio.run(main())
+        assert session.sync() == 0

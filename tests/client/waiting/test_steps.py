@@ -1,0 +1,66 @@
+"""Steps on a thread: what they return and raise, and what is undone if nobody goes on."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from tensord.client.waiting.steps import Pause, Room, Steps, Work, on_thread
+
+
+def test_a_thread_takes_the_steps_in_turn(session):
+    def steps() -> Steps[list[Any]]:
+        found: list[Any] = [(yield session._answers.ask("names", 0))]
+        found.append((yield Pause(0.0)))
+        found.append((yield Room()))
+        found.append((yield Work(threading.get_ident)))
+        return found
+
+    names, *others = on_thread(session._outbox, steps())
+    assert list(names) == []
+    assert others == [None, None, threading.get_ident()]
+
+
+def test_errors_are_raised_where_the_procedure_waits(session):
+    def fail() -> None:
+        raise LookupError
+
+    def steps() -> Steps[str]:
+        try:
+            yield Work(fail)
+        except LookupError:
+            return "caught"
+        return "not raised"
+
+    assert on_thread(session._outbox, steps()) == "caught"
+
+
+def test_an_interrupt_undoes_what_was_begun(session):
+    undone = []
+
+    def steps() -> Steps[None]:
+        try:
+            yield Work(lambda: signal.raise_signal(signal.SIGINT))
+        finally:
+            undone.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        on_thread(session._outbox, steps())
+    assert undone == [True]
+
+
+def test_a_lookup_that_is_interrupted_leaves_no_tensor(session):
+    """The answer comes, and nobody makes handles of it."""
+    session.publish("w", session.asarray([1.0]))
+    session.sync()
+    before = session.stats()["session"]["tensors"]
+    steps = session._names.looking_up(("w",), snapshot=False, wait=None)
+    next(steps)
+    steps.close()
+    session.sync()
+    session.flush()
+    assert session.stats()["session"]["tensors"] == before
+    session.unpublish("w")
