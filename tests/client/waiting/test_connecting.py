@@ -14,6 +14,7 @@ from tensord.client import connect as connect_module
 
 from ...behaviours.looking_inside import WAIT
 from ...puppet import eventually, paused
+from .test_helper import ended
 from .watching import watch
 
 
@@ -84,7 +85,8 @@ def test_a_session_of_a_cancelled_task_is_closed(monkeypatch):
 
     asyncio.run(main())
     go_on.set()
-    eventually(lambda: opened and opened[0].closed)
+    eventually(lambda: opened and ended())
+    assert opened[0].closed
 
 
 def test_a_cancelled_close_closes(session):
@@ -95,7 +97,8 @@ def test_a_cancelled_close_closes(session):
         await asyncio.wait([task])
 
     asyncio.run(main())
-    eventually(lambda: session.closed)
+    eventually(ended)
+    assert session.closed
 
 
 def test_what_was_never_awaited_opens_nothing():

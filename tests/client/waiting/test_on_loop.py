@@ -297,7 +297,7 @@ def test_answers_that_are_taken_are_not_kept_behind_one_that_is_open(far):
             await x.numpy_async()
 
     asyncio.run(main())
-    assert far._transport._attended == {open_one}
+    eventually(lambda: far._transport._attended == {open_one})
     open_one.set(None, None)
     assert not far._transport._attended
 
