@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.client.answers import Answers
 from tensord.client.tensor import Tensor
+from tensord.client.transport.interface import Reply
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.checkpoints.record import INNER
 from tensord.streams.faults import Fault, FaultKind
@@ -80,13 +82,13 @@ def test_a_routine_is_on_the_disk_with_what_it_captures_when_publishing_returns(
     s = make_session(devices=lasting(tmp_path))
     w = s.asarray(ones(2), device="sim:0")
     add = s.routine(lambda x: x + w).link(w)
-    wait = Tensor.wait
+    ask_ready = Answers.ask_ready
 
-    def go_on(tensor: Tensor, timeout: float | None = None) -> Tensor:
+    def go_on(answers: Answers, tensor: Tensor) -> Reply:
         device_of(s, "sim:0").resume("compute")
-        return wait(tensor, timeout)
+        return ask_ready(answers, tensor)
 
-    monkeypatch.setattr(Tensor, "wait", go_on)
+    monkeypatch.setattr(Answers, "ask_ready", go_on)
     with held(s, "sim:0", "compute"):
         w += 1
         s.publish("add", add, durable=True)

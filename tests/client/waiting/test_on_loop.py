@@ -84,7 +84,7 @@ def test_errors_name_the_call_that_failed_and_else_the_line_of_the_form(session)
 
 def test_a_task_that_awaits_ready_values_lets_others_run(session):
     x = session.asarray([1.0])
-    seen = []
+    seen: list[int] = []
 
     async def other() -> None:
         while True:
@@ -202,8 +202,8 @@ def test_a_loop_that_is_closed_meanwhile_harms_nothing(session):
 @pytest.mark.filterwarnings("ignore:coroutine")
 def test_a_form_that_nobody_awaits_harms_nothing(session, tmp_path):
     g = given(session, tmp_path)
-    g.x.numpy_async()
-    session.load_async(g.file)
+    dropped = [g.x.numpy_async(), session.load_async(g.file)]
+    dropped.clear()
     gc.collect()
     assert g.x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert_sound(session)
@@ -320,7 +320,7 @@ def test_the_death_of_the_daemon_ends_each_form(tmp_path):
         wrong = {name: result for name, result in found.items() if not isinstance(result, td.ConnectionLost)}
         assert not wrong
         with pytest.raises(td.ConnectionLost):
-            g.x.numpy_async()
+            asyncio.run(g.x.numpy_async())
 
 
 @pytest.mark.parametrize("close", [lambda s: s.close_async(), lambda s: asyncio.to_thread(s.close)])
