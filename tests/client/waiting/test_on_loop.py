@@ -344,6 +344,19 @@ def test_closing_the_session_ends_the_waits(session, close):
     assert session.closed
 
 
+def test_what_was_saved_is_awaited_after_the_end_of_its_session(session, tmp_path):
+    saving = session.save(tmp_path / "x", {"x": session.asarray([1.0])})
+    lost = session.save(tmp_path / "y", {"y": session.xp.linalg.inv(session.asarray(np.zeros((2, 2))))})
+    session.close()
+
+    async def main() -> None:
+        assert (await saving).exists()
+        with pytest.raises(td.KernelError):
+            await lost
+
+    asyncio.run(main())
+
+
 def test_a_session_ends_with_its_block(make_session):
     async def main() -> Session:
         async with make_session() as session:
