@@ -86,13 +86,9 @@ class Answers:
         """The question of `catch_up`. Does not wait."""
         return self.ask("names", 0)
 
-    def sync(self, timeout: float | None) -> int:
-        """Wait until everything issued before has ended; how many instructions have failed since the last sync."""
-        limit = seconds("sync", timeout)
-        return int(self._outbox.await_reply(self.ask_to_sync(), limit))
-
     def ask_to_sync(self) -> Reply:
-        """The question of `sync`. Does not wait."""
+        """Ask to be told when everything issued before has ended: how many instructions have failed since the last such
+        answer. Does not wait."""
         return self._outbox.ask(Sync)
 
 

@@ -49,13 +49,13 @@ from .printing import Printing
 from .random import Random, RandomState
 from .routines.control_flow import ControlFlow, Flows
 from .routines.current import capture_of, refuse_captured
-from .saving import Checkpointing, Saving, Savings, checkpoint, keeping_durable, restoring, saving
+from .saving import Checkpointing, Saving, Savings, checkpoint, restoring, saving
 from .spans import Span
 from .tensor import Tensor
 from .tracebacks import make_public
 from .transport.interface import ClosedTransport, Transport
 from .uploads import upload
-from .waiting.of_sessions import AwaitableSession, counting, fetching, listing, looking_up, publishing
+from .waiting.of_sessions import AwaitableSession, counting, fetching, listing, looking_up, publishing, syncing
 from .waiting.steps import Steps, Work, on_thread
 
 if TYPE_CHECKING:
@@ -284,10 +284,7 @@ class Session(AwaitableSession, ControlFlow):
         are on the disk, with the values that they have now; FileError for those that are not, since their values are
         not there yet or have failed.
         """
-        failed = self._answers.sync(timeout)
-        if durable:
-            on_thread(self._outbox, keeping_durable(self._outbox))
-        return failed
+        return on_thread(self._outbox, syncing(self, timeout, durable=bool(durable)))
 
     # -- routines --------------------------------------------------------------------------------------------------
 

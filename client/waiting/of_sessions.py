@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
 from numpy.typing import NDArray
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
+from ..answers import seconds
 from ..checks import own
 from ..held import ROWS, whole
 from ..loading import loading
@@ -24,7 +25,7 @@ from ..tracebacks import make_public
 from .helper import in_helper
 from .of_tensors import ready
 from .on_loop import on_loop
-from .steps import Awaiting, Room, Steps
+from .steps import Awaiting, Room, Steps, Within
 
 if TYPE_CHECKING:
     from ..saving import Saving
@@ -51,7 +52,7 @@ class AwaitableSession:
 
     def sync_async(self, *, durable: bool = False) -> Awaiting[int]:
         """`failed = await session.sync_async()`: everything issued before this call has ended. See `sync`."""
-        return self._awaiting(syncing(cast("Session", self), durable=bool(durable)))
+        return self._awaiting(syncing(cast("Session", self), None, durable=bool(durable)))
 
     def check_chain_async(self, chain: int | None = None) -> Awaiting[None]:
         """`await session.check_chain_async(chain)`: its side effects have happened. See `check_chain`."""
@@ -158,9 +159,10 @@ def fetching(session: Session, tensors: Iterable[Tensor]) -> Steps[list[NDArray[
     return (yield from session._answers.fetching_all([own(session, tensor) for tensor in tensors]))
 
 
-def syncing(session: Session, *, durable: bool) -> Steps[int]:
-    """`sync`, without a timeout."""
-    failed = int((yield session._answers.ask_to_sync()))
+def syncing(session: Session, timeout: float | None, *, durable: bool) -> Steps[int]:
+    """`sync`."""
+    limit = seconds("sync", timeout)
+    failed = int((yield Within(session._answers.ask_to_sync(), limit)))
     if durable:
         yield from keeping_durable(session._outbox)
     return failed

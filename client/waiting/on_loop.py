@@ -27,7 +27,7 @@ from ..tracebacks import MEANT, hide
 from ..transport.interface import Reply
 from .helper import start, started
 from .room import MOST, room
-from .steps import Awaiting, Room, Steps, Wait, Work
+from .steps import Awaiting, Room, Steps, Wait, Within, Work
 
 if TYPE_CHECKING:
     from ..outbox.outbox import Outbox
@@ -89,6 +89,8 @@ async def over(outbox: Outbox, wait: Wait, line: str | None) -> Any:
     """The result of one wait."""
     if isinstance(wait, Reply):
         return await answer(outbox, wait)
+    if isinstance(wait, Within):
+        return await answer_within(outbox, wait)
     if isinstance(wait, Work):
         return await started(wait, line)
     if isinstance(wait, Room):
@@ -107,6 +109,15 @@ async def answer(outbox: Outbox, reply: Reply) -> Any:
         outbox.transport.attend(reply)
         await future
     return reply.result()
+
+
+async def answer_within(outbox: Outbox, wait: Within) -> Any:
+    """The value of a reply; TimeoutError if it does not come in time."""
+    try:
+        async with asyncio.timeout(wait.seconds):
+            return await answer(outbox, wait.reply)
+    except TimeoutError:
+        raise TimeoutError(f"no result within {wait.seconds:g} s") from None
 
 
 def announce(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:

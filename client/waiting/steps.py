@@ -4,7 +4,7 @@ Theory of operation. A procedure that waits is a generator: its *steps*. A step 
 longer than an op. Between two steps the procedure yields what it needs to go on, and gets the result, or has the error
 raised where it has yielded:
 
-- a `Reply`: the answer to a question that it has asked;
+- a `Reply`: the answer to a question that it has asked; `Within` some time, else TimeoutError is raised there;
 - a `Pause`: some time;
 - `Room` for more messages;
 - `Work`: what may take long in this process, such as opening a file.
@@ -38,6 +38,13 @@ def keep(_result: Any) -> None:
     """Nothing to do for a result that nobody takes: it goes with its last reference."""
 
 
+class Within(NamedTuple):
+    """The answer to a question, if it comes within so many seconds; None is no limit."""
+
+    reply: Reply
+    seconds: float | None
+
+
 class Pause(NamedTuple):
     """Some time, in seconds."""
 
@@ -55,7 +62,7 @@ class Work(NamedTuple):
     drop: Callable[[Any], None] = keep
 
 
-Wait: TypeAlias = Reply | Pause | Room | Work
+Wait: TypeAlias = Reply | Within | Pause | Room | Work
 Steps: TypeAlias = Generator[Wait, Any, T]
 Awaiting: TypeAlias = Coroutine[Any, Any, T]  # what the awaitable forms return
 
@@ -80,6 +87,8 @@ def slept(outbox: Outbox, wait: Wait) -> Any:
     """The result of one wait."""
     if isinstance(wait, Reply):
         return outbox.await_reply(wait)
+    if isinstance(wait, Within):
+        return outbox.await_reply(wait.reply, wait.seconds)
     if isinstance(wait, Work):
         return wait.function()
     if isinstance(wait, Room):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from typing import Any
 
 import pytest
 
-from tensord.client.waiting.steps import Pause, Room, Steps, Work, on_thread
+from tensord.client.waiting.on_loop import on_loop
+from tensord.client.waiting.steps import Pause, Room, Steps, Within, Work, on_thread
+
+from ...behaviours.looking_inside import held
 
 
 def test_a_thread_takes_the_steps_in_turn(session):
@@ -50,6 +54,33 @@ def test_an_interrupt_undoes_what_was_begun(session):
     with pytest.raises(KeyboardInterrupt):
         on_thread(session._outbox, steps())
     assert undone == [True]
+
+
+def test_an_answer_that_is_late_is_a_timeout_on_threads_and_in_loops(session):
+    """What is raised is caught where the procedure waits; the answer that comes later is taken all the same."""
+    x = session.asarray([1.0])
+    session.sync()
+
+    def steps(timeout: float | None) -> Steps[str]:
+        try:
+            yield Within(session._answers.ask_ready(x + 1), timeout)
+        except TimeoutError as error:
+            return str(error)
+        return "in time"
+
+    async def main() -> list[str]:
+        return [await on_loop(session._outbox, steps(0.001)), await on_loop(session._outbox, steps(0))]
+
+    with held(session, "cpu:0", "compute"):
+        assert on_thread(session._outbox, steps(0.001)) == "no result within 0.001 s"
+        assert asyncio.run(main()) == ["no result within 0.001 s", "no result within 0 s"]
+    assert on_thread(session._outbox, steps(None)) == "in time"
+    assert asyncio.run(one(on_loop(session._outbox, steps(None)))) == "in time"
+
+
+async def one(form: Any) -> Any:
+    """A form by itself."""
+    return await form
 
 
 def test_a_lookup_that_is_interrupted_leaves_no_tensor(session):
