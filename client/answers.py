@@ -78,12 +78,8 @@ class Answers:
         found: dict[str, Any] = self._outbox.await_reply(self.ask("state", tensor._id), timeout)
         return found
 
-    def catch_up(self) -> None:
-        """Take the answers that are ready: a daemon answers this question at once, after them."""
-        self._outbox.await_reply(self.ask_to_catch_up())
-
     def ask_to_catch_up(self) -> Reply:
-        """The question of `catch_up`. Does not wait."""
+        """A question that a daemon answers at once, behind the answers that are ready. Does not wait."""
         return self.ask("names", 0)
 
     def ask_to_sync(self) -> Reply:
