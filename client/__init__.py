@@ -1,6 +1,7 @@
 """The client. A thin client imports everything here but `cli` and `embedded`, which reach into the machine.
 
-- `session`: a connection to a machine, the facade of its parts; `connect`: from an address to a session
+- `session`: a connection to a machine, the facade of its parts; `connect`: from an address to a session; `seeking`:
+  how a daemon is looked for
 - `tensor`: a handle; `operators`, `methods`: its ops, `indices`; `display`: what people see of it; `reading`: piece by
   piece
 - `calls`: from a call to a message; `handlers`: the chain that every op passes; `signatures`, `locations`, `spans`:

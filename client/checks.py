@@ -41,8 +41,8 @@ def device_of(session: Session, name: str | None) -> str:
     if name is None:
         return str(next(iter(devices)))
     if type(name) is not str or name not in devices:
-        known = ", ".join(devices)
-        raise located(MetadataError(f"there is no device {shown(plain_of(name))}; there are {known}"))
+        known, hint = ", ".join(devices), f"; {session._hint}" if session._hint else ""
+        raise located(MetadataError(f"there is no device {shown(plain_of(name))}; there are {known}{hint}"))
     return name
 
 
@@ -50,5 +50,5 @@ def check_host(session: Session) -> None:
     """MetadataError if the machine has no cpu device, from which the host reads values."""
     devices = session._outbox.transport.devices
     if not any(name.startswith("cpu:") for name in devices):
-        known = ", ".join(devices)
-        raise located(MetadataError(f"the machine has no cpu device to bring values to; there are {known}"))
+        known, hint = ", ".join(devices), f"; {session._hint}" if session._hint else ""
+        raise located(MetadataError(f"the machine has no cpu device to bring values to; there are {known}{hint}"))

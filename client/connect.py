@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.wire.addresses import VARIABLE as ADDRESS
-from ..interpreter.wire.addresses import find_daemon, for_client, is_local
+from ..interpreter.wire.addresses import default_address, find_daemon, for_client, is_local
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.names import LONGEST, is_name, program_name
+from .answers import seconds
 from .locations import check_frames
 from .outbox.outbox import Outbox
+from .seeking import running, tell_of_fallback, until_there
 from .session import Session
 
 EMBEDDED = "local:default"
@@ -32,6 +34,7 @@ def connect(
     name: str | None = None,
     routines: str | None = None,
     detail: int = 0,
+    wait: float | None = None,
 ) -> Session:
     """See `tensord.connect`."""
     if type(detail) is not int or detail < 0:
@@ -46,6 +49,7 @@ def connect(
         frames=frames,
         name=name,
         outbox=outbox_for(routines),
+        wait=wait,
     )
     if detail:
         try:
@@ -67,6 +71,7 @@ def connect_anywhere(
     frames: int | None,
     name: str | None,
     outbox: type[Outbox],
+    wait: float | None,
 ) -> Session:
     """A session on a daemon, or on a machine in this process."""
     if address is not None and type(address) is not str:
@@ -78,23 +83,43 @@ def connect_anywhere(
         raise MetadataTypeError(f"keys= names a file or a directory, not {type(keys).__name__}")
     if name is not None and not is_name(name):
         raise MetadataError(f"name= is a printable text of 1 to {LONGEST} characters, not {shown(name)}")
-    local = devices is not None or engine is not None
-    where = address or (EMBEDDED if local else find_address() or EMBEDDED)
-    if is_local(where):
+    patience = seconds("connect", wait)
+    local = devices is not None or engine is not None or not tracing
+    where = address or (EMBEDDED if local else find_address())
+    who = name or program_name()
+    if is_local(where or EMBEDDED) and (where is not None or patience is None):
         from .embedded.local import connect_local
 
+        if patience is not None:
+            raise MetadataError(
+                f"wait= is for a daemon: the machine at {where} is of this process, and is there at once"
+            )
         usual = usual_engine()
-        who = name or program_name()
-        local_machine = connect_local(
-            where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict, name=who
-        )
-        return Session(local_machine, lines, outbox)
+        sought = default_address() if where is None and usual != "serial" else ""
+        where = where or EMBEDDED
+        machine = connect_local(where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict, name=who)
+        if sought:
+            tell_of_fallback(sought, where)
+        return Session(machine, lines, outbox, address=where, sought=sought)
+    refuse_local(where or "", engine, devices, tracing=tracing)
+
+    def attempt() -> Session:
+        there = for_client(where or running()).text
+        return connect_daemon(there, who, strict=strict, keys=keys, frames=lines, outbox=outbox)
+
+    return until_there(attempt, patience or 0.0)
+
+
+def refuse_local(where: str, engine: object, devices: object, *, tracing: bool) -> None:
+    """MetadataError for what only machines of this process take."""
     if engine is not None:
         raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
     if devices is not None:
         raise MetadataError("devices= is for machines of this process: a daemon's are those it was started with")
-    who = name or program_name()
-    return connect_daemon(for_client(where).text, who, strict=strict, keys=keys, frames=lines, outbox=outbox)
+    if not tracing:
+        raise MetadataError(
+            "tracing= is for machines of this process: a daemon keeps a trace unless its [trace] is off"
+        )
 
 
 def outbox_for(routines: object) -> type[Outbox]:
@@ -164,4 +189,4 @@ def connect_daemon(
     with connecting(address):
         transport = RemoteTransport(address, socket_options(address, keys), name, strict=strict)
         close_at_exit(transport)
-        return Session(transport, frames, outbox)
+        return Session(transport, frames, outbox, address=address)

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..interpreter.errors import MetadataTypeError
 from ..interpreter.schema.opdef import OpDef
 from ..interpreter.types.meta import Scalar
+from ..interpreter.wire.addresses import is_local
 from ..interpreter.wire.forms import shown
 from . import calls
 from .answers import Answers
@@ -55,7 +56,16 @@ from .tensor import Tensor
 from .tracebacks import make_public
 from .transport.interface import ClosedTransport, Transport
 from .uploads import upload
-from .waiting.of_sessions import AwaitableSession, counting, fetching, listing, looking_up, publishing, syncing
+from .waiting.of_sessions import (
+    AwaitableSession,
+    counting,
+    fetching,
+    listing,
+    looking_up,
+    publishing,
+    syncing,
+    unpublishing,
+)
 from .waiting.steps import Steps, Work, on_thread
 
 if TYPE_CHECKING:
@@ -73,7 +83,18 @@ R = TypeVar("R")
 class Session(AwaitableSession, ControlFlow):
     """A connection to a virtual machine; a context manager. Made by `tensord.connect`."""
 
-    def __init__(self, transport: Transport, frames: int | None = None, kind: type[Outbox] = Outbox) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        frames: int | None = None,
+        kind: type[Outbox] = Outbox,
+        *,
+        address: str = "local",
+        sought: str = "",
+    ) -> None:
+        self._address = address
+        # What errors add that may come of it: a daemon was looked for there, and none was found.
+        self._hint = f"this machine is in your process; no daemon was found at {sought}" if sought else ""
         self._outbox = outbox = kind(transport, frames)
         self._release = outbox.release  # takes a tensor's id: all that a dying handle does
         self._calls = calls.Calls(outbox)
@@ -414,7 +435,7 @@ class Session(AwaitableSession, ControlFlow):
 
     def unpublish(self, *names: str) -> None:
         """Remove names; handles to their tensors stay."""
-        on_thread(self._outbox, self._names.unpublishing(names))
+        on_thread(self._outbox, unpublishing(self, names))
 
     def names(self, kind: Literal["", "tensor", "routine"] = "") -> list[str]:
         """The names under which something is published, sorted; with a kind only those of tensors, or of routines."""
@@ -458,6 +479,12 @@ class Session(AwaitableSession, ControlFlow):
     @property
     def _transport(self) -> Any:
         return self._outbox.transport
+
+    @property
+    def address(self) -> str:
+        """The machine's address: "ipc:///path" or "tcp://host:port" is a daemon's, "local" or "local:NAME" is in this
+        process."""
+        return self._address
 
     @property
     def devices(self) -> list[str]:
@@ -536,7 +563,8 @@ class Session(AwaitableSession, ControlFlow):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else ", ".join(self._transport.devices)
-        return f"<tensord.Session {state}>"
+        where = ", in this process" if is_local(self._address) else ""
+        return f"<tensord.Session at {self._address}{where}: {state}>"
 
 
 add_hints(Session, "a session", SESSION)

@@ -174,6 +174,10 @@ class ConnectionLost(TensordError, ConnectionError):  # noqa: N818 - named for t
     """The session is closed, or the virtual machine behind it is gone."""
 
 
+class NoDaemon(ConnectionLost):
+    """No daemon listens at an address, yet."""
+
+
 class FileError(TensordError, OSError):
     """A file cannot be read or written, is damaged, or has changed since it was described."""
 

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import zmq
 
-from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ...interpreter.errors import ConnectionLost, NoDaemon, ProtocolError, TensordError
+from ...interpreter.wire.addresses import pid_of
 from ...interpreter.wire.codec import Encoder, decode
 from ...interpreter.wire.descriptors import require_descriptors
 from ...interpreter.wire.frames import BYE, ERRORS, GOODBYE, HELLO, REFUSED, VERSION, WELCOME, host_identity
@@ -133,7 +134,7 @@ class Link:
         """Raise ConnectionLost if that event means that there will be no WELCOME."""
         why = self.reason_of(event)
         if why:
-            raise ConnectionLost(why)
+            raise (NoDaemon if event.kind == zmq.EVENT_CLOSED else ConnectionLost)(why)
 
     def reason_of(self, event: Event) -> str:
         """Why there is no connection, and what to do; "" if the event does not end it."""
@@ -147,7 +148,9 @@ class Link:
             add = "add it with `tensord keygen --allow`" if keyed else "see its log"
             return f"the daemon at {self.address} refused us: our key is not in its allow list; {add}"
         if event.kind == zmq.EVENT_CLOSED:
-            return self.nobody()
+            return (
+                f"nobody answers at {self.address}: start a daemon there with `tensord serve`, or see `tensord doctor`"
+            )
         if event.kind == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and event.value == MISMATCH:
             if keyed:
                 return f"the daemon at {self.address} uses no keys: leave keys= out, and unset $TENSORD_KEYS"
@@ -163,10 +166,6 @@ class Link:
             f"what listens at {self.address} has hung up on us: it wants keys (see `tensord keygen`), "
             "or is no tensord daemon"
         )
-
-    def nobody(self) -> str:
-        """What is said where no daemon answers."""
-        return f"nobody answers at {self.address}: start a daemon there with `tensord serve`, or see `tensord doctor`"
 
     def hello(self, token: bytes | None, received: int) -> None:
         """Send HELLO."""
@@ -274,7 +273,7 @@ def connecting(address: str) -> Iterator[None]:
 
 
 def check_reachable(address: str) -> None:
-    """Raise ConnectionLost if no daemon listens at the address: ZeroMQ itself would wait for one.
+    """Raise NoDaemon if no daemon listens at the address: ZeroMQ itself would wait for one.
 
     Where too many others connect at the same time, wait for room, but not for longer than `GREETING`.
     """
@@ -293,7 +292,14 @@ def check_reachable(address: str) -> None:
                 "started it; be that user, or connect over tcp, with keys"
             ) from None
         except OSError as error:
-            raise ConnectionLost(
-                f"no daemon listens at {address} ({error.strerror or error}): start one with "
-                f"`tensord serve --address {address}`"
-            ) from None
+            raise NoDaemon(not_listening(address, error.strerror or str(error))) from None
+
+
+def not_listening(address: str, why: str) -> str:
+    """What is said where no socket takes connections. A daemon has its lock before its socket."""
+    if pid_of(address) is not None:
+        return (
+            f"a daemon is starting at {address}, and does not listen yet: connect(wait=10) waits for it, and so does "
+            "`tensord status --wait 10`"
+        )
+    return f"no daemon listens at {address} ({why}): start one with `tensord serve --address {address}`"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
 
 from numpy.typing import NDArray
 
-from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError, ProtocolError
 from ..answers import seconds
 from ..checks import own
 from ..held import ROWS, whole
@@ -21,6 +21,7 @@ from ..locations import located
 from ..names import looked_up, publishable
 from ..routines.current import refuse_captured
 from ..saving import keeping_durable, restoring, saving
+from ..seeking import hinting
 from ..tracebacks import make_public
 from .helper import in_helper
 from .of_tensors import ready
@@ -72,7 +73,7 @@ class AwaitableSession:
 
     def unpublish_async(self, *names: str) -> Awaiting[None]:
         """`await session.unpublish_async(name)`: see `unpublish`."""
-        return self._awaiting(cast("Session", self)._names.unpublishing(names))
+        return self._awaiting(unpublishing(cast("Session", self), names))
 
     def names_async(self, kind: Literal["", "tensor", "routine"] = "") -> Awaiting[list[str]]:
         """`names = await session.names_async()`: see `names`."""
@@ -174,7 +175,8 @@ def publishing(session: Session, name: Any, value: Any, *, durable: bool) -> Ste
     if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
         raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
     found = {key: publishable(session, value) for key, value in given.items()}
-    yield from session._names.publishing(found, durable=durable)
+    with hinting(session._hint, ProtocolError):
+        yield from session._names.publishing(found, durable=durable)
     if durable and not session._outbox.is_inside():
         for one in found.values():
             for tensor in one.exposed:
@@ -185,9 +187,16 @@ def publishing(session: Session, name: Any, value: Any, *, durable: bool) -> Ste
 def looking_up(session: Session, name: str | Sequence[str], *, snapshot: bool, wait: float | None) -> Steps[Any]:
     """`lookup`."""
     given = (name,) if isinstance(name, str) else name
-    told = yield from session._names.looking_up(given, snapshot=snapshot, wait=wait)
+    with hinting(session._hint, MetadataKeyError):
+        told = yield from session._names.looking_up(given, snapshot=snapshot, wait=wait)
     found = looked_up(session, tuple(given), *told)
     return found[0] if isinstance(name, str) else dict(zip(given, found, strict=True))
+
+
+def unpublishing(session: Session, names: Sequence[str]) -> Steps[None]:
+    """`unpublish`."""
+    with hinting(session._hint, MetadataKeyError):
+        yield from session._names.unpublishing(names)
 
 
 def listing(session: Session, kind: str) -> Steps[list[str]]:

@@ -92,6 +92,7 @@ def connect(
     name: str | None = None,
     routines: Literal["auto"] | None = None,
     detail: int = 0,
+    wait: float | None = None,
 ) -> Session:
     """A session on a virtual machine: a daemon's, or one in this process.
 
@@ -103,7 +104,11 @@ def connect(
     call, with up to three of its callers if that line is in a library. `name`: what the machine's log and `tensord
     sessions` call the session, at most 64 printable characters; by default the script's name. `detail=n`: the trace
     has the times of each call inside of every nth run of a routine. `routines="auto"`: calls that repeat, as those of a
-    training loop do, are recognised and sent as one run of a program (docs/routines.md).
+    training loop do, are recognised and sent as one run of a program (docs/routines.md). `wait`: the session is to be
+    on a daemon, for which to wait so many seconds if none listens yet; no machine in this process takes its place.
+
+    `session.address` and its `repr` say where the machine is. Where no daemon was found, errors that may come of that
+    say so, and an interactive session has one line on stderr.
 
     For machines in this process only, and without an address they mean one: `devices`, names ("cpu:0", "sim:0",
     "cuda:0") or tables of a name and options; the first is the default, ["cpu:0"] if none are given. `tracing=False`
@@ -130,6 +135,7 @@ def connect(
             name=name,
             routines=routines,
             detail=detail,
+            wait=wait,
         )
     except MEANT as error:
         if isinstance(error, TensordError):
