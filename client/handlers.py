@@ -115,7 +115,9 @@ class LoggingHandler:
 
     def write(self, line: str) -> None:
         """Write one line."""
-        print(line, file=self.file or sys.stderr)
+        file = self.file or sys.stderr
+        if file is not None:  # `print` would take stdout
+            print(line, file=file)
 
 
 def show(value: Any) -> str:

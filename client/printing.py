@@ -98,7 +98,9 @@ def line_of(parts: Sequence[Any], sep: str) -> Callable[..., None]:
 
     def show(*found: Any) -> None:
         rest = iter(found)
-        sys.stdout.write(sep.join([text_of_value(next(rest)) if text is None else text for text in parts]) + "\n")
+        line = sep.join([text_of_value(next(rest)) if text is None else text for text in parts])
+        if sys.stdout is not None:  # a program without streams prints nowhere, as with `print`
+            sys.stdout.write(line + "\n")
 
     return show
 

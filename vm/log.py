@@ -79,7 +79,7 @@ class Unconfigured(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the line, unless another handler does."""
-        if logging.getLogger().handlers or self._logger.handlers != [self]:
+        if logging.getLogger().handlers or self._logger.handlers != [self] or sys.stderr is None:
             return
         try:
             sys.stderr.write(self.format(record) + "\n")

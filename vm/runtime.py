@@ -14,11 +14,13 @@ from typing import Any
 from ..interpreter.errors import ProtocolError, TensordError
 from ..streams.catalogue import close_devices, open_tiers
 from ..streams.stream import Sink
+from .durability.taking import NOT_THERE
 from .engine import INLINE_WORK, RUN_WORK, Engine
 from .failures import Failures, Line, log_lines
 from .log import log, unhindered
 from .model.session import VmSession
 from .placement.loaded_files import changed_among
+from .reporting.device_rows import lost
 from .reporting.holdings import Largest
 from .reporting.live_trace import trace_parts
 from .reporting.locations import Places
@@ -56,7 +58,7 @@ class Runtime:
         self.recent_errors: list[TensordError] = []
         self.failures = Failures(time.monotonic)
         self._kept_at = time.monotonic()
-        self._durable_failure = ""
+        self._told_of: dict[str, str] = {}  # what is wrong with a device, or with durable names, as the log has it
         self.may_be_unsaved = True  # durable names may have changed, or change, since they were last written
         self.tiers = open_tiers(devices, sink)
         self.devices = {name: device for name, device in self.tiers.items() if device.computes}
@@ -105,14 +107,16 @@ class Runtime:
         log_lines(self.departing(session))
 
     def watch(self) -> bool:
-        """Log kernels that have been running for suspiciously long, and failures that nobody waits for, once each;
-        write durable names that are due.
+        """Log, once each, what needs an operator (lost devices, kernels that have been running for suspiciously long,
+        durable names that could not be written), and failures that nobody waits for; write durable names that are due.
 
         Returns whether the engine is to be driven: the set of those kernels has changed, or names are to be written.
         """
         changed = self.watch_kernels()
+        self.watch_devices()
         self.watch_files()
         kept = self.keep_durable()
+        self.watch_durable()
         with self.driving():
             lines = self.failures.due()
         log_lines(lines)
@@ -150,11 +154,31 @@ class Runtime:
 
     def _told_of_durable(self, report: Any, error: TensordError | None) -> None:
         self.may_be_unsaved |= error is not None
-        failed = str(error) if error is not None else "; ".join(f"{k}: {v}" for k, v in report["failed"].items())
-        if failed != self._durable_failure:
-            self._durable_failure = failed
-            if failed:
-                log.warning("durable names are not on the disk as they are", why=failed)
+        late = [] if report is None else sorted(name for name, why in report["failed"].items() if why == NOT_THERE)
+        if self._is_news("values that are not there", ", ".join(late)) and late:
+            log.warning("durable names whose values are not there, or have failed, keep their last ones", names=late)
+
+    def watch_durable(self) -> None:
+        """Log that durable names could not be written."""
+        failure = self.engine.admission.durable.checkpoints.failure
+        if not self._is_news("durable names", failure):
+            return
+        if failure:
+            log.error("durable names are not on the disk as they are", why=failure)
+        else:
+            log.info("durable names are on the disk again")
+
+    def watch_devices(self) -> None:
+        """Log that a device is lost."""
+        for name, device in self.engine.pools.items():
+            why = lost(device)
+            if self._is_news(name, why):
+                log.error("a device is lost; a restart brings it back", device=name, why=why)
+
+    def _is_news(self, what: str, state: str) -> bool:
+        """Is that another state than the last time? "" is that of what is well."""
+        before, self._told_of[what] = self._told_of.get(what, ""), state
+        return state != before
 
     def watch_kernels(self) -> bool:
         """Log kernels that have been running for suspiciously long; whether their set has changed."""
@@ -168,7 +192,10 @@ class Runtime:
         before, self.hung = self.hung, hung
         for id_, entry in hung.items():
             if id_ not in before:
-                log.warning("an instruction has been running for long", **entry)
+                log.error("an instruction has been running for long", **entry)
+        for id_, entry in before.items():
+            if id_ not in hung:
+                log.info("an instruction that had been running for long has ended", **entry)
         return hung.keys() != before.keys()
 
     def close(self, timeout: float) -> bool:
@@ -178,7 +205,7 @@ class Runtime:
         log_lines(lines)
         ended = close_devices(self.tiers, timeout)
         if not ended:
-            log.warning("closed with a kernel that does not end; its thread is given up", hung=list(self.hung.values()))
+            log.error("closed with a kernel that does not end; its thread is given up", hung=list(self.hung.values()))
         return ended
 
 

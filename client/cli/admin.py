@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from . import options
-from .shown import tell, tell_held
+from .shown import tell, tell_health, tell_held
 
 MOST = 10_000  # rows of one answer
 BY = ("session", "name", "device", "location")  # as `vm.reporting.held_rows` sums up
@@ -13,15 +13,24 @@ BY = ("session", "name", "device", "location")  # as `vm.reporting.held_rows` su
 
 @click.command()
 @options.address
+@click.option("--check", is_flag=True, help="Only say whether it needs a look, and why; the exit status says it, too.")
+@options.wait
 @options.as_json
-def status(address: str | None, *, as_json: bool) -> None:
+def status(address: str | None, *, check: bool, wait: float, as_json: bool) -> None:
     """Show the daemon's health: memory, instructions, hanging kernels.
 
     Also recent errors, with the lines of your programs that caused them.
 
+    With --check the exit status is 0 if the daemon is healthy, 1 if it needs a look (a device is lost, a kernel hangs,
+    durable names could not be written), 2 if it is not there or does not answer within some seconds.
+
     Example: tensord status
+    Example: tensord status --check --json | jq '.reasons'
     """
-    tell("status", address, as_json=as_json)
+    if not check:
+        tell("status", address, wait=wait, as_json=as_json)
+    elif code := tell_health(address, wait, as_json=as_json):
+        raise click.exceptions.Exit(code)
 
 
 @click.command()

@@ -12,6 +12,7 @@ from .commands import Commands, Listed
 COMMANDS: Final = {
     "serve": Listed("serve", "Run the daemon, until SIGTERM or Ctrl-C."),
     "status": Listed("admin", "Show the daemon's health: memory, instructions, hanging kernels."),
+    "stop": Listed("stop", "End the daemon, and wait until it has ended."),
     "sessions": Listed("admin", "List the connected sessions and what they hold."),
     "tensors": Listed("admin", "List the largest tensors, and where their copies are."),
     "names": Listed("admin", "List what is published: tensors, and routines with what they take."),
@@ -38,6 +39,6 @@ application: Final = click.version_option(
         COMMANDS,
         name="tensord",
         help="One owner for the tensors and devices of a machine.",
-        context_settings={"show_default": True},
+        context_settings={"show_default": True, "help_option_names": ["-h", "--help"]},
     )
 )

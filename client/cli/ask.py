@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...interpreter.errors import ConnectionLost
+from ...interpreter.errors import NoDaemon
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -20,7 +20,7 @@ NOBODY = "no daemon is running here; start one with `tensord serve`, or name one
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Session]:
-    """A session with the daemon, closed at the end. ConnectionLost, saying what to do, if no daemon runs.
+    """A session with the daemon, closed at the end. NoDaemon, saying what to do, if no daemon runs.
 
     What it issues has the command as its location: the lines around would be click's.
     """
@@ -33,28 +33,35 @@ def connected(address: str | None) -> Iterator[Session]:
 
 
 def running() -> str:
-    """The address of the running daemon. ConnectionLost if there is none."""
+    """The address of the running daemon. NoDaemon if there is none."""
     from ...interpreter.wire.addresses import find_daemon
 
     found = find_daemon()
     if found is None:
-        raise ConnectionLost(NOBODY)
+        raise NoDaemon(NOBODY)
     return str(found)
 
 
-def ask(address: str | None, what: str, *arguments: Any) -> Any:
-    """The daemon's answer to one question. Takes no session, whose import takes longer than most answers."""
+def ask(address: str | None, what: str, *arguments: Any, wait: float = 0.0, patience: float | None = None) -> Any:
+    """The daemon's answer to one question. Takes no session, whose import takes longer than most answers.
+
+    `wait`: seconds for a daemon to come that does not listen yet; `patience`: seconds for the answer.
+    """
     from ...interpreter.wire.addresses import is_local
+    from ..seeking import until_there
 
-    where = address or running()
-    if is_local(where):
-        with connected(where) as session:
-            return session._query(what, *arguments)
-    with questions(where) as asking:
-        return asking.ask(what, *arguments)
+    def attempt() -> Any:
+        where = address or running()
+        if is_local(where):
+            with connected(where) as session:
+                return session._query(what, *arguments)
+        with questions(where, patience) as asking:
+            return asking.ask(what, *arguments)
+
+    return until_there(attempt, wait)
 
 
-def questions(address: str) -> Questions:
+def questions(address: str, patience: float | None = None) -> Questions:
     """A connection that only asks. ConnectionLost if there is no daemon at the address, or if it refuses us."""
     from ...interpreter.wire.addresses import for_client
     from ..keys import socket_options
@@ -63,7 +70,7 @@ def questions(address: str) -> Questions:
 
     text = for_client(address).text
     with connecting(text):
-        return Questions(text, socket_options(text))
+        return Questions(text, socket_options(text), patience)
 
 
 def print_json(value: object) -> None:

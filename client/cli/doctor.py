@@ -18,6 +18,7 @@ from .doctor_checks import SYSTEM, Finding, Level, fail, note, ok, warn
 from .doctor_gpu import check_gpu
 from .doctor_memory import check_memory
 from .figures import count, duration, plural, size
+from .health import PATIENCE, reasons
 
 _ROUNDS = 5  # tensors that go round: so many are named
 
@@ -207,9 +208,7 @@ def check_eviction(returns: Iterable[dict[str, Any]]) -> Iterator[Finding]:
 
 
 def _status(address: str) -> dict[str, Any]:
-    from .ask import ask
-
-    found: dict[str, Any] = ask(address, "status")
+    found: dict[str, Any] = ask(address, "status", patience=PATIENCE)
     return found
 
 
@@ -225,10 +224,12 @@ def check_status(status: dict[str, Any]) -> Iterator[Finding]:
     if files["open"] > files["limit"] * 0.75:
         advice = "close sessions, or raise its limit: LimitNOFILE= in its unit, or ulimit -n"
         yield warn("open files", f"the daemon has {count(files['open'])} of {count(files['limit'])} open", advice)
+    for reason in reasons(status):
+        yield fail(*reason)
     for name, device in status["devices"].items():
         if device["lost"]:
-            yield fail(name, f"is lost: {device['lost']}", "restart the daemon")
-        elif device["used"] > device["limit"] * 0.95 and name.startswith("store:"):
+            continue
+        if device["used"] > device["limit"] * 0.95 and name.startswith("store:"):
             advice = "raise its quota, or keep fewer tensors alive: beyond it nothing leaves the host, and ops fail"
             held = f"{size(device['used'])} of {size(device['limit'])}"
             yield warn(name, f"its quota is nearly used up by what left the host: {held}", advice)
@@ -238,10 +239,5 @@ def check_status(status: dict[str, Any]) -> Iterator[Finding]:
     for name in status["files"]["changed"]:
         advice = "load it again; --own, or load(own=True), keeps values that were read whatever happens to the file"
         yield warn("files", f"{name} has changed since tensors were loaded from it, and these have errors now", advice)
-    for one in status["hung"]:
-        message = (
-            f"#{one['instruction']} {one['op']} has been running for {duration(one['seconds'])} on {one['stream']}"
-        )
-        yield warn("hanging kernel", message, f"tensord trace why {one['instruction']}; only a restart ends it")
     if not status["trace"]["enabled"]:
         yield note("trace", "off", "start the daemon with tracing on")

@@ -1,7 +1,7 @@
 """The command line: `tensord`.
 
-An error is one line on stderr that says what to do, or with --json an object with "error" on stdout; the exit code is
-1. A traceback appears only if TENSORD_DEBUG is set.
+An error is one line on stderr that says what to do, or with --json an object with "error" on stdout; the exit status is
+1, and 2 where the command line itself is wrong. A traceback appears only if TENSORD_DEBUG is set.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ import click
 
 from ...interpreter.errors import TensordError
 from .application import application
+from .streams import open_closed_streams
 
 COMPLETION = "_TENSORD_COMPLETE"  # set by a shell that wants to complete a line
+FAILURE, USAGE = 1, 2  # as exit statuses
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; `arguments` default to those of the process. Always raises SystemExit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    open_closed_streams()
     try:
         code = _run(given)
         sys.stdout.flush()
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if os.environ.get("TENSORD_DEBUG"):
             raise
         _tell(_explained(error), as_json="--json" in given)
-        sys.exit(1)
+        sys.exit(USAGE if isinstance(error, click.UsageError) else FAILURE)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -18,6 +18,10 @@ address: Final = click.option(
 )
 as_json: Final = click.option("--json", "as_json", is_flag=True, help="For programs: JSON on stdout.")
 
+wait: Final = click.option(
+    "--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Wait for a daemon that is starting."
+)
+
 
 def rows(default: int) -> Callable[..., Any]:
     """How many rows of each table are shown."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ...interpreter.errors import TensordError
 from .ask import ask, print_json
 from .figures import count, duration, plural, shape, size
 
@@ -13,13 +14,34 @@ _ERRORS_SHOWN = 5
 _IDLE = "idle"
 
 
-def tell(what: str, address: str | None, arguments: Sequence[Any] = (), *, as_json: bool) -> None:
+def tell(what: str, address: str | None, arguments: Sequence[Any] = (), *, as_json: bool, wait: float = 0.0) -> None:
     """Ask the daemon, and show the answer."""
-    found = ask(address, what, *arguments)
+    found = ask(address, what, *arguments, wait=wait)
     if as_json:
         print_json(found)
     else:
         SHOWN[what](found, *arguments)
+
+
+def tell_health(address: str | None, wait: float, *, as_json: bool) -> int:
+    """Say whether the daemon needs a look, and why; the exit status."""
+    from .health import HEALTHY, NEEDS_A_LOOK, PATIENCE, UNREACHABLE, Reason, reasons
+
+    try:
+        status = ask(address, "status", wait=wait, patience=PATIENCE)
+        state, found = "healthy", list(reasons(status))
+    except (TensordError, OSError) as error:
+        said = error.message if isinstance(error, TensordError) else str(error)
+        state, found = "unreachable", [Reason("daemon", said, "tensord doctor")]
+    if state == "healthy" and found:
+        state = "needs a look"
+    if as_json:
+        print_json({"state": state, "reasons": [reason._asdict() for reason in found]})
+    else:
+        print(state)
+        for reason in found:
+            print(f"{reason.check}: {reason.message} ({reason.advice})")
+    return {"healthy": HEALTHY, "needs a look": NEEDS_A_LOOK, "unreachable": UNREACHABLE}[state]
 
 
 def show_status(found: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Questions to a daemon, one at a time: a connection without threads and without NumPy, for the command line.
 
-It does not come back when it is lost, as a session would: a question is asked anew.
+It does not come back when it is lost, as a session would: a question is asked anew. Nor does it wait for ever where
+that is not wanted: the patience is kept here, since a daemon that hangs keeps no time.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import ceil
+from time import monotonic
 from typing import Any, Self
 
 import zmq
@@ -22,9 +25,14 @@ QUERY = int(MessageKind.QUERY)
 
 
 class Questions:
-    """A session that only asks. A context manager, which ends the session. ConnectionLost if there is no daemon."""
+    """A session that only asks. A context manager, which ends the session. ConnectionLost if there is no daemon.
 
-    def __init__(self, address: str, options: Mapping[int, Any]) -> None:
+    `patience`: seconds for the answers to a question, None for no limit.
+    """
+
+    def __init__(self, address: str, options: Mapping[int, Any], patience: float | None = None) -> None:
+        self._patience = patience
+        self._deadline: float | None = None
         self._link = link = Link(address, options, None, strict=False)
         self._numbers = itertools.count(1)
         self._ended = False
@@ -33,8 +41,10 @@ class Questions:
         self._poller.register(link.monitor, zmq.POLLIN)
 
     def ask(self, what: str, *arguments: Any) -> Any:
-        """The machine's answer to a question about itself; waits. Raises the error that is the answer."""
+        """The machine's answer to a question about itself; waits. Raises the error that is the answer, and
+        ConnectionLost if the patience is over."""
         number = next(self._numbers)
+        self._deadline = None if self._patience is None else monotonic() + self._patience
         self._link.send([BATCH, number, [[QUERY, what, arguments, number]], []])
         parts: list[Any] | None = None  # of a long answer, which may be empty
         while True:
@@ -65,8 +75,13 @@ class Questions:
                 return self._link.receive()
             if self._ended:
                 raise ConnectionLost(f"the daemon at {self._link.address} is gone")
-            self._poller.poll()
+            if not self._poller.poll(self._rest()):
+                raise ConnectionLost(f"the daemon at {self._link.address} has not answered for {self._patience:g} s")
             self._ended = any(event.kind in ENDS for event in self._link.events())  # but there may be a last message
+
+    def _rest(self) -> int | None:
+        """Milliseconds of the patience that are left."""
+        return None if self._deadline is None else ceil(max(self._deadline - monotonic(), 0.0) * 1000)
 
     def __enter__(self) -> Self:
         return self

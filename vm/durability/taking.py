@@ -44,6 +44,7 @@ NOT_KEPT: Final = (
     'this machine keeps no durable names: give it a directory for them, {"name": "store:0", "durable": "/path"} among '
     "its devices"
 )
+NOT_THERE: Final = "its value is not there yet, or has failed"
 Publish = Callable[[VmSession, Sequence[str], Sequence[Published[Tensor]]], None]
 Told = Callable[[Any, TensordError | None], None]
 
@@ -74,6 +75,7 @@ class Checkpoints:
         self.interval: float = getattr(getattr(backend, "options", None), "interval", 0.0)
         self.job = CheckpointJob
         self.waiting: list[Asked] = []  # for durable names, while they were written
+        self.failure = ""  # why durable names, whose values are there, were not written when that was tried last
         self.due: deque[None] = deque()  # durable names are to be written again
         self.publish: Publish = publish_nothing  # set by admission
 
@@ -88,7 +90,14 @@ class Checkpoints:
             self.waiting.append(Asked(session, location, told))
         else:
             names = tuple(self.directory.durable)
-            self.take(session, str(self.durable), names, KEPT, location, told, always=False)
+            self.take(session, str(self.durable), names, KEPT, location, partial(self.note_end, told), always=False)
+
+    def note_end(self, told: Told, report: Any, error: TensordError | None) -> None:
+        """Durable names are written, or not: an operator has to know of what is not their clients' doing."""
+        failed = {} if report is None else report["failed"]
+        listed = [f"{name}: {why}" for name, why in failed.items() if why != NOT_THERE]
+        self.failure = "; ".join(listed) if error is None else str(error)
+        told(report, error)
 
     def keep_those_who_wait(self) -> None:
         """Durable names have been written, and somebody asked meanwhile: for the first of those who are still there."""
@@ -206,7 +215,7 @@ class Checkpoints:
             elif key in records:
                 job.kept[name] = records[key]
             elif not waits and not is_there(tensor.storage.copies.values()):
-                job.failed[name] = "its value is not there yet, or has failed"
+                job.failed[name] = NOT_THERE
             else:
                 first[key] = name
                 job.to_write += 0 if tensor.meta is None else tensor.meta.nbytes

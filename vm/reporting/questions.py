@@ -53,6 +53,11 @@ def no_client(_session: int) -> Client | None:
     return None
 
 
+def never(_session: int) -> bool:
+    """No session of an embedded machine is the command line's own."""
+    return False
+
+
 @dataclass(slots=True)
 class About:
     """What a machine knows of itself and its engine does not. The callables are asked at each answer."""
@@ -60,6 +65,8 @@ class About:
     where: Where
     address: str = "local"
     client: Callable[[int], Client | None] = no_client  # of the session with that id
+    looks: Callable[[int], bool] = never  # is that session the command line's own?
+    grace: float | None = None  # seconds that pending work has at the end of a daemon
     hung: Callable[[], Iterable[Mapping[str, Any]]] = tuple
     errors: Callable[[], Sequence[TensordError]] = tuple
     started: float = field(default_factory=time.time)
@@ -134,7 +141,9 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
         },
         "files": {"loaded": len(engine.residency.files.open), "changed": changed_files(engine)},
         "checkpoints": _checkpoints(engine, _session, about),
-        "sessions": len(engine.directory.sessions),
+        "durable": _durable(engine),
+        "grace": about.grace,
+        "sessions": sum(not about.looks(id_) for id_ in engine.directory.sessions),
         "tensors": sum(len(session.tensors) for session in engine.directory.sessions.values()),
         "names": len(engine.directory.names),
         "instructions": {
@@ -168,6 +177,12 @@ def _checkpoints(engine: Engine, _session: VmSession, _about: About) -> list[dic
         }
         for job in jobs
     ]
+
+
+def _durable(engine: Engine) -> dict[str, Any] | None:
+    """Where durable names are kept, and why they are not on the disk as they are; None where none are kept."""
+    kept = engine.admission.durable.checkpoints
+    return None if kept.durable is None else {"directory": str(kept.durable), "failure": kept.failure}
 
 
 def _sessions(engine: Engine, session: VmSession, about: About, freed: object = False) -> Any:

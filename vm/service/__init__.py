@@ -6,7 +6,8 @@
 - `listener`, `listen_address`: a socket that the daemon listens on; its address and socket options
 - `peer`, `registry`: one connection; the connection registry. `unauthenticated`: connections that have not said HELLO
 - `inbound`, `front`, `outbound`: frames to messages; fairness among connections; answers to frames
-- `config` (`config_text`, `checks`), `instance`, `logs`, `notify`, `errors`: files, locks, logs, systemd, failures
+- `config` (`config_text`, `checks`), `instance`, `logs`, `notify`, `errors`: files, locks, logs, systemd, failures;
+  `signals`: what they mean
 - `zap`, `allowlist`: authentication; `refusals`: the log of who was refused
 - `guard`: a bound on the memory of unfinished messages; `descriptors`: the shares of each use
 """

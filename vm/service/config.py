@@ -17,6 +17,7 @@ from typing import Any, Final
 from ...interpreter.errors import MetadataError
 from ...interpreter.wire.addresses import default_address
 from ...interpreter.wire.limits import Limits
+from ..runtime import HANG_AFTER
 from . import checks
 from .errors import StartError
 from .logs import FORMATS, LEVELS, Format
@@ -61,7 +62,8 @@ class Config:
     """Everything that can be set.
 
     `addresses`: where to listen, () is the default address. `devices`: as in `connect(devices=...)`. `memory`: bytes
-    that the whole process may have. `grace`: seconds that what is pending has at the end. `heartbeat`: seconds
+    that the whole process may have. `grace`: seconds that what is pending has at the end. `hang_after`: seconds
+    after which a kernel that runs counts as hanging. `heartbeat`: seconds
     between two on tcp. `lease`: seconds that a session over tcp outlives its connection. `files`: directories below
     which clients over tcp may load files. `busy_poll`: seconds that the daemon looks for messages before it sleeps,
     where that has paid lately. `restore`: the directory of checkpoints whose names are there from the start on, None
@@ -72,6 +74,7 @@ class Config:
     devices: tuple[str | Mapping[str, object], ...] = field(default=("cpu:0",), metadata=_by(checks.device_list))
     memory: int = field(default_factory=lambda: int(checks.memory("80%")), metadata=_by(checks.memory))
     grace: float = field(default=5.0, metadata=_by(checks.seconds(0, 3600)))
+    hang_after: float = field(default=HANG_AFTER, metadata=_by(checks.seconds(0.1, 86_400)))
     heartbeat: float = field(default=1.0, metadata=_by(checks.seconds(0.1, 3600)))
     lease: float = field(default=30.0, metadata=_by(checks.seconds(0, 86_400)))
     files: tuple[Path, ...] = field(default=(), metadata=_by(checks.folders))

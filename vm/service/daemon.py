@@ -1,9 +1,9 @@
 """The daemon: its composition, the order of startup, and the stages of shutdown.
 
-Shutdown has three stages. After SIGTERM or SIGINT the daemon takes no more connections and no more messages, and
-admitted instructions go on. When all are finished, or the grace period is over, or a second signal arrives, every
-client gets GOODBYE, and the rest is cancelled. Then sockets, threads, and locks are closed, in this order. Memory files
-have no names: each is freed with its last mapping.
+Shutdown has three stages. After SIGTERM or another signal that ends it (`signals`) the daemon takes no more connections
+and no more messages, and admitted instructions go on. When all are finished, or the grace period is over, or a second
+signal arrives, every client gets GOODBYE, and the rest is cancelled. Then sockets, threads, and locks are closed, in
+this order. Memory files have no names: each is freed with its last mapping.
 
 A fault of the daemon itself (an exception that leaves the engine, see `engine`) skips the first two stages: every
 client gets GOODBYE with the reason, the log has the traceback, and the exit status is 1. A service manager starts it
@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import zmq
@@ -50,6 +48,7 @@ from .peer import Credentials
 from .preflight import cannot_listen, doubts, open_runtime
 from .registry import INHERITED, ConnectionRegistry
 from .restored import restore
+from .signals import Signals, signals
 from .unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .unauthenticated import UnauthenticatedPeers
 
@@ -62,47 +61,32 @@ COLLECTOR = (50_000, 2, 350)
 
 
 def run(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit status. StartError if the daemon cannot start."""
+    """Serve until a signal ends it; returns the exit status. StartError if the daemon cannot start."""
     raise_descriptor_limit()
     require_least()
     with ExitStack() as stack:
+        heard = stack.enter_context(signals())
         stack.enter_context(logging_to(config.log.file, level=config.log.level, form=config.log.format))
         keepers = guards(config.listen, config.security.server_secret, config.security.allow)
         for address in config.listen:
             stack.enter_context(Instance(address))
         notifier = Notifier()
         stack.callback(notifier.close)
-        service = Service(config, keepers, notifier)
+        service = Service(config, keepers, notifier, heard)
         stack.callback(service.close)
         stack.enter_context(descriptor_budget(service.shares.segments))
-        with signals(service):
-            service.run()
+        service.run()
     return 0 if service.ended_well else 1  # known once everything is closed
-
-
-@contextmanager
-def signals(service: Service) -> Iterator[None]:
-    """Make SIGTERM and SIGINT ask the service to stop."""
-
-    def ask(number: int, _frame: FrameType | None) -> None:
-        service.stop(signal.Signals(number).name)
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Service:
     """The parts of one daemon."""
 
-    def __init__(self, config: Config, keepers: Guards, notifier: Notifier) -> None:
+    def __init__(self, config: Config, keepers: Guards, notifier: Notifier, heard: Signals) -> None:
         self.config = config
+        self.heard = heard
         self.notifier = notifier
         self.gatekeeper = keepers.gatekeeper
-        self.asked = 0
         self.ended_well = True
         self.runtime = open_runtime(config, self.sink)
         self.context: zmq.Context[Any] = zmq.Context()
@@ -176,6 +160,8 @@ class Service:
         about = self.runtime.about
         about.address = " ".join(listener.bound for listener in self.listeners)
         about.client = self.client
+        about.looks = self.is_look
+        about.grace = self.config.grace
 
     def client(self, session: int) -> Client | None:
         """The client behind a session."""
@@ -193,6 +179,11 @@ class Service:
             peer.consumed(),
         )
 
+    def is_look(self, session: int) -> bool:
+        """Is that session the command line's own?"""
+        peer = self.registry.sessions.get(session)
+        return peer is not None and peer.look
+
     # -- running ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -209,17 +200,12 @@ class Service:
             log.warning(doubt)
         log.info("serving", address=addresses, pid=os.getpid(), devices=list(self.runtime.devices))
         self.notifier.ready(f"serving on {addresses}")
+        self.heard.serve(self.loop.end)
         try:
             self.loop.run()
             self.finish()
         except Exception as error:
             self.end_broken(error)
-
-    def stop(self, why: str) -> None:
-        """Begin to stop; a second call ends the grace period. Called from a signal handler."""
-        self.asked += 1
-        self.why = why
-        self.loop.end()
 
     def authenticate(self) -> None:
         """Answer ZAP's requests about new connections."""
@@ -229,7 +215,8 @@ class Service:
             self.zap.send_multipart(self.gatekeeper.answer(self.zap.recv_multipart(zmq.NOBLOCK)))
 
     def watch(self) -> None:
-        """Log kernels that hang."""
+        """Log what needs an operator."""
+        self.heard.tell()
         self.runtime.watch()
 
     # -- cutting connections ---------------------------------------------------------------------------------------
@@ -266,16 +253,20 @@ class Service:
 
     def finish(self) -> None:
         """Let admitted instructions finish, send GOODBYE, cancel the rest: a wait hears of the end, not of a cancel."""
-        log.info("stopping", why=self.why, grace=self.config.grace)
-        self.notifier.stopping(f"asked by {self.why}")
+        why = self.heard.asked[0]
+        log.info("stopping", why=why, grace=self.config.grace, sessions=self.told())
+        self.notifier.stopping(f"asked by {why}")
         self.registry.closing = True  # refuses HELLO. The sockets stay bound: unbinding would end every session
-        asked = self.asked
-        self.turn_until(lambda: self.is_idle() or self.asked > asked, self.config.grace)
+        self.turn_until(lambda: self.is_idle() or len(self.heard.asked) > 1, self.config.grace)
         self.front.flush()
         for peer in list(self.registry.sessions.values()):
-            try_send(peer, [encode([GOODBYE, f"it was stopped by {self.why}"])])
+            try_send(peer, [encode([GOODBYE, f"it was stopped by {why}"])])
             self.registry.end(peer, "the daemon ends")
         self.turn_until(self.is_idle, CANCELLED)
+
+    def told(self) -> int:
+        """How many sessions of clients are told."""
+        return sum(not peer.look for peer in self.registry.sessions.values())
 
     def is_idle(self) -> bool:
         """Are all admitted instructions finished, and all answers sent?"""
@@ -300,6 +291,7 @@ class Service:
         """Close sockets, runtime and loop, which the streams' threads may still be about to wake."""
         self.close_sockets()
         self.ended_well = self.runtime.close(CANCELLED) and self.ended_well
+        self.heard.closed()
         self.loop.close()
         log.info("stopped", well=self.ended_well)
 

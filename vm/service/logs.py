@@ -61,6 +61,8 @@ def logging_to(file: Path | None = None, *, level: str = "info", form: Format = 
 
 def _handler(file: Path | None, form: Format) -> logging.Handler:
     handler: logging.Handler
+    if file is None and sys.stderr is None:  # of a process without streams
+        return logging.NullHandler()
     if file is None:
         handler = logging.StreamHandler(sys.stderr)
     else:

@@ -105,7 +105,14 @@ def open_runtime(config: Config, sink: Sink) -> Runtime:
     """Open the devices and make the engine; StartError if a device does not open."""
     try:
         trace = config.trace
-        return Runtime(config.opened, sink, tracing=trace.on, trace_capacity=trace.capacity, run_work=INLINE_WORK)
+        return Runtime(
+            config.opened,
+            sink,
+            tracing=trace.on,
+            trace_capacity=trace.capacity,
+            hang_after=config.hang_after,
+            run_work=INLINE_WORK,
+        )
     except TensordError as error:
         raise StartError(error.message) from None
 
