@@ -65,9 +65,9 @@ class Answers:
         limit = seconds("wait", timeout)
         return self._outbox.await_reply(self.ask_ready(tensor), limit)
 
-    def query(self, what: str, *arguments: Any) -> Any:
-        """The machine's answer to a question about itself; waits."""
-        return self._outbox.await_reply(self.ask(what, *arguments))
+    def query(self, what: str, *arguments: Any, timeout: float | None = None) -> Any:
+        """The machine's answer to a question about itself; waits. TimeoutError after `timeout` seconds."""
+        return self._outbox.await_reply(self.ask(what, *arguments), timeout)
 
     def ask(self, what: str, *arguments: Any) -> Reply:
         """Ask the machine about itself. Does not wait."""

@@ -19,13 +19,24 @@ from .outbox.outbox import Outbox
 from .reading import expose
 from .tensor import Tensor
 from .transport.interface import Reply
-from .waiting.steps import Pause, Steps
+from .waiting.steps import Pause, Steps, Within
 
 if TYPE_CHECKING:
     from .session import Session
 
 PAUSE: Final = 0.02  # seconds until names that nobody has published are asked for again
+ANSWER: Final = 2.0  # seconds that the machine has to answer, however short the wait
 ROUTINE: Final = "routine"  # what an answer about one begins with
+
+
+class AtOnce:
+    """A wait of 0 seconds for somebody to publish, and without a limit for the answer: that of a call without one."""
+
+    def __repr__(self) -> str:
+        return "0.0"
+
+
+AT_ONCE: Final[Any] = AtOnce()
 
 
 class Publishable(NamedTuple):
@@ -68,26 +79,42 @@ class Names:
         self, given: Sequence[str], *, snapshot: bool, wait: float | None
     ) -> Steps[tuple[list[Any], list[int], list[Any]]]:
         """What stands under these names, taken at once, as the machine tells it: of each name; new ids for all tensors
-        in that; the records of all programs in that. Asks again for `wait` seconds if nothing is published yet."""
-        names, limit = listed_names(given), seconds("lookup", wait)
-        deadline = inf if limit is None else monotonic() + limit
+        in that; the records of all programs in that. Asks again for `wait` seconds if nothing is published yet.
+
+        The time is kept here, since a machine that hangs keeps none: TimeoutError if it has not answered by then.
+        """
+        names, limit = listed_names(given), seconds("lookup", None if wait is AT_ONCE else wait)
+        began, missing = monotonic(), None
+        until = began if wait is AT_ONCE else inf if limit is None else began + limit
+        answered = inf if limit is None else began + max(limit, ANSWER)
         while True:
             try:
-                return (yield from self._told(names, snapshot=snapshot))
-            except MetadataKeyError:
-                if monotonic() >= deadline:
+                return (yield from self._told(names, answered, snapshot=snapshot))
+            except MetadataKeyError as error:
+                if monotonic() >= until:
                     raise
+                missing = error.reraisable()
+            except TimeoutError:
+                if missing is not None:  # the machine has answered before
+                    raise missing from None
+                raise TimeoutError(
+                    f"lookup: the machine has not answered for {max(limit or 0.0, ANSWER):g} s"
+                ) from None
             yield Pause(PAUSE)
 
-    def _told(self, names: Sequence[str], *, snapshot: bool) -> Steps[tuple[list[Any], list[int], list[Any]]]:
+    def _told(
+        self, names: Sequence[str], deadline: float, *, snapshot: bool
+    ) -> Steps[tuple[list[Any], list[int], list[Any]]]:
         count = len(names)
         while True:
-            ids, found = yield from self._asking(names, count, snapshot=snapshot)
+            ids, found = yield from self._asking(names, count, deadline, snapshot=snapshot)
             if type(found) is not int:
                 return list(found[: len(names)]), ids, list(found[len(names) :])
             count = found  # routines capture tensors, which have ids, too
 
-    def _asking(self, names: Sequence[str], count: int, *, snapshot: bool) -> Steps[tuple[list[int], Any]]:
+    def _asking(
+        self, names: Sequence[str], count: int, deadline: float, *, snapshot: bool
+    ) -> Steps[tuple[list[int], Any]]:
         ids: list[int] = []
 
         def build(request: int, _location: int) -> Lookup:
@@ -96,7 +123,7 @@ class Names:
 
         reply = self._outbox.ask(build, located=False)
         try:
-            return ids, (yield reply)
+            return ids, (yield Within(reply, None if deadline == inf else max(deadline - monotonic(), 0.0)))
         except BaseException:  # nobody makes handles of them
             reply.when_done(partial(self._drop, reply, ids))
             raise

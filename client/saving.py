@@ -51,7 +51,7 @@ from .routines.current import refuse_captured
 from .tensor import Tensor
 from .transport.interface import Reply
 from .waiting.on_loop import on_loop
-from .waiting.steps import Steps, Work
+from .waiting.steps import Steps, Within, Work
 
 if TYPE_CHECKING:
     from .session import Session
@@ -462,10 +462,10 @@ def checkpoint(
     return found
 
 
-def keeping_durable(outbox: Outbox, names: tuple[str, ...] = ()) -> Steps[None]:
-    """Wait until the durable names are on the disk. FileError for these names, or any, that are not."""
-    report = yield outbox.ask(lambda request, location: CheckpointMessage("", (), 0, request, location))
-    failed = report["failed"]
+def keeping_durable(outbox: Outbox, names: tuple[str, ...] = (), timeout: float | None = None) -> Steps[None]:
+    """Wait until the durable names are on the disk. FileError for these names, or any, that are not; TimeoutError."""
+    reply = outbox.ask(lambda request, location: CheckpointMessage("", (), 0, request, location))
+    failed = (yield Within(reply, timeout))["failed"]
     missing = [name for name in (names or failed) if name in failed]
     if missing:
         why = failed[missing[0]]

@@ -43,7 +43,7 @@ from .host_arrays import HostPool, host_meta, new_host_array
 from .host_results import HostResults
 from .loading import loading
 from .locations import located
-from .names import Names
+from .names import AT_ONCE, Names
 from .outbox.outbox import Outbox
 from .padding import padded
 from .printing import Printing
@@ -298,7 +298,8 @@ class Session(AwaitableSession, ControlFlow):
         return self._answers.query(what, *arguments)
 
     def sync(self, timeout: float | None = None, *, durable: bool = False) -> int:
-        """Wait until everything issued before has ended. Does not raise the errors of failed instructions.
+        """Wait until everything issued before has ended. Does not raise the errors of failed instructions. TimeoutError
+        after `timeout` seconds.
 
         Returns how many instructions of the session have failed since the last `sync`; cancelled ones do not count.
         `stats()["recent_errors"]` has the newest errors. `durable`: wait, too, until all durable names of the machine
@@ -424,12 +425,13 @@ class Session(AwaitableSession, ControlFlow):
         """
         on_thread(self._outbox, publishing(self, name, value, durable=bool(durable)))
 
-    def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = 0.0) -> Any:
+    def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = AT_ONCE) -> Any:
         """The tensor or routine of that name, or a dict of what several names stand for, taken at once.
 
         With `snapshot`, new tensors with the present values, also of those that routines capture: later writes to the
         named tensors do not change them. Nothing is copied before such a write. MetadataKeyError if nothing is
-        published under a name, and nobody does that within `wait` seconds (None: no limit).
+        published under a name, and nobody does that within `wait` seconds (None: no limit). TimeoutError if the machine
+        itself has not answered by then, for which it has two seconds at the least; without `wait` it has no limit.
         """
         return on_thread(self._outbox, looking_up(self, name, snapshot=bool(snapshot), wait=wait))
 

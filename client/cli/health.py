@@ -33,7 +33,7 @@ def reasons(status: Mapping[str, Any]) -> Iterator[Reason]:
         since, place = duration(one["seconds"]), f", called at {one['location']}" if one.get("location") else ""
         message = f"#{one['instruction']} {one['op']} has been running for {since} on {one['stream']}{place}"
         yield Reason("hanging kernel", message, f"tensord trace why {one['instruction']}; only a restart ends it")
-    durable = status["durable"]
+    durable = status.get("durable")  # an older daemon does not say
     if durable is not None and durable["failure"]:
         message = f"not on the disk as they are: {durable['failure']}"
         yield Reason("durable names", message, f"make {durable['directory']} writable again, with room on its disk")

@@ -21,6 +21,7 @@ from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from . import options
 from .ask import connected, print_json
 from .figures import count, duration, plural, size
+from .health import PATIENCE
 from .source import load
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ class Recorder:
 
         self.session = session
         self.show = show
+        self.until: float | None = None  # when it is to end, whether the daemon answers or not
         first = self.ask(_NEVER, live=False, routines=0)
         if not first.enabled:
             raise ProtocolError("this daemon keeps no trace; start it with tracing on")
@@ -200,11 +202,14 @@ class Recorder:
         of routines since that tick, or since another one."""
         from ...vm.tracing.analysis.parts import read_parts
 
-        return read_parts([self.session._query("trace", since, live, since if routines is None else routines)])
+        known = since if routines is None else routines
+        rest = None if self.until is None else max(self.until - time.monotonic(), 0.0) + PATIENCE
+        return read_parts([self.session._answers.query("trace", since, live, known, timeout=rest)])
 
     def run(self, stop: Stop, length: float | None) -> None:
         """Record until asked to stop, or for `length` seconds. TensordError if it ends early; the file is complete."""
         began = time.monotonic()
+        self.until = None if length is None else began + length
         with self.file:
             try:
                 while not stop.asked and (length is None or time.monotonic() - began < length):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from ...interpreter.errors import MetadataError, NoDaemon
 from . import options
 from .ask import print_json
 
@@ -95,15 +96,15 @@ def parsed_from(file: Path) -> Program:
     try:
         return Program.parse(file.read_text("utf-8"))
     except UnicodeDecodeError:
-        raise click.BadParameter(f"{file} is no text of a program; str(routine.program(...)) is one") from None
+        raise MetadataError(f"{file} is no text of a program; str(routine.program(...)) is one") from None
     except ProtocolError as error:
-        raise click.BadParameter(f"{file}: {error.message}") from None
+        raise MetadataError(f"{file}: {error.message}") from None
 
 
 def check(program: Program, given: dict[str, str], captured: dict[str, str] | None, outputs: Sequence[Path]) -> None:
     """The files are those that the program needs. `captured`: None if it has its captured tensors already."""
     if program.callbacks:
-        raise click.UsageError("the program calls back (effect) functions of Python, which are not here: let it print")
+        raise MetadataError("the program calls back (effect) functions of Python, which are not here: let it print")
     check_names(given, [source.name for source in program.parameters], "input")
     if captured is not None:
         check_names(captured, [source.name for source in program.captured], "tensor")
@@ -120,7 +121,7 @@ def looked_up(session: Session, name: str) -> LinkedProgram:
     if isinstance(found, LinkedRoutine):
         return found.flat
     if not isinstance(found, LinkedProgram):
-        raise click.BadParameter(f"{name} is the name of a tensor, not of a routine; `tensord names` lists them")
+        raise MetadataError(f"{name} is the name of a tensor, not of a routine; `tensord names` lists them")
     return found
 
 
@@ -134,7 +135,7 @@ def session_at(address: str | None, devices: Iterable[str], *, published: bool) 
     if address is not None:
         return connect(address)
     if published:
-        raise click.UsageError("--name: no daemon is running here, which would have it; name one with --address")
+        raise NoDaemon("--name: no daemon is running here, which would have it; name one with --address")
     return connect("local", devices=["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")])
 
 

@@ -105,7 +105,7 @@ def has_open(pid: int, file: Path) -> bool:
 def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float]:
     """The sessions that will be told, and the grace period, as the daemon says. None if it does not."""
     try:
-        grace = ask(address, "status", patience=PATIENCE)["grace"]
+        grace = ask(address, "status", patience=PATIENCE).get("grace", GRACE)  # an older daemon does not say
         rows = ask(address, "sessions", patience=PATIENCE)
     except (TensordError, OSError):
         return None, GRACE

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
 
@@ -18,7 +19,7 @@ from ..checks import own
 from ..held import ROWS, whole
 from ..loading import loading
 from ..locations import located
-from ..names import looked_up, publishable
+from ..names import AT_ONCE, looked_up, publishable
 from ..routines.current import refuse_captured
 from ..saving import keeping_durable, restoring, saving
 from ..seeking import hinting
@@ -66,7 +67,7 @@ class AwaitableSession:
         return self._awaiting(publishing(cast("Session", self), name, value, durable=bool(durable)))
 
     def lookup_async(
-        self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = 0.0
+        self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = AT_ONCE
     ) -> Awaiting[Any]:
         """`tensor = await session.lookup_async(name)`: see `lookup`."""
         return self._awaiting(looking_up(cast("Session", self), name, snapshot=bool(snapshot), wait=wait))
@@ -162,10 +163,11 @@ def fetching(session: Session, tensors: Iterable[Tensor]) -> Steps[list[NDArray[
 
 def syncing(session: Session, timeout: float | None, *, durable: bool) -> Steps[int]:
     """`sync`."""
-    limit = seconds("sync", timeout)
+    began, limit = monotonic(), seconds("sync", timeout)
     failed = int((yield Within(session._answers.ask_to_sync(), limit)))
     if durable:
-        yield from keeping_durable(session._outbox)
+        rest = None if limit is None else max(began + limit - monotonic(), 0.0)
+        yield from keeping_durable(session._outbox, timeout=rest)
     return failed
 
 

@@ -220,11 +220,12 @@ class TestList:
         assert "is damaged" in run("restore", directory, "--list")[1]
 
     @pytest.mark.parametrize(
-        ("more", "said"), [(["w"], "leave out the names"), (["--generation", "9"], "has no generation 9")]
+        ("more", "said", "status"),
+        [(["w"], "leave out the names", 2), (["--generation", "9"], "has no generation 9", 1)],
     )
-    def test_wrong_usage_is_one_line(self, run, directory, more, said):
+    def test_what_cannot_be_listed_is_one_line(self, run, directory, more, said, status):
         code, out, err = run("restore", directory, "--list", *more)
-        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert (code, out, err.count("\n")) == (status, "", 1)
         assert said in err
 
     def test_a_directory_of_other_things_is_refused(self, run, tmp_path):

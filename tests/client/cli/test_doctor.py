@@ -185,7 +185,7 @@ class TestWhatADaemonSays:
             (
                 {"hung": [{"instruction": 7, "op": "add", "stream": "cpu:0/compute0", "seconds": 9.0}]},
                 "hanging kernel",
-                Level.WARN,
+                Level.FAIL,
                 "#7 add has been running for 9 s",
             ),
             (
@@ -199,6 +199,12 @@ class TestWhatADaemonSays:
                 "files",
                 Level.WARN,
                 "/data/model.safetensors has changed since tensors were loaded from it",
+            ),
+            (
+                {"durable": {"directory": "/d", "failure": "/d: No space left on device"}},
+                "durable names",
+                Level.FAIL,
+                "not on the disk as they are: /d: No space left on device",
             ),
             ({"trace": {"enabled": False}}, "trace", Level.NOTE, "off"),
             ({"descriptors": {"open": 3900, "limit": 4096}}, "open files", Level.WARN, "has 3,900 of 4,096 open"),

@@ -60,7 +60,7 @@ class TestBy:
 
     def test_a_session_cannot_be_selected(self, run, address):
         code, _, err = run("tensors", "--address", address, "--by", "name", "--session", 1)
-        assert code == 1
+        assert code == 2
         assert "leave out --session" in err
 
     def test_sessions_tell_their_peak_and_what_they_alone_hold(self, run, address):

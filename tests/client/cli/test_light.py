@@ -139,6 +139,6 @@ def test_completion_prints_the_script_of_a_shell(run, shell: str, told: str) -> 
 
 def test_an_unknown_shell_is_one_line(run) -> None:
     code, out, err = run("completion", "cmd")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert "cmd" in err
     assert err.count("\n") == 1

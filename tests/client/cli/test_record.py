@@ -256,7 +256,7 @@ class TestRecord:
     @pytest.mark.parametrize("text", ["", "s", "-1s", "ten", "1d", "1e9"])
     def test_what_is_no_duration_is_wrong_usage(self, run, text):
         code, _, err = run("trace", "record", "-o", "x", "--for", text)
-        assert code == 1
+        assert code == 2
         assert "is no duration" in err
 
 

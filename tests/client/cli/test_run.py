@@ -102,10 +102,22 @@ def test_it_runs_on_a_daemon(capsys, files, daemon):
         (("--input", "x=again"), "--input names x twice"),
         (("--input", "x"), "is not NAME=VALUE"),
         (("--number", "scale=0.1"), "--number names scale twice"),
-        (("--number", "other=0.1"), "takes the numbers scale, by name"),
-        (("--device", "d5=cpu:0"), "no device slot 'd5'"),
         (("--output", "a", "--output", "b", "--output", "c"), "3 times --output, but the program has 2 results"),
         (("--times", "0"), "0 is not in the range"),
+    ],
+)
+def test_wrong_usage_is_said_in_one_line(capsys, files, extra, said):
+    code, out, err = run(capsys, *usual(files), *extra)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (("--number", "other=0.1"), "takes the numbers scale, by name"),
+        (("--device", "d5=cpu:0"), "no device slot 'd5'"),
     ],
 )
 def test_what_does_not_fit_is_said_in_one_line(capsys, files, extra, said):
@@ -117,7 +129,7 @@ def test_what_does_not_fit_is_said_in_one_line(capsys, files, extra, said):
 
 def test_what_is_missing_is_named(capsys, files):
     code, _, err = run(capsys, files / "p.txt")
-    assert code == 1
+    assert code == 2
     assert "the program needs --input x=FILE" in err
 
 
@@ -140,7 +152,7 @@ def test_a_program_that_calls_back_is_refused_since_its_functions_are_elsewhere(
 def test_what_is_no_array_is_refused_and_not_unpickled(capsys, files):
     np.save(files / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     code, _, err = run(capsys, *usual(files))
-    assert code == 1
+    assert code == 2
     assert "is no .npy file of numbers" in err
     assert "holds Python objects, whose pickles could run any code and are never read" in err
 

@@ -52,7 +52,7 @@ class TestRoot:
     )
     def test_wrong_usage_is_one_line(self, run, arguments):
         code, out, err = run(*arguments)
-        assert (code, out) == (1, "")
+        assert (code, out) == (2, "")
         assert err.startswith("tensord: ")
         assert err.endswith("Try --help.\n")
         assert err.count("\n") == 1
@@ -130,9 +130,10 @@ class TestErrors:
         assert "no instruction #9999: it holds" in err
 
     def test_wrong_usage_and_unknown_instructions_for_programs(self, run, good):
-        for arguments in (["why", 9999, good], ["dag", good, "--first", 1, "--last", 1], ["nonsense"]):
+        wrong = ((["why", 9999, good], 1), (["dag", good, "--first", 1, "--last", 1], 2), (["nonsense"], 2))
+        for arguments, status in wrong:
             code, out, err = run("trace", *arguments, "--json")
-            assert (code, err) == (1, "")
+            assert (code, err) == (status, "")
             assert set(json.loads(out)) == {"error"}
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -210,7 +211,7 @@ class TestPictures:
 
     def test_first_and_last_exclude_each_other(self, run, good):
         code, out, err = run("trace", "dag", good, "--first", 1, "--last", 1)
-        assert (code, out) == (1, "")
+        assert (code, out) == (2, "")
         assert "--first and --last exclude each other" in err
 
     @pytest.mark.parametrize("command", ["dag", "show"])

@@ -249,7 +249,7 @@ class TestPictures:
         assert '"shown":"line"' in page
         assert '"shown":"instruction"' in run("trace", "dag", path, "--format", "html")[1]
         code, _, err = run("trace", "dag", path, "--fold-by", "line", "--no-fold")
-        assert code == 1
+        assert code == 2
         assert "--no-fold and --fold-by exclude each other: give one of them" in err
 
     def test_parts_and_folding(self, run, tmp_path):

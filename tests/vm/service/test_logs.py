@@ -53,6 +53,12 @@ def test_console_has_colours_on_a_terminal_only(monkeypatch):
     assert "\x1b[" in terminal.getvalue()
 
 
+def test_without_a_stderr_there_is_no_log_and_no_error(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    with logging_to():
+        log.error("nobody sees this")
+
+
 def test_a_clients_name_writes_no_lines_and_no_escape_sequences(capsys):
     with logging_to():
         log.warning("opened", name="\x1b[2Jx\nerror: forged", event_of="y")
