@@ -15,8 +15,21 @@ from __future__ import annotations
 from typing import Any
 
 
+def unlimitable() -> str:
+    """Why BLAS calls cannot be limited here, and what to do; "" if they can."""
+    try:
+        from threadpoolctl import threadpool_info
+    except ImportError:
+        return "needs the package threadpoolctl: pip install threadpoolctl"
+    import numpy as np  # noqa: F401 - its BLAS has to be loaded to be found
+
+    if not any(pool["user_api"] == "blas" for pool in threadpool_info()):
+        return "threadpoolctl knows no BLAS library of NumPy's here"
+    return ""
+
+
 class BlasLimit:
-    """The process-wide limit: the smallest that an open device asks for. Needs `threadpoolctl`; without it, nothing."""
+    """The process-wide limit: the smallest that an open device asks for. Needs what `unlimitable` asks for."""
 
     def __init__(self) -> None:
         self._asked: list[int] = []
@@ -37,10 +50,8 @@ class BlasLimit:
             self._active.restore_original_limits()
             self._active = None
         if self._asked:
-            try:
-                from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
-            except ImportError:
-                return
+            from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
+
             self._active = threadpool_limits(min(self._asked), user_api="blas")
 
 

@@ -11,12 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.schema.opdef import Array
-from .blas import BLAS
+from .blas import BLAS, unlimitable
 from .crew import Crew
 from .device import Device, Eviction
 from .faults import Fault
 from .host import GIB, HostDevice, Memory, physical_memory
-from .options import CACHE, CEILING, EVICTION, FAULTS, FLOOR, LATE_ERRORS, MEMORY, MISSING_OPS, count, flag
+from .options import (
+    CACHE,
+    CEILING,
+    EVICTION,
+    FAULTS,
+    FLOOR,
+    LATE_ERRORS,
+    MEMORY,
+    MISSING_OPS,
+    Option,
+    ceiling_of,
+    count,
+    flag,
+)
 from .shared import shared_block
 from .stream import Sink, StreamKind
 from .worker import WorkerStream
@@ -27,8 +40,21 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def blas_threads(meaning: str) -> Option:
+    """A number of threads, 0 for none; any other is refused where nothing can limit them."""
+    option = count(0, meaning)
+
+    def read(value: object) -> int:
+        threads: int = option.read(value)
+        if threads and (reason := unlimitable()):
+            raise ValueError(f"{reason}; or leave the option out, and set OMP_NUM_THREADS={threads} for the process")
+        return threads
+
+    return Option(option.unit, read, meaning)
+
+
 WORKERS: Final = count(1, "compute streams, each with a thread")
-BLAS_THREADS: Final = count(0, "threads of one BLAS call in the whole process, see below; 0: the library's choice")
+BLAS_THREADS: Final = blas_threads("threads of one BLAS call in the whole process, see below; 0: the library's choice")
 SHARED: Final = flag("larger blocks may be mapped by other processes: for results that are read where they lie")
 
 
@@ -40,7 +66,7 @@ class CpuOptions:
     cache: Annotated[int, CACHE] = 2 * GIB
     eviction: Annotated[Eviction, EVICTION] = Eviction.COST
     floor: Annotated[int, FLOOR] = 0
-    ceiling: Annotated[int, CEILING] = 0
+    ceiling: Annotated[int | str, CEILING] = 0
     workers: Annotated[int, WORKERS, "one per usable core"] = field(default_factory=usable_cores)
     blas_threads: Annotated[int, BLAS_THREADS] = 0
     shared: Annotated[bool, SHARED] = False
@@ -57,7 +83,8 @@ class CpuDevice(HostDevice):
         super().__init__(name, options.memory, options.missing, options.cache, late_errors=options.late_errors)
         self.host = True
         self.shared = options.shared
-        self.eviction, self.floor, self.ceiling = options.eviction, options.floor, options.ceiling
+        self.eviction, self.floor = options.eviction, options.floor
+        self.ceiling = ceiling_of(options.ceiling, self.limit)
         compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.workers)]
         copies = self._stream(StreamKind.P2P, 0, sink)
         self._set_streams(compute, dict.fromkeys((StreamKind.H2D, StreamKind.D2H, StreamKind.P2P), copies))

@@ -50,6 +50,7 @@ from .options import (
     MISSING_OPS,
     PEER,
     Option,
+    ceiling_of,
     parse_size,
 )
 from .pinned import PinnedPool, is_packed_and_pinned
@@ -75,7 +76,7 @@ class CudaOptions:
     cache: Annotated[int, CACHE] = 2 << 30
     eviction: Annotated[Eviction, EVICTION] = Eviction.COST
     floor: Annotated[int, FLOOR] = 0
-    ceiling: Annotated[int, CEILING] = 0
+    ceiling: Annotated[int | str, CEILING] = 0
     compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
     missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
     peer: Annotated[bool, PEER] = True
@@ -122,7 +123,8 @@ class CudaDevice(PooledDevice):
             self._reserve(min(options.reserve, limit))
         super().__init__(name, cupy, limit, options.missing, options.cache)
         self.pins = True
-        self.eviction, self.floor, self.ceiling = options.eviction, options.floor, options.ceiling
+        self.eviction, self.floor = options.eviction, options.floor
+        self.ceiling = ceiling_of(options.ceiling, self.limit)
         staged = min(options.pinned // 2, _STAGED)
         self.pinned = PinnedPool(options.pinned - staged, self._new_pinned)
         self._staged = PinnedPool(staged, self._new_pinned)

@@ -24,6 +24,7 @@ Options = TypeVar("Options")
 
 _UNITS: Final = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]iB|B|)\s*")
+SHARE: Final = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 _MOST: Final = 1024  # streams, threads
 _HOUR: Final = 3600  # seconds
 
@@ -166,6 +167,21 @@ def _memory(value: object) -> int:
     return nbytes
 
 
+def _ceiling(value: object) -> int | str:
+    """Bytes, or a share of the device's memory, which is known once the device is open (`ceiling_of`)."""
+    if isinstance(value, str) and (share := SHARE.fullmatch(value)) and 0 < float(share[1]) <= 100:
+        return f"{float(share[1]):g}%"
+    try:
+        return parse_size(value)
+    except ValueError:
+        raise ValueError('must be a size such as "1 GiB", or a share such as "50%"') from None
+
+
+def ceiling_of(given: int | str, limit: int) -> int:
+    """The bytes of a ceiling on a device of that memory."""
+    return given if isinstance(given, int) else max(1, int(limit * float(given.rstrip("%")) / 100))
+
+
 def _rate(value: object) -> float:
     try:
         return 0.0 if value is None else float(parse_size(value))
@@ -211,10 +227,10 @@ FLOOR: Final = Option(
     "its share of half of the memory",
 )
 CEILING: Final = Option(
-    "bytes",
-    parse_size,
-    "what a session's values may take here; beyond it values of its own leave first, whoever else has room, and what "
-    "does not fit even so is refused with QuotaError; 0: all",
+    "bytes, or a share",
+    _ceiling,
+    "what a session's values may take here, such as `1 GiB`, or `50%` of the device's memory; beyond it values of its "
+    "own leave first, whoever else has room, and what does not fit even so is refused with QuotaError; 0: all",
 )
 COMPUTE_STREAMS: Final = count(1, "compute streams")
 MISSING_OPS: Final = Option(

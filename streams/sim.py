@@ -34,6 +34,7 @@ from .options import (
     MEMORY,
     MISSING_OPS,
     PEER,
+    ceiling_of,
     flag,
     seconds,
 )
@@ -55,7 +56,7 @@ class SimOptions:
     cache: Annotated[int, CACHE] = GIB // 4
     eviction: Annotated[Eviction, EVICTION] = Eviction.COST
     floor: Annotated[int, FLOOR] = 0
-    ceiling: Annotated[int, CEILING] = 0
+    ceiling: Annotated[int | str, CEILING] = 0
     compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
     missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
     bandwidth: Annotated[float, BANDWIDTH] = 0.0
@@ -108,7 +109,8 @@ class SimDevice(HostDevice):
         copies = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)}
         self._set_streams(compute, copies)
         self.op_time = options.compute_delay
-        self.eviction, self.floor, self.ceiling = options.eviction, options.floor, options.ceiling
+        self.eviction, self.floor = options.eviction, options.floor
+        self.ceiling = ceiling_of(options.ceiling, self.limit)
         for fault in options.faults:
             self.inject(fault)
 

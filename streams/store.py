@@ -27,7 +27,7 @@ from ..interpreter.types.meta import Meta
 from .device import Buffer, Device
 from .faults import Fault
 from .host import HostDevice
-from .options import CEILING, FAULTS, Option, parse_size, seconds
+from .options import CEILING, FAULTS, Option, ceiling_of, parse_size, seconds
 from .spill import SpillFile, whole_pages
 from .stored import StoredArray, read_into
 from .stream import Sink, StreamKind
@@ -65,7 +65,7 @@ class StoreOptions:
 
     directory: Annotated[str, DIRECTORY] = ""
     quota: Annotated[int, QUOTA] = 0
-    ceiling: Annotated[int, CEILING] = 0
+    ceiling: Annotated[int | str, CEILING] = 0
     durable: Annotated[str, DURABLE] = ""
     interval: Annotated[float, INTERVAL] = 0.0
     faults: Annotated[tuple[Fault, ...], FAULTS] = ()
@@ -78,10 +78,14 @@ class StoreDevice(HostDevice):
         self.options = options = options or StoreOptions()
         if bool(options.directory) is not bool(options.quota):
             raise MetadataError(f"device {name!r} needs both a directory and a quota, or neither")
+        if options.ceiling and not options.quota:
+            raise MetadataError(f"device {name!r} has a ceiling and no quota of which a session could have a part")
+        if options.interval and not options.durable:
+            raise MetadataError(f"device {name!r} has an interval and no directory of durable names (durable)")
         super().__init__(name, options.quota, (), min(KEEP, options.quota // SHARE), late_errors=False)
         self.segments = False
         self.computes = False
-        self.ceiling = options.ceiling
+        self.ceiling = ceiling_of(options.ceiling, self.limit)
         self.closing: list[Callable[[], None]] = []  # what else ends with the store's threads
         self.file = SpillFile(options.directory, self.limit) if self.limit else None
         self.readers = [self._stream(StreamKind.READ, n, sink) for n in range(READERS)]

@@ -47,6 +47,8 @@ def load(
     Example: tensord load model.safetensors --list
     Example: tensord load model.safetensors --as model/ --device cuda:0
     """
+    if listing and (prefix or device or own):
+        raise click.UsageError("--list publishes nothing: leave out --as, --device and --own")
     header = described(file, raw=raw)
     entries = [header.entry(name) for name in dict.fromkeys(names)] or list(header.entries.values())
     there = [entry for entry in entries if entry.meta is not None]

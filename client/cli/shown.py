@@ -286,7 +286,10 @@ def options(given: Mapping[str, Any]) -> str:
     nothing: tuple[object, ...] = ([], (), "", None)
     shown = {name: value for name, value in given.items() if value not in nothing and name != "missing"}
     bytes_of = ("memory", "cache", "floor", "ceiling", "quota", "reserve", "pinned")
-    return ", ".join(f"{name}={size(value) if name in bytes_of else value}" for name, value in shown.items())
+    return ", ".join(
+        f"{name}={size(value) if name in bytes_of and isinstance(value, int) else value}"
+        for name, value in shown.items()
+    )
 
 
 def doing(stream: Mapping[str, Any]) -> str:

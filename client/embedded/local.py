@@ -27,12 +27,15 @@ Local: TypeAlias = EmbeddedTransport | SerialTransport
 class Shared:
     """A machine that sessions share by name: what it was made with, and how many sessions it has."""
 
-    __slots__ = ("devices", "engine", "machine", "sessions")
+    __slots__ = ("devices", "engine", "machine", "sessions", "tracing")
 
-    def __init__(self, machine: Machine, devices: list[str | Mapping[str, object]], engine: str) -> None:
+    def __init__(
+        self, machine: Machine, devices: list[str | Mapping[str, object]], engine: str, *, tracing: bool
+    ) -> None:
         self.machine = machine
         self.devices = devices
         self.engine = engine
+        self.tracing = tracing
         self.sessions = 0
 
 
@@ -56,9 +59,9 @@ def connect_local(
         found = _shared.get(shared)
         if found is None:
             machine = new_machine(devices, engine or usual, tracing=tracing)
-            found = _shared[shared] = Shared(machine, list(devices or ()), engine or usual)
+            found = _shared[shared] = Shared(machine, list(devices or ()), engine or usual, tracing=tracing)
         else:
-            check_same(address, found, devices, engine)
+            check_same(address, found, devices, engine, tracing=tracing)
         found.sessions += 1
     return transport_to(found.machine, lambda: leave(shared), name, strict=strict)
 
@@ -75,8 +78,8 @@ def transport_to(machine: Machine, release: Callable[[], object], name: str, *, 
     return EmbeddedTransport(machine, release, name, strict=strict)
 
 
-def check_same(address: str, found: Shared, devices: Specs | None, engine: str | None) -> None:
-    """MetadataError if the devices or the engine asked for differ from those of the shared machine."""
+def check_same(address: str, found: Shared, devices: Specs | None, engine: str | None, *, tracing: bool) -> None:
+    """MetadataError if what is asked for differs from what the shared machine has."""
     if devices is not None and found.devices != list(devices):
         known = ", ".join(map(str, found.devices)) or "cpu:0"
         raise MetadataError(f"the machine {address!r} exists already, with devices {known}; leave devices= out")
@@ -85,6 +88,8 @@ def check_same(address: str, found: Shared, devices: Specs | None, engine: str |
             f'the machine {address!r} exists already, with engine="{found.engine}"; leave engine= out, or choose '
             "another name"
         )
+    if found.tracing and not tracing:
+        raise MetadataError(f"the machine {address!r} exists already, and keeps a trace; leave tracing= out")
 
 
 def leave(name: str) -> None:

@@ -142,7 +142,7 @@ def test_a_daemon_that_does_not_listen_yet_is_told_from_none() -> None:
 
 
 def test_who_refuses_us_is_not_asked_again() -> None:
-    asked = []
+    asked: list[None] = []
 
     def attempt() -> None:
         asked.append(None)

@@ -1,6 +1,7 @@
 """From names and tables to devices; every mistake is named, and the page about options says what is declared."""
 
 import runpy
+import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ import pytest
 
 from tensord.interpreter.errors import MetadataError
 from tensord.streams.blas import BlasLimit
-from tensord.streams.catalogue import KINDS, close_devices, open_devices
+from tensord.streams.catalogue import KINDS, check_devices, close_devices, open_devices
 from tensord.streams.cuda import available
 from tensord.streams.options import MEMORY, count, defaults_of, options_of, parse_size, read_options, rows
 
@@ -108,6 +109,50 @@ def test_the_blas_limit_is_the_smallest_asked_for_and_goes_with_the_last():
     limit.drop(1)
     limit.drop(2)
     assert threads() == before
+
+
+@pytest.mark.parametrize("without", ["the package", "a library that it knows"])
+def test_blas_threads_are_refused_where_nothing_can_limit_them(monkeypatch, without):
+    if without == "the package":
+        monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+        told = "needs the package threadpoolctl: pip install threadpoolctl; or leave the option out"
+    else:
+        threadpoolctl = pytest.importorskip("threadpoolctl")
+        monkeypatch.setattr(threadpoolctl, "threadpool_info", lambda: [{"user_api": "openmp"}])
+        told = "knows no BLAS library of NumPy's here; or leave the option out, and set OMP_NUM_THREADS=2"
+    with pytest.raises(MetadataError, match=f"device 'cpu:0', option 'blas_threads': .*{told}"):
+        check_devices([{"name": "cpu:0", "blas_threads": 2}])
+    assert check_devices([{"name": "cpu:0", "blas_threads": 0}])
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"interval": 5}, "has an interval and no directory of durable names"),
+        ({"ceiling": 1}, "has a ceiling and no quota"),
+        ({"directory": "/tmp"}, "needs both a directory and a quota"),
+    ],
+)
+def test_an_option_of_the_store_that_would_mean_nothing_is_refused(option, told):
+    with pytest.raises(MetadataError, match=told):
+        open_devices(["cpu:0", {"name": "store:0", **option}], print)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("50%", 1 << 19), (" 12.5 % ", 1 << 17), ("1 KiB", 1024), (7, 7), (0, 0)]
+)
+def test_a_ceiling_is_a_size_or_a_share_of_the_device(given, expected):
+    devices = open_devices(["cpu:0", {"name": "sim:0", "memory": "1 MiB", "ceiling": given}], print)
+    try:
+        assert devices["sim:0"].ceiling == expected
+    finally:
+        close_devices(devices, 1.0)
+
+
+@pytest.mark.parametrize("given", ["0%", "101%", "%", "half", -1, None, True])
+def test_a_ceiling_is_nothing_else(given):
+    with pytest.raises(MetadataError, match="option 'ceiling': must be a size such as"):
+        check_devices([{"name": "sim:0", "ceiling": given}])
 
 
 def test_the_table_in_the_documentation_is_that_of_the_declarations():

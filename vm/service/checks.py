@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,15 +11,13 @@ from typing import Any, Final, TypeAlias
 from ...interpreter.errors import MetadataError
 from ...interpreter.wire.addresses import parse
 from ...streams.catalogue import check_devices
-from ...streams.options import parse_size
+from ...streams.options import SHARE, parse_size
 
 Check: TypeAlias = Callable[[object], Any]
 
 MIB: Final = 1 << 20
 HIGHEST: Final = 1 << 62
 LEAST_MEMORY: Final = 128 * MIB
-
-_SHARE: Final = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 
 
 def folders(value: object) -> tuple[Path, ...]:
@@ -73,7 +70,7 @@ def size(low: int, high: int = HIGHEST) -> Check:
 
 def memory(value: object) -> int:
     """Bytes of memory, or a percentage of the memory of this machine or container."""
-    share = _SHARE.fullmatch(value) if isinstance(value, str) else None
+    share = SHARE.fullmatch(value) if isinstance(value, str) else None
     if share is not None and 0 < float(share[1]) <= 100:
         return max(LEAST_MEMORY, int(available_memory() * float(share[1]) / 100))
     with suppress(ValueError):

@@ -49,11 +49,15 @@ def doubts(config: Config) -> list[str]:
     for name, (kind, options) in check_devices(config.opened).items():
         if kind in IN_MAIN_MEMORY and config.memory <= most:  # else a share of that is what cpu devices have
             asked[f"{name} (its option memory)"] = options.memory
-    return [
+    told = [
         f"{name} may take {size(nbytes)}, and this machine or its control group has {size(most)}: set it lower"
         for name, nbytes in asked.items()
         if nbytes > most
     ]
+    if not any(address.startswith("tcp://") for address in config.listen):
+        unused = {"files": config.files, "[security]": config.security.server_secret}
+        told += [f"{name} is for clients over tcp, and no address is tcp" for name, given in unused.items() if given]
+    return told
 
 
 def check_log(log: LogConfig) -> None:

@@ -14,6 +14,8 @@ from typing import Any, Final
 from ...interpreter.checkpoints.layout import FORMAT_FILE, generation_of
 from ...interpreter.errors import TensordError
 from ...interpreter.types.sizes import size
+from ...streams.catalogue import check_devices
+from ...streams.store import NAME as STORE
 from ..durability.job import real_path
 from ..durability.restoring import Found, look
 from ..engine import Engine
@@ -29,20 +31,45 @@ def found_in(config: Config) -> Found | None:
 
     StartError if there are checkpoints that cannot be read, or with `restore_strict` if anything of them is damaged.
     """
-    path, strict = config.restore, config.restore_strict
+    path, strict = source(config), config.restore_strict
     if path is None:
         return None
     if is_unwritten(path):
-        if strict:
+        if strict and config.restore is not None:
             raise StartError(f"{path}: has no checkpoint to restore; take one first, or leave out --strict")
         return None
     try:
         found = look(real_path(str(path.absolute())), 0, (), deep=False)
     except TensordError as error:
-        raise StartError(f"{error.message}; start without it to serve all the same") from None
+        without = "start without it" if config.restore is not None else "move it away"
+        raise StartError(f"{error.message}; {without} to serve all the same") from None
     if strict:
         refuse_damage({**{f"generation {n}": why for n, why in found.notes.items()}, **found.damaged}, path)
     return found
+
+
+def source(config: Config) -> Path | None:
+    """The directory that is restored: `restore`, else that of durable names, which are durable over a restart, too.
+
+    StartError if durable names of an earlier run would be left out, and if there is nothing to be strict about.
+    """
+    durable = durable_directory(config)
+    if config.restore is None:
+        if durable is None and config.restore_strict:
+            raise StartError("restore_strict (--strict) is about what is restored: name a directory (--restore)")
+        return durable
+    if durable is not None and not is_unwritten(durable) and durable.resolve() != config.restore.resolve():
+        raise StartError(
+            f"{durable} has durable names of an earlier run, and {config.restore} is to be restored: nobody would find "
+            "them. Restore from there, or give the device store:0 another directory (durable)"
+        )
+    return config.restore
+
+
+def durable_directory(config: Config) -> Path | None:
+    """Where durable names are kept, if they are."""
+    _, options = check_devices(config.opened).get(STORE, ("", None))
+    return Path(options.durable).absolute() if options is not None and options.durable else None
 
 
 def is_unwritten(path: Path) -> bool:
@@ -68,7 +95,6 @@ def restore(engine: Engine, config: Config) -> None:
     """Publish what is to be restored, and log what is not as it was. StartError as in `found_in`."""
     began = monotonic()
     found = found_in(config)
-    warn_of_names_left(engine, config)
     if found is None:
         if config.restore is not None:
             log.warning("nothing to restore: no checkpoint was ever written there", directory=str(config.restore))
@@ -76,7 +102,7 @@ def restore(engine: Engine, config: Config) -> None:
     try:
         report = engine.admission.durable.restore_at_once(found)
     except TensordError as error:
-        raise StartError(f"{config.restore}: {error.message}") from None
+        raise StartError(f"{found.reader.path}: {error.message}") from None
     if config.restore_strict:
         refuse_damage(report["failed"], found.reader.path)
     tell(report, engine)
@@ -88,16 +114,6 @@ def restore(engine: Engine, config: Config) -> None:
         size=size(report["bytes"]),
         seconds=round(monotonic() - began, 3),
     )
-
-
-def warn_of_names_left(engine: Engine, config: Config) -> None:
-    """Log that there are durable names of an earlier run, if they are not restored."""
-    durable = engine.admission.durable.checkpoints.durable
-    if durable is None or is_unwritten(durable):
-        return
-    if config.restore is None or config.restore.resolve() != durable:
-        told = "durable names of an earlier run are not restored; they stay on the disk as they are"
-        log.warning(told, directory=str(durable), restore=f"tensord serve --restore {durable}")
 
 
 def tell(report: Mapping[str, Any], engine: Engine) -> None:

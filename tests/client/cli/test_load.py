@@ -112,6 +112,12 @@ class TestList:
         assert "is BF16, a dtype that tensord has not" in out
         assert "uint16[2]" in run("load", brain, "--list", "--raw")[1]
 
+    def test_what_is_about_publishing_is_refused(self, run, model):
+        for options in (("--as", "x/"), ("--device", "cpu:0"), ("--own",)):
+            code, _, err = run("load", model, "--list", *options)
+            assert code == 2
+            assert "--list publishes nothing: leave out --as, --device and --own" in err
+
     def test_other_formats_are_read_and_other_files_refused(self, run, tmp_path):
         np.savez(tmp_path / "x.npz", one=np.ones(2), two=np.zeros((3, 1), np.int8))
         assert "npz: 2 tensors, 19 B" in run("load", tmp_path / "x.npz", "--list")[1]

@@ -204,6 +204,13 @@ def test_more_memory_than_there_is_makes_doubts(
     assert found == [f"{each}, and this machine or its control group has 8 GiB: set it lower" for each in told]
 
 
+def test_what_only_clients_over_tcp_need_makes_doubts_without_tcp(home: Path) -> None:
+    (home / "models").mkdir()
+    settings: dict[str, Any] = {"files": [str(home / "models")], "memory": "1 GiB"}
+    assert preflight.doubts(given(home, **settings)) == ["files is for clients over tcp, and no address is tcp"]
+    assert preflight.doubts(given(home, addresses=["tcp://127.0.0.1:7700"], **settings)) == []
+
+
 def test_a_daemon_with_doubts_says_so_at_its_start(tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text('devices = ["cpu:0", {name = "sim:0", memory = "4096 TiB"}]\n')

@@ -123,6 +123,58 @@ def test_checkpoints_that_cannot_be_read_end_the_start(tmp_path):
     assert "has no generation that can be restored (generation 1: " in refused(tmp_path / "ck")
 
 
+class TestDurableNames:
+    """Who configures durable names finds them after a restart, whether `restore` is set or not."""
+
+    @staticmethod
+    def configured(tmp_path: Path, **more: Any) -> Any:
+        store = {"name": "store:0", "durable": str(tmp_path / "durable")}
+        return load(None, {"devices": ["cpu:0", store], **more})
+
+    @staticmethod
+    def file(tmp_path: Path) -> str:
+        path = tmp_path / "c.toml"
+        path.write_text('devices = ["cpu:0", {name = "store:0", durable = "%s"}]\n' % (tmp_path / "durable"))
+        return str(path)
+
+    def test_they_are_there_after_a_restart_and_stay_durable(self, tmp_path):
+        for expected in (0, 1, 2):
+            with Daemon.start(tmp_path, "--config", self.file(tmp_path)) as running:
+                with running.connect() as session:
+                    assert len(session.names()) == expected
+                    if expected:
+                        np.testing.assert_array_equal(session.lookup("w0").numpy(), W)
+                    session.publish(f"w{expected}", session.asarray(W), durable=True)
+                assert running.stop() == 0
+
+    def test_another_directory_in_their_place_is_refused(self, tmp_path, monkeypatch):
+        tmp_path.chmod(0o700)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+        write(tmp_path / "other", 1)
+        preflight.check(self.configured(tmp_path, restore=str(tmp_path / "other")))  # nothing durable is there yet
+        write(tmp_path / "durable", 1)
+        with pytest.raises(StartError, match="has durable names of an earlier run, and .*other is to be restored"):
+            preflight.check(self.configured(tmp_path, restore=str(tmp_path / "other")))
+        preflight.check(self.configured(tmp_path, restore=str(tmp_path / "durable")))
+
+    def test_a_first_start_has_none_and_may_be_strict(self, tmp_path, monkeypatch):
+        tmp_path.chmod(0o700)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+        preflight.check(self.configured(tmp_path, restore_strict=True))
+        write(tmp_path / "durable", 1)
+        damage(tmp_path / "durable")
+        preflight.check(self.configured(tmp_path))
+        with pytest.raises(StartError, match="w0: "):
+            preflight.check(self.configured(tmp_path, restore_strict=True))
+
+
+def test_strict_about_nothing_is_refused(tmp_path, monkeypatch):
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(StartError, match="restore_strict .* is about what is restored: name a directory"):
+        preflight.check(load(None, {"restore_strict": True}))
+
+
 class TestPreflight:
     @pytest.fixture(autouse=True)
     def home(self, tmp_path, monkeypatch):
