@@ -130,7 +130,7 @@ def test_blas_threads_are_refused_where_nothing_can_limit_them(monkeypatch, with
     [
         ({"interval": 5}, "has an interval and no directory of durable names"),
         ({"ceiling": 1}, "has a ceiling and no quota"),
-        ({"directory": "/tmp"}, "needs both a directory and a quota"),
+        ({"directory": "/there"}, "needs both a directory and a quota"),
     ],
 )
 def test_an_option_of_the_store_that_would_mean_nothing_is_refused(option, told):
@@ -139,7 +139,7 @@ def test_an_option_of_the_store_that_would_mean_nothing_is_refused(option, told)
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"), [("50%", 1 << 19), (" 12.5 % ", 1 << 17), ("1 KiB", 1024), (7, 7), (0, 0)]
+    ("given", "expected"), [("50%", 1 << 19), ("12.5 %", 1 << 17), ("1 KiB", 1024), (7, 7), (0, 0)]
 )
 def test_a_ceiling_is_a_size_or_a_share_of_the_device(given, expected):
     devices = open_devices(["cpu:0", {"name": "sim:0", "memory": "1 MiB", "ceiling": given}], print)

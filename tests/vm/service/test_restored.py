@@ -153,7 +153,7 @@ class TestDurableNames:
         write(tmp_path / "other", 1)
         preflight.check(self.configured(tmp_path, restore=str(tmp_path / "other")))  # nothing durable is there yet
         write(tmp_path / "durable", 1)
-        with pytest.raises(StartError, match="has durable names of an earlier run, and .*other is to be restored"):
+        with pytest.raises(StartError, match=r"has durable names of an earlier run, and .*other is to be restored"):
             preflight.check(self.configured(tmp_path, restore=str(tmp_path / "other")))
         preflight.check(self.configured(tmp_path, restore=str(tmp_path / "durable")))
 
@@ -171,7 +171,7 @@ class TestDurableNames:
 def test_strict_about_nothing_is_refused(tmp_path, monkeypatch):
     tmp_path.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with pytest.raises(StartError, match="restore_strict .* is about what is restored: name a directory"):
+    with pytest.raises(StartError, match=r"restore_strict .* is about what is restored: name a directory"):
         preflight.check(load(None, {"restore_strict": True}))
 
 
