@@ -24,7 +24,7 @@ GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 # Those that lead through the compiled modules, from a message to its answer. The command line shows reports, which are plain Python.
 COMPILED_TESTS := tests/behaviours tests/model tests/client tests/fuzz tests/vm/admission tests/vm/service --ignore tests/client/cli
 
-.PHONY: demo test lint types imports tests compiled tests-compiled wheels format docs viewer bench model-long conformance-long fuzz chaos soak gpu-bundle gpu-check clean help
+.PHONY: demo test lint types imports tests compiled tests-compiled wheels format docs man viewer bench model-long conformance-long fuzz chaos soak gpu-bundle gpu-check clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -33,6 +33,7 @@ help:
 	@echo "make wheels       the wheel of plain Python, and a compiled one for each Python here, each tried: $(OUT)/dist"
 	@echo "make format       ruff: mend what it can mend, and format"
 	@echo "make docs         the documentation as a site, links checked: $(OUT)/site/index.html"
+	@echo "make man          the manual page of the command line: $(OUT)/tensord.1"
 	@echo "make viewer       a viewer of timelines (npm), with which the tests look at ours; they need Chromium, too"
 	@echo "make bench        the benchmarks, embedded and through a daemon: tables, $(OUT)/bench.json, $(OUT)/bench-daemon.json"
 	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS); GPUS=1: on a fake of CUDA; CROWDED=1: evicting)"
@@ -96,6 +97,11 @@ docs: $(VENV)/.docs
 	@$(RUN) -m sphinx --builder html --fresh-env --fail-on-warning --keep-going --quiet \
 		--conf-dir docs --doctree-dir $(OUT)/doctrees . $(OUT)/site
 	@echo "== $(OUT)/site/index.html"
+
+man: $(VENV)/.dev
+	@mkdir -p $(OUT)
+	@$(RUN) docs/make_man.py > $(OUT)/tensord.1
+	@echo "== $(OUT)/tensord.1"
 
 viewer:
 	@npm install --prefix out/viewer --no-audit --no-fund --no-save --silent speedscope@1.25.0

@@ -15,6 +15,8 @@ from pkgutil import resolve_name
 import pytest
 
 import tensord
+from tensord.client.cli.application import COMMANDS as ROOT_COMMANDS
+from tensord.client.cli.trace import COMMANDS as TRACE_COMMANDS
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.op_table import TABLE, read_table
 from tensord.interpreter.schema.opdef import REGISTRY
@@ -47,6 +49,17 @@ def table_rows(heading: str) -> dict[str, list[str]]:
 def test_the_list_of_ops_is_current():
     """If not: .venv/bin/python docs/make_ops.py > docs/ops.md."""
     assert run("docs/make_ops.py") == (ROOT / "docs/ops.md").read_text()
+
+
+def test_the_manual_page_has_every_command_with_its_options():
+    text = run("docs/make_man.py")
+    commands = [line.removeprefix(".SS tensord ") for line in text.splitlines() if line.startswith(".SS ")]
+    assert {command.split()[0] for command in commands} == ROOT_COMMANDS.keys()
+    assert {command.split()[1] for command in commands if command.startswith("trace ")} >= TRACE_COMMANDS.keys()
+    assert len(commands) == len(ROOT_COMMANDS) + len(TRACE_COMMANDS)
+    assert ".B \\-\\-check\n" in text
+    assert ".B \\-h, \\-\\-help\n" in text
+    assert not [line for line in text.splitlines() if line.startswith((".Example", "'")) or "\b" in line]
 
 
 def test_the_table_of_ops_is_current():

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
 _HUNG_SHOWN = 5
 _ENDS = ("q", "Q")
+# By what the sessions are sorted: of a session and its messages per second, the smallest first.
+_SORTS: Mapping[str, Callable[[Mapping[str, Any], float], Any]] = {
+    "messages": lambda one, rate: (-rate, -one["live"]),
+    "live": lambda one, rate: (-one["live"], -rate),
+    "bytes": lambda one, _: -one["bytes"],
+    "name": lambda one, _: one["name"],
+}
 _WIDE = 240  # columns, where nothing says how many there are
 _AROUND = 4  # lines of a table that are no rows: its head, a rule, and an empty line before and behind
 
@@ -49,6 +56,31 @@ class Rates(NamedTuple):
     evicting: Mapping[int, float]
 
 
+class View:
+    """What the keys have changed: by what the sessions are sorted, and whether the keys are listed."""
+
+    def __init__(self) -> None:
+        self.sort = next(iter(_SORTS))
+        self.lists_keys = False
+
+    def typed(self, key: str) -> bool:
+        """Take a key; is the screen to be drawn anew?"""
+        if key in ("s", "S"):
+            names = list(_SORTS)
+            self.sort = names[(names.index(self.sort) + 1) % len(names)]
+        elif key in ("h", "H", "?"):
+            self.lists_keys = not self.lists_keys
+        else:
+            return False
+        return True
+
+    def foot(self, interval: float) -> str:
+        """The last line of the screen."""
+        if self.lists_keys:
+            return f"s: sort sessions by {', '.join(_SORTS)} (now {self.sort}); h: hide this; q: end"
+        return f"every {duration(interval)}; sessions by {self.sort}; q ends it, h lists the keys"
+
+
 @click.command()
 @options.address
 @click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, help="Seconds between two looks.")
@@ -57,8 +89,8 @@ class Rates(NamedTuple):
 def top(address: str | None, interval: float, *, once: bool, as_json: bool) -> None:
     """Watch the daemon work; q or Ctrl-C ends it.
 
-    Shows devices, streams, hanging kernels, and sessions by messages per second. With --json, one line for each look;
-    in a pipe or a file, one screen below the other.
+    Shows devices, streams, hanging kernels, and sessions by messages per second; the key s sorts them by something
+    else, and h lists the keys. With --json, one line for each look; in a pipe or a file, one screen below the other.
 
     Example: tensord top --interval 0.5
     """
@@ -78,21 +110,30 @@ def top(address: str | None, interval: float, *, once: bool, as_json: bool) -> N
                     if once:
                         break
             else:
+                view = View()
                 with keys_as_typed() as wait:
-                    _show(_looks(session, interval, wait), interval)
+                    _show(_looks(session, interval, wait, view.typed), interval, view)
         except KeyboardInterrupt:
             return
 
 
-def _looks(session: Any, interval: float, wait: Callable[[float], str]) -> Iterator[tuple[Look, Look]]:
-    """Pairs of looks; `wait` sleeps between two, and returns a key that was typed. They end with q."""
+def _looks(
+    session: Any, interval: float, wait: Callable[[float], str], typed: Callable[[str], bool] = lambda _: False
+) -> Iterator[tuple[Look, Look]]:
+    """Pairs of looks; `wait` sleeps between two, and returns a key that was typed. They end with q. A pair comes again
+    if another key has changed how it is shown."""
     before = _look(session)
+    last: tuple[Look, Look] | None = None
     while True:
         while (rest := before.at + interval - time.monotonic()) > 0:
-            if wait(rest) in _ENDS:
+            key = wait(rest)
+            if key in _ENDS:
                 return
+            if typed(key) and last is not None:
+                yield last
         now = _look(session)
-        yield before, now
+        last = before, now
+        yield last
         before = now
 
 
@@ -153,8 +194,11 @@ def _plain(now: Look, found: Rates) -> dict[str, Any]:
     return {"status": now.status, "per_second": found.instructions, "sessions": sessions, "devices": devices}
 
 
-def _busiest(sessions: Sequence[Mapping[str, Any]], found: Rates) -> list[Mapping[str, Any]]:
-    return sorted(sessions, key=lambda one: (-found.sessions[one["id"]], -one["live"], one["id"]))
+def _busiest(
+    sessions: Sequence[Mapping[str, Any]], found: Rates, sort: str = next(iter(_SORTS))
+) -> list[Mapping[str, Any]]:
+    rank = _SORTS[sort]
+    return sorted(sessions, key=lambda one: (rank(one, found.sessions[one["id"]]), one["id"]))
 
 
 def _print(before: Look, now: Look) -> None:
@@ -164,15 +208,15 @@ def _print(before: Look, now: Look) -> None:
     console.print(screen(now, rates(before, now), width=console.width))
 
 
-def _show(looks: Iterator[tuple[Look, Look]], interval: float) -> None:
+def _show(looks: Iterator[tuple[Look, Look]], interval: float, view: View) -> None:
     from rich.live import Live
     from rich.text import Text
 
     with Live(Text("looking ..."), screen=True, auto_refresh=False) as live:
         for before, now in looks:
-            foot = f"every {duration(interval)}; q ends it"
             width, height = live.console.size
-            live.update(screen(now, rates(before, now), foot, width=width, height=height), refresh=True)
+            drawn = screen(now, rates(before, now), view.foot(interval), width=width, height=height, sort=view.sort)
+            live.update(drawn, refresh=True)
 
 
 class Part(NamedTuple):
@@ -185,7 +229,15 @@ class Part(NamedTuple):
     long: str
 
 
-def screen(now: Look, found: Rates, foot: str = "", *, width: int = _WIDE, height: int | None = None) -> RenderableType:
+def screen(
+    now: Look,
+    found: Rates,
+    foot: str = "",
+    *,
+    width: int = _WIDE,
+    height: int | None = None,
+    sort: str = next(iter(_SORTS)),
+) -> RenderableType:
     """The whole screen, one part below the other. With a `height` the foot says what is left out for want of room."""
     from rich.console import Group
     from rich.text import Text
@@ -193,7 +245,7 @@ def screen(now: Look, found: Rates, foot: str = "", *, width: int = _WIDE, heigh
     from .screen_tables import fitting, table
     from .terminal import cut, plain
 
-    parts = [_devices(now, found), _streams(now), _sessions(now, found)]
+    parts = [_devices(now, found), _streams(now), _sessions(now, found, sort)]
     most = width if height is not None else sys.maxsize
     lines = [Text(cut(plain(line), most)) for line in (*_head(now, found), *_hung(now))]
     room = None if height is None else height - len(lines) - 1
@@ -274,7 +326,7 @@ def _streams(now: Look) -> Part:
     return Part("stream", ("stream", "does"), rows or [("none of them", "idle")], (), "does")
 
 
-def _sessions(now: Look, found: Rates) -> Part:
+def _sessions(now: Look, found: Rates, sort: str) -> Part:
     rows = [
         (
             str(one["id"]),
@@ -289,7 +341,7 @@ def _sessions(now: Look, found: Rates) -> Part:
             _per_second(found.evicting[one["id"]]),
             count(one["errors"]) if one["errors"] else "",
         )
-        for one in _busiest(now.sessions, found)
+        for one in _busiest(now.sessions, found, sort)
         if not one["asks"]
     ]
     numbers = ("messages>", "live>", "pending>", "tensors>", "bytes>", "moving>", "evicting>", "errors>")

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import termios
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,6 +99,47 @@ def test_a_key_ends_it() -> None:
     typed = iter(["", "x", "q"])
     assert len(list(top._looks(Asked(), 1000.0, lambda _rest: next(typed)))) == 0
     assert next(typed, None) is None
+
+
+def test_a_key_draws_what_is_there_anew_and_asks_nothing() -> None:
+    asked: list[str] = []
+
+    class Asked:
+        def _query(self, what: str) -> Any:
+            asked.append(what)
+            return look(1, 1)[("at", "status", "sessions", "devices").index(what)]
+
+    clock = iter([0.0, 10.0, 20.0, 20.0, 20.0, 20.0, 20.0])
+    typed = iter(["s", "h", "x", "q"])
+    view = top.View()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "monotonic", lambda: next(clock, 20.0))
+        pairs = list(top._looks(Asked(), 5.0, lambda _rest: next(typed), view.typed))
+    assert len(pairs) == 3
+    assert pairs[0] is pairs[1] is pairs[2]
+    assert asked.count("status") == 2
+    assert (view.sort, view.lists_keys) == ("live", True)
+
+
+def test_sessions_are_sorted_by_what_was_chosen() -> None:
+    view, now = top.View(), look(0, 3)
+    chosen = zip(now.sessions, (5, 9, 7), "bca", strict=True)
+    sessions = [{**one, "bytes": size, "name": name} for one, size, name in chosen]
+    found = top.Rates(0.0, {1: 3.0, 2: 0.0, 3: 9.0}, {}, {}, {})
+    orders = {}
+    for _ in range(4):
+        orders[view.sort] = [one["id"] for one in top._busiest(sessions, found, view.sort)]
+        assert view.typed("s")
+    assert orders == {"messages": [3, 1, 2], "live": [3, 2, 1], "bytes": [2, 3, 1], "name": [3, 1, 2]}
+    assert view.sort == "messages"
+
+
+def test_the_keys_are_listed_on_request() -> None:
+    view = top.View()
+    assert view.foot(1.0) == "every 1 s; sessions by messages; q ends it, h lists the keys"
+    assert view.typed("?")
+    assert view.foot(1.0) == "s: sort sessions by messages, live, bytes, name (now messages); h: hide this; q: end"
+    assert not view.typed("x")
 
 
 @pytest.fixture
