@@ -121,6 +121,11 @@ class TestTables:
         assert (found["pid"], found["address"], found["names"]) == (daemon.pid, daemon.address, 1)
         assert list(found["devices"]) == ["cpu:0", "sim:0"]
 
+    def test_a_question_is_no_session_of_a_client(self, daemon, asked):
+        before = asked("status")["sessions"]
+        with daemon.connect():
+            assert asked("status")["sessions"] == before + 1
+
     def test_sessions_are_processes(self, daemon):
         ours, theirs = json.loads(ask(daemon, "sessions", "--json").stdout)
         assert (ours["pid"], ours["uid"], ours["kind"]) == (os.getpid(), os.getuid(), "ipc")
