@@ -125,7 +125,7 @@ def test_sessions_are_sorted_by_what_was_chosen() -> None:
     view, now = top.View(), look(0, 3)
     chosen = zip(now.sessions, (5, 9, 7), "bca", strict=True)
     sessions = [{**one, "bytes": size, "name": name} for one, size, name in chosen]
-    found = top.Rates(0.0, {1: 3.0, 2: 0.0, 3: 9.0}, {}, {}, {})
+    found = top.Rates(0.0, {1: 3.0, 2: 0.0, 3: 9.0}, {}, {}, {}, {}, {})
     orders = {}
     for _ in range(4):
         orders[view.sort] = [one["id"] for one in top._busiest(sessions, found, view.sort)]
