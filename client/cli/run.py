@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from ...interpreter.errors import MetadataError, NoDaemon
+from ...interpreter.errors import MetadataError, NoDaemon, ProtocolError
 from . import options
 from .ask import print_json
 
@@ -90,7 +90,6 @@ def run(
 
 def parsed_from(file: Path) -> Program:
     """The program in a file."""
-    from ...interpreter.errors import ProtocolError
     from ...interpreter.programs.program import Program
 
     try:
@@ -184,10 +183,10 @@ def array_in(path: str) -> Any:
 
     with open_path(path) as file:
         if file.peek(0, min(file.size, len(MAGIC))) != MAGIC:
-            raise click.BadParameter(f"{path} is no .npy file; numpy.save writes one")
+            raise MetadataError(f"{path} is no .npy file; numpy.save writes one")
         entry = read_npy(file, raw=False)[ALONE]
         if entry.meta is None:
-            raise click.BadParameter(f"{path} is no .npy file of numbers: it {entry.error}")
+            raise MetadataError(f"{path} is no .npy file of numbers: it {entry.error}")
         return read_array(file, entry)
 
 

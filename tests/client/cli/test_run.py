@@ -152,7 +152,7 @@ def test_a_program_that_calls_back_is_refused_since_its_functions_are_elsewhere(
 def test_what_is_no_array_is_refused_and_not_unpickled(capsys, files):
     np.save(files / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     code, _, err = run(capsys, *usual(files))
-    assert code == 2
+    assert code == 1
     assert "is no .npy file of numbers" in err
     assert "holds Python objects, whose pickles could run any code and are never read" in err
 
