@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
+from ..interpreter.concurrency.finalisers import NOTHING
+from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.ops.random import check_seed
 from ..interpreter.schema.opdef import FrozenAttributes, OpDef, find
@@ -81,7 +84,7 @@ class Calls:
 
     def capturing(self, more: int) -> None:
         """Count the threads that capture a routine: 1 more, or -1."""
-        with self._outbox.lock:
+        with self._outbox.lock, SHIELD:
             self._captures += more
             known = self.native and not self._captures
             self._known: dict[Any, Entry] = self._signatures.entries if known else {}
@@ -127,29 +130,32 @@ class Calls:
         span = self._span()
         if span is not None:
             location |= span.bits or outbox.locations.spans.number(span)
+        if in_place:
+            made = x
+        else:
+            made = new(Tensor)  # without `__init__`, whose call costs as much as all of its lines
+            made._session = session
+            made._meta = entry.output
+            made._home = entry.home
+            made._reading = None
         with outbox.lock:
             if not entry.alive:
                 return self._first_time(op, x, y, attributes, in_place, key)
+            messages = outbox.messages
             if in_place:
-                id_ = x._id
                 if x._reading is not None:
                     forget(x)
+                messages += ([CALL, entry.number, operands, (x._id,), 0, location],)
             else:
                 outbox.ids = id_ = outbox.ids + 1
-            messages = outbox.messages
-            messages.append([CALL, entry.number, operands, (id_,), 0, location])
+                made._id = id_
+                drop = partial(outbox.release, id_)
+                messages += ([CALL, entry.number, operands, (id_,), 0, location],)
+                made._drop = drop  # no checkpoint before: an exception finds a call whose result has its handle
             size = len(messages)
         if size >= outbox.limit or size == 1:
             outbox.appended()
-        if in_place:
-            return x
-        made = new(Tensor)  # without `__init__`, whose call costs as much as all of its lines
-        made._session = session
-        made._id = id_
-        made._meta = entry.output
-        made._home = entry.home
-        made._reading = None
-        if session._opened and (context := session._innermost()) is not None:
+        if session._opened and not in_place and (context := session._innermost()) is not None:
             context._hold(made)
         return made
 
@@ -165,31 +171,42 @@ class Calls:
         outbox, outputs = self._outbox, entry.outputs
         if entry.heavy:
             outbox.make_way()
+        if out is None and len(outputs) != 1:
+            return self._issue_many(session, entry, operands, location)
         with outbox.lock:
             if not entry.alive:
                 return None
+            messages = outbox.messages
             if out is not None:
                 for target in out:
                     forget(target)
+                made = list(out)
                 ids = tuple([target._id for target in out])
-            elif len(outputs) == 1:
-                outbox.ids = id_ = outbox.ids + 1
-                ids = (id_,)
+                messages += ([CALL, entry.number, operands, ids, 0, location],)
             else:
-                first = outbox.ids + 1
-                outbox.ids += len(outputs)
-                ids = tuple(range(first, outbox.ids + 1))
-            messages = outbox.messages
-            messages.append([CALL, entry.number, operands, ids, 0, location])
+                outbox.ids = id_ = outbox.ids + 1
+                made = [Tensor(session, id_, entry.output, entry.home, NOTHING)]
+                only, drop = made[0], partial(outbox.release, id_)
+                messages += ([CALL, entry.number, operands, (id_,), 0, location],)
+                only._drop = drop  # no checkpoint before: see `operate`
             size = len(messages)
         if size >= outbox.limit or size == 1:
             outbox.appended()
-        if out is not None:
-            return list(out)
-        home = entry.home
-        if len(ids) == 1:
-            return [Tensor(session, id_, entry.output, home)]
-        return [Tensor(session, id_, meta, home) for id_, meta in zip(ids, outputs, strict=True)]
+        return made
+
+    def _issue_many(
+        self, session: Session, entry: Entry, operands: tuple[Any, ...], location: int
+    ) -> list[Tensor] | None:
+        """`_issue` for calls with several results, or none."""
+        outbox, outputs = self._outbox, entry.outputs
+        with outbox.lock, SHIELD:
+            if not entry.alive:
+                return None
+            ids = tuple([outbox.new_id() for _ in outputs])
+            outbox.messages.append([CALL, entry.number, operands, ids, 0, location])
+            made = [Tensor(session, id_, meta, entry.home) for id_, meta in zip(ids, outputs, strict=True)]
+        outbox.appended()
+        return made
 
     # -- the long way ----------------------------------------------------------------------------------------------
 
@@ -242,7 +259,7 @@ class Calls:
         key = signature_of(invocation, self.place(invocation))
         location = self._outbox.locations.issued()
         while True:
-            with self._outbox.lock:
+            with self._outbox.lock, SHIELD:
                 entry = self._signatures.entries.get(key) or self._signatures.add(key)
                 if alias is not None:
                     self._signatures.alias(alias, entry)
@@ -266,11 +283,12 @@ class Calls:
         capture = capture_of(outbox)
         if capture is not None:
             return capture.move(tensor, home)
-        with outbox.lock:
+        with outbox.lock, SHIELD:
             id_, location = outbox.new_id(), outbox.locations.issued()
             outbox.messages.append(encode_message(ToDevice(tensor._id, id_, home, location)))
+            made = Tensor(session, id_, tensor._meta, home)
         outbox.appended()
-        return Tensor(session, id_, tensor._meta, home)
+        return made
 
     def hint(self, tensor: Tensor, what: str, device: str | None = None) -> None:
         """Say where the tensor's value had better be, at this place in program order."""
@@ -282,7 +300,7 @@ class Calls:
             place = device_of(session, device)
         own(session, tensor)
         refuse_captured(outbox, f"{what}: nothing can be said about where a value is")
-        with outbox.lock:
+        with outbox.lock, SHIELD:
             location = outbox.locations.issued()
             outbox.messages.append(encode_message(Hint(tensor._id, what, place, location)))
         outbox.appended()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.wire.messages import Restart, encode_message
 from .outbox.outbox import Outbox
 from .routines.current import refuse_captured
@@ -24,7 +25,7 @@ class Cancellation:
         """Cancel pending instructions, and those issued until `restart`. Overtakes the messages sent before."""
         refuse_captured(self._outbox, "nothing can be cancelled")
         transport = self._outbox.transport
-        with transport.shield:
+        with SHIELD:
             with self._lock:
                 self._cancels += 1
                 self.era += 1
@@ -32,7 +33,7 @@ class Cancellation:
 
     def restart(self) -> None:
         """Take instructions again. The message carries the number of cancellations so far: a later one stays valid."""
-        with self._outbox.lock:
+        with self._outbox.lock, SHIELD:
             self._outbox.refuse_inside()
             self._outbox.messages.append(encode_message(Restart(self._cancels)))
             with self._lock:

@@ -34,6 +34,8 @@ from weakref import ref
 
 import numpy as np
 
+from ..interpreter.concurrency.blocks import ends_block
+from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError, ProtocolError
 from ..interpreter.types.meta import Meta
 from ..interpreter.types.sizes import size
@@ -128,14 +130,23 @@ class Context:
         if self.ended or self._token is not None:
             state = "has ended" if self.ended else "is open already"
             raise located(ProtocolError(f"this context {state}: make another one with session.context()"))
-        self._parent = open_from(self._contexts.innermost())
-        self._token = self._contexts.enter(self)
+        try:
+            with SHIELD:
+                self._parent = open_from(self._contexts.innermost())
+                self._token = self._contexts.enter(self)
+                SHIELD.hold(self)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
+    @ends_block
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.finalize()
+        with SHIELD:
+            SHIELD.let_go(self)
+            self.finalize()
 
     def finalize(self) -> None:
         """End the context now, from any thread: its tensors are released, its names are gone. Ending it twice is fine.
@@ -143,7 +154,7 @@ class Context:
         What its block makes afterwards belongs to the context around it. Raises nothing if the session has ended.
         """
         outbox = self._contexts.outbox
-        with outbox.transport.shield:
+        with SHIELD:
             self.ended, self._limit = True, ENDED
             token, self._token = self._token, None
             if token is not None:

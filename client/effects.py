@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.errors import MetadataError, ProtocolError
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Chain, Effect, encode_message
@@ -34,7 +35,7 @@ class Effects:
         return id_
 
     def _add_chain(self) -> int:
-        with self._outbox.lock:
+        with self._outbox.lock, SHIELD:
             id_ = self._outbox.new_id()
             self._outbox.messages.append(encode_message(Chain(id_)))
             self._chains.add(id_)
@@ -44,7 +45,7 @@ class Effects:
         """Call back with the values of the tensors with these ids, after the effects already on the chain."""
         check_callback(callback)
         known, guarded = self.known(chain), refusing(self._outbox, callback)
-        with self._outbox.lock:
+        with self._outbox.lock, SHIELD:
             location = self._outbox.locations.here(2)
             self._outbox.messages.append(encode_message(Effect(ids, known, guarded, 0, location)))
         self._outbox.appended()
@@ -52,7 +53,7 @@ class Effects:
     def issue_tolerant(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> Reply:
         """The same for a callback that takes an error in the place of a value; the reply comes when it has run."""
         known = self.known(chain)
-        with self._outbox.lock:
+        with self._outbox.lock, SHIELD:
             location = self._outbox.locations.here(2)
             reply: Reply
             request, reply = self._outbox.transport.request()

@@ -20,6 +20,7 @@ from types import CodeType, FrameType
 from typing import Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
+from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.errors import MetadataError, TensordError
 from ..interpreter.wire.forms import shown
 from ..interpreter.wire.locations import LINE
@@ -169,7 +170,7 @@ class Locations:
     def _add(self, nearest: FrameType | None) -> int:
         frames, path = lines_from(nearest, self._count, every=self._every)
         text = self.command or describe(frames)
-        with self.lock:
+        with self.lock, SHIELD:
             if self.size >= LIMIT:
                 self.sites.clear()
                 self._codes.clear()

@@ -312,7 +312,7 @@ class Savings:
                 self._await(saving)
             except TensordError:
                 pass  # `tell_failure` tells it
-            except KeyboardInterrupt:
+            except BaseException:  # of a signal's handler, such as Ctrl-C
                 self.give_up()
                 raise
             saving._told = told
@@ -456,9 +456,10 @@ def checkpoint(
     where, listed = directory_of(directory, "checkpoint"), chosen_names(names, "checkpoint")
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
         raise located(MetadataError(f"checkpoint: keep is a number of generations, 0 for all, not {keep!r}"))
-    reply = outbox.ask(lambda request, location: CheckpointMessage(str(where), listed, keep, request, location))
-    found = Checkpointing(where, outbox, reply)
-    savings.add(found, session)
+    with outbox.lock, SHIELD:
+        reply = outbox.ask(lambda request, location: CheckpointMessage(str(where), listed, keep, request, location))
+        found = Checkpointing(where, outbox, reply)
+        savings.add(found, session)
     return found
 
 

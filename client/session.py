@@ -174,8 +174,7 @@ class Session(AwaitableSession, ControlFlow):
         capture = capture_of(self._outbox)
         if capture is not None:
             return capture.constant(values, home, dtype)
-        id_, meta = upload(self._outbox, values, home, dtype)
-        return Tensor(self, id_, meta, home)
+        return upload(self, values, home, dtype)
 
     def empty_host(self, shape: int | Sequence[int], dtype: Any = None) -> NDArray[Any]:
         """A NumPy array to be filled, contents undefined: `asarray` of it, or of a packed view, copies nothing.
@@ -459,7 +458,7 @@ class Session(AwaitableSession, ControlFlow):
     def span(self, name: str) -> AbstractContextManager[None]:
         """`with session.span("step 37"):` what is issued inside has that name in the trace; spans may be nested.
 
-        A span is open in the thread, or the asyncio task, that opened it. Opening one costs a microsecond, and the
+        A span is open in the thread, or the asyncio task, that opened it. A span costs some microseconds, and the
         instructions inside cost what they cost outside.
         """
         if not isinstance(name, str) or not name:

@@ -12,6 +12,8 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from ..interpreter.concurrency.blocks import ends_block
+from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.errors import ProtocolError
 from ..interpreter.wire.locations import DEPTH, LINE_BITS, NAME, SPANS
 from ..interpreter.wire.messages import Span as SpanMessage
@@ -46,7 +48,7 @@ class Spans:
 
     def number(self, span: Span) -> int:
         """Give the span a number, and send it; returns its part of a location."""
-        with self._locations.lock:
+        with self._locations.lock, SHIELD:
             if not span.bits:  # else another thread has been here
                 self._newest = self._newest % (SPANS - 1) + 1
                 former = self._numbered.get(self._newest)
@@ -78,17 +80,26 @@ class Span:
             raise ProtocolError(f"the span {self.name!r} is open already: make another one with session.span")
         outer = self._spans.get()
         path = (*(() if outer is None else outer.path), self.name)[:DEPTH]
-        if path != self.path:
-            self.path, self.bits = path, 0
-        self._token = self._spans.current.set(self)
+        try:
+            with SHIELD:
+                if path != self.path:
+                    self.path, self.bits = path, 0
+                self._token = self._spans.current.set(self)
+                SHIELD.hold(self)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
 
+    @ends_block
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        token, self._token = self._token, None
-        if token is not None:
-            with suppress(ValueError):  # it is closed in another context than it was opened in, which keeps it open
-                self._spans.current.reset(token)
+        with SHIELD:
+            SHIELD.let_go(self)
+            token, self._token = self._token, None
+            if token is not None:
+                with suppress(ValueError):  # closed in another context than it was opened in, which keeps it open
+                    self._spans.current.reset(token)
 
 
 def printable(name: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.errors import metadata_error
 from ..interpreter.schema.promotion import WIRE_INTEGERS
 from ..interpreter.types.meta import Meta
@@ -16,20 +17,25 @@ from ..interpreter.wire.forms import shown
 from ..interpreter.wire.messages import Upload, encode_message
 from .locations import located
 from .operators import SCALARS
-from .outbox.outbox import Outbox
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .session import Session
 
 
-def upload(outbox: Outbox, values: ArrayLike, home: str, dtype: Any) -> tuple[int, Meta]:
-    """Copy the values to memory that the machine reads, unless they are there; returns the new tensor's id and meta."""
+def upload(session: Session, values: ArrayLike, home: str, dtype: Any) -> Tensor:
+    """Copy the values to memory that the machine reads, unless they are there; returns the new tensor."""
+    outbox = session._outbox
     transport = outbox.transport
     meta, array = transport.lend(values, dtype) or copied(values, dtype, transport.new_array)
     if meta.nbytes > outbox.transport.inline_work:
         outbox.make_way()
-    with outbox.lock:
+    with outbox.lock, SHIELD:
         id_, location = outbox.new_id(), outbox.locations.here(2)
         outbox.messages.append(encode_message(Upload(id_, meta.shape, name_of(meta.dtype), home, array, location)))
+        made = Tensor(session, id_, meta, home)
     outbox.appended()
-    return id_, meta
+    return made
 
 
 def copied(values: ArrayLike, dtype: Any, new_array: Callable[[Meta], NDArray[Any]]) -> tuple[Meta, NDArray[Any]]:

@@ -106,7 +106,7 @@ class Engine:
         # Batches behind a run with control flow, or with much that is unfinished: the run takes turns with all others.
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._opened = 0
-        self.fault: Exception | None = None
+        self.fault: BaseException | None = None
 
     @property
     def pools(self) -> dict[str, DeviceState]:
@@ -152,7 +152,7 @@ class Engine:
             return False
         try:
             self._pass()
-        except Exception as error:
+        except BaseException as error:
             self.fault = error
             raise
         if self.fault is not None:  # of a cancellation in the middle of the pass, whose caller went on
@@ -227,7 +227,7 @@ class Engine:
         """Admit messages now, for a driver that has a queue of its own."""
         try:
             self.admission.take(session, arrays)
-        except Exception as error:
+        except BaseException as error:
             self.fault = error
             raise
 
@@ -290,7 +290,7 @@ class Engine:
         """An exception that leaves the block is a fault of the engine."""
         try:
             yield
-        except Exception as error:
+        except BaseException as error:
             self.fault = error
             raise
 

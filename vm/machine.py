@@ -33,8 +33,9 @@ import numpy as np
 
 from ..interpreter.concurrency.background import DOZE, Background
 from ..interpreter.concurrency.bell import Bell
-from ..interpreter.concurrency.interrupts import SHIELD, ShieldedLock
+from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.concurrency.leader_followers import LeaderFollowers
+from ..interpreter.concurrency.shielded_lock import ShieldedLock
 from ..interpreter.concurrency.switch_interval import SWITCH_INTERVAL
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ..interpreter.process_end import AT_END
@@ -169,7 +170,7 @@ class VirtualMachine(Runtime):
         with self.locked():
             try:
                 yield
-            except Exception as error:
+            except BaseException as error:
                 raise self.end_broken(error) from error
 
     @contextmanager
@@ -211,7 +212,7 @@ class VirtualMachine(Runtime):
                             later = engine.only_releases_are_left()
                         if later:
                             break
-                except Exception as error:
+                except BaseException as error:
                     raise self.end_broken(error) from error
                 if waiting.followers or waiting.leader is not None:
                     waiting.wake()
@@ -226,7 +227,7 @@ class VirtualMachine(Runtime):
         while self.cancellations:
             self.engine.finish_cancel(self.cancellations.popleft())
 
-    def end_broken(self, error: Exception) -> ConnectionLost:
+    def end_broken(self, error: BaseException) -> ConnectionLost:
         """An exception has left the engine. End all waits and requests, and return the error that says so.
 
         It left the engine in the middle of a step, so counts and edges may be wrong: going on could give wrong values.

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.frames import MAPPED_ARRAY
@@ -37,7 +36,6 @@ class InProcessTransport:
         self.inline_work = inline_work
         self.maps = self.eager = False
         self.opens_files, self.names_files = True, False
-        self.shield = SHIELD
         self._lender = object()  # what lends host arrays: they outlive the transport
         self._replies: dict[int, Reply] = {}
         self._numbers = itertools.count(1)

@@ -1,6 +1,7 @@
 """Unsent messages.
 
-- `outbox`: the messages of one session until they leave; `batches`: those of a closed session, and of an atomic block
+- `outbox`: the messages of one session until they leave; `batches`: those of a closed session, and of an atomic block;
+  `atomic`: such a block
 - `callbacks`: keeps side effects' callbacks from issuing
 - `releases`: where in a batch dropped handles are released; `host_results`: which results are brought near the host
 """

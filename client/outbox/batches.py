@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Self
 
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.wire.limits import Limits
@@ -10,6 +11,29 @@ from ..locations import located, user_line
 from ..transport.interface import CLOSED
 
 GROUP = Limits().batch  # messages in an atomic group
+
+
+class Group(list[list[Any]]):
+    """The messages of an atomic block: they leave together, so their number is limited.
+
+    Calls come by `+=`, which is the list's own until the group is `Full`: it has no checkpoint inside (`interrupts`).
+    """
+
+    def append(self, message: list[Any]) -> None:
+        """Add a message. If the group is full, raise ProtocolError at the user's line instead."""
+        if len(self) >= GROUP:
+            full = f"an atomic block holds at most {GROUP} messages; make several of it"
+            raise ProtocolError(full, location=user_line())
+        super().append(message)
+
+
+class Full(Group):
+    """A group that has as many messages as it may have."""
+
+    def __iadd__(self, messages: Iterable[list[Any]]) -> Self:  # type: ignore[override, misc]
+        for message in messages:
+            self.append(message)
+        return self
 
 
 class Closed(list[list[Any]]):
@@ -23,13 +47,6 @@ class Closed(list[list[Any]]):
         """Raise the error at the user's line."""
         raise located(self.error.reraisable())
 
-
-class Group(list[list[Any]]):
-    """The messages of an atomic block: they leave together, so their number is limited."""
-
-    def append(self, message: list[Any]) -> None:
-        """Add a message. If the group is full, raise ProtocolError at the user's line instead."""
-        if len(self) >= GROUP:
-            full = f"an atomic block holds at most {GROUP} messages; make several of it"
-            raise ProtocolError(full, location=user_line())
-        super().append(message)
+    def __iadd__(self, _messages: Iterable[list[Any]]) -> Self:  # type: ignore[override, misc]
+        self.append([])
+        return self

@@ -8,28 +8,32 @@ wait for the question and travel with it (docs/decisions/0012). Handles dropped 
 (`releases`). A group (`atomic`) leaves as one message when its block ends.
 
 Threads. `lock` guards the messages and the session's tables. The lock is re-entrant, since a signal handler may issue
-ops on the very thread that has it. Such a handler may not send or wait while its thread drives the machine: that is a
-ProtocolError, and the messages stay here. Nor may the handler raise there; Ctrl-C is kept back. No thread waits while
-it holds the lock. An atomic block holds the lock from its first line to its last, so the messages of other threads come
-after the group. `Tensor.__del__` runs anywhere, also inside the lock, so it only puts the id on a `queue.SimpleQueue`.
+ops on the very thread that has it. No thread waits while it holds the lock. A message and what goes with it are added
+in a region, or without a checkpoint between (`interpreter/concurrency/interrupts`): an exception of a signal's handler
+finds both, or neither. An atomic block holds the lock from its first line to its last, so the messages of other threads
+come after the group. A handle may be dropped anywhere, also inside the lock, so its finaliser only puts the id on a
+`queue.SimpleQueue`.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, TypeAlias
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError, without_frames
 from ...interpreter.wire.messages import RELEASE, Atomic, NamedMessage, encode_message
 from ..forks import FORKS
 from ..locations import Locations, located, user_line
 from ..routines.current import capture_of, refuse_captured
 from ..transport.interface import FORKED, ClosedTransport, Reply
-from .batches import Closed, Group
+from . import batches
+from .atomic import AtomicBlock
+from .batches import Closed, Full, Group
 from .callbacks import Lock
 from .host_results import HostResults
 from .releases import add_releases, releases
@@ -109,10 +113,11 @@ class Outbox:
     @contextmanager
     def numbered(self) -> Iterator[int]:
         """A number for a file, which is free again afterwards."""
-        with self.lock:
-            number = min(set(range(1, len(self.files) + 2)) - self.files)
-            self.files.add(number)
+        number = 0
         try:
+            with self.lock, SHIELD:
+                number = min(set(range(1, len(self.files) + 2)) - self.files)
+                self.files.add(number)
             yield number
         finally:
             self.files.discard(number)
@@ -121,6 +126,8 @@ class Outbox:
         """Handle an added message: send the batch if it is full, else have the background send it in a while."""
         size = len(self.messages)
         if self._depth:
+            if size >= batches.GROUP and type(self.messages) is Group:
+                self.messages = Full(self.messages)
             return
         if size >= self.limit and not (self._expects and size < GROWTH and not self.heavy):
             self.limit = min(self.limit * GROWTH, BATCH)
@@ -155,22 +162,23 @@ class Outbox:
 
     def flush_if_free(self) -> bool:
         """Send all unsent messages; False if another thread has the lock, perhaps for a whole group."""
-        if not self.lock.acquire(blocking=False):
-            return False
-        try:
-            self.send()
-        finally:
-            self.lock.release()
+        with SHIELD:
+            if not self.lock.acquire(blocking=False):
+                return False
+            try:
+                self.send()
+            finally:
+                self.lock.release()
         return True
 
     def send(self) -> bool:
         """Hand over the unsent messages, but no unfinished group. Were there any? The caller holds the lock.
 
-        Runs under the transport's shield: Ctrl-C between taking the batch and handing it over would lose it.
+        Runs in a region: an exception between taking the batch and handing it over would lose the batch.
         """
         if self._depth:
             return False
-        with self.transport.shield:
+        with SHIELD:
             batch, self.messages = self.messages, Closed(self.messages.error) if type(self.messages) is Closed else []
             self.heavy = self._expects = False
             self._flushes += 1
@@ -201,24 +209,29 @@ class Outbox:
         self._riding = not self._depth  # the numbers of a group's calls may mean another signature when it is sent
         self.send()
 
-    @contextmanager
-    def atomic(self) -> Iterator[None]:
+    def atomic(self) -> AbstractContextManager[None]:
         """Send the messages issued inside as one at the end, also if the block raises."""
         refuse_captured(self, "a routine's ops cannot be made atomic one by one (take the call as a whole)")
-        with self.lock:
-            if not self._depth:
-                self.send()
-                self.messages = self.messages if type(self.messages) is Closed else Group()
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
-                whole = not self._depth and type(self.messages) is Group  # else the session was closed inside
-                if whole:
-                    self._send_group()
-        if whole:
-            self.transport.await_credit()
+        return AtomicBlock(self)
+
+    def begin_group(self) -> int:
+        """Begin an atomic block, in another one or not; what the batch's limit was. The caller holds the lock."""
+        limit = self.limit
+        if not self._depth:
+            self.send()
+            limit, self.limit = self.limit, batches.GROUP
+            self.messages = self.messages if type(self.messages) is Closed else Group()
+        self._depth += 1
+        return limit
+
+    def end_group(self, limit: int) -> bool:
+        """End it, and send what it holds unless it is in another one. Was anything sent?"""
+        self._depth -= 1
+        if self._depth or type(self.messages) is Closed:  # closed inside
+            return False
+        self.limit = limit
+        self._send_group()
+        return True
 
     def _send_group(self) -> None:
         group = self.messages
@@ -259,14 +272,15 @@ class Outbox:
         if not self.messages and self._released.empty() and not hints:
             self.limit = self._first
             return False
-        if self._flushes == self._seen_flushes and self.lock.acquire(blocking=False):
-            try:
-                self.send()
-            except ConnectionLost:
-                return False
-            finally:
-                self.lock.release()
-        self._seen_flushes = self._flushes
+        with SHIELD:
+            if self._flushes == self._seen_flushes and self.lock.acquire(blocking=False):
+                try:
+                    self.send()
+                except ConnectionLost:
+                    return False
+                finally:
+                    self.lock.release()
+            self._seen_flushes = self._flushes
         return True
 
     def tell(self, build: Callable[[int], NamedMessage]) -> Reply | None:
@@ -286,16 +300,16 @@ class Outbox:
         """`ask` several questions in one batch. Its caller's caller is of this package, too."""
         replies: list[Reply] = []
         expects = self._expects or monotonic() - self._left < PROMPT
-        with self.lock:
+        with self.lock, SHIELD:
             self.refuse_inside()
             location = self.locations.here(3) if located else 0
             for build in builds:
                 number, reply = self.transport.request()
                 self.messages.append(encode_message(build(number, location)))
                 replies.append(reply)
-        self.flush(patient=False)  # a question needs no credit
-        self.limit = self._first
-        self._expects = expects
+            self.send()  # a question needs no credit
+            self.limit = self._first
+            self._expects = expects
         return replies
 
     def answers(self) -> bool:
@@ -304,12 +318,13 @@ class Outbox:
 
     def is_inside(self) -> bool:
         """Is this thread inside an atomic block?"""
-        if not self.lock.acquire(blocking=False):
-            return False
-        try:
-            return bool(self._depth)
-        finally:
-            self.lock.release()
+        with SHIELD:
+            if not self.lock.acquire(blocking=False):
+                return False
+            try:
+                return bool(self._depth)
+            finally:
+                self.lock.release()
 
     def refuse_inside(self) -> None:
         """Raise an error at the user's line if inside an atomic block, or a capture; the caller holds the lock."""
@@ -339,10 +354,11 @@ class Outbox:
         """End the session; everything afterwards raises ConnectionLost."""
         transport = self.transport
         transport.ending()
-        with self.lock:
-            self.transport = ClosedTransport(transport.devices)
-            self.messages = Closed()
-        transport.close()
+        with SHIELD:
+            with self.lock:
+                self.transport = ClosedTransport(transport.devices)
+                self.messages = Closed()
+            transport.close()
 
     def lost(self, error: TensordError) -> None:
         """Take no more messages: the machine is gone. Called inside any lock, so a message may slip in meanwhile."""

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Any, Final
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.messages import ATOMIC, CALL, RUN, SIGNATURE
 from ..locations import user_line
@@ -213,7 +214,7 @@ class PeriodicOutbox(Outbox):
 
     def _send(self, count: int) -> bool:
         """Send so many of the messages; the others stay."""
-        with self.transport.shield:
+        with SHIELD:
             sent = self._deliver(self._made_ready(count))
             if self._looks():
                 self._follow()

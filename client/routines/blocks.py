@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CaptureError, MetadataError
 from ...interpreter.programs.numbers import DRAW, PARAMETER
@@ -57,6 +58,7 @@ class BlockCapture(Capture):
         """Record what this thread does in the block, until `end`."""
         CURRENT.capture = self
 
+    @ends_block
     def end(self) -> None:
         """The block is over, and so are its tensors."""
         with SHIELD:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CaptureError, MetadataError, TensordError
 from ...interpreter.programs.builder import LONGEST, SLOTS, Builder
@@ -117,14 +118,17 @@ class Capture:
 
     def begin(self) -> None:
         """Record what this thread does, until `end`."""
-        with SHIELD:  # Ctrl-C between the two would leave the session half in a capture
+        with SHIELD:  # an exception between the two would leave the session half in a capture
             self.session._calls.capturing(1)
             CURRENT.capture = self
+            SHIELD.hold(self)
 
+    @ends_block
     def end(self) -> None:
         """Record nothing more. The capture's symbolic tensors are dead."""
         with SHIELD:
-            if CURRENT.capture is self:
+            if CURRENT.capture is not None and CURRENT.capture.root is self:
+                SHIELD.let_go(self)
                 CURRENT.capture = None
                 self.session._calls.capturing(-1)
             self.over = True

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ...interpreter.concurrency.finalisers import FINALISER, NOTHING
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError
 from ...interpreter.programs.passes.table import ALL
 from ...interpreter.programs.program import PRINT, Program, Step, effects_of
@@ -64,12 +67,13 @@ class Linked:
         self._room = program.inner
         self._asks = program.asks
         self._heavy = work_of(program) > session._outbox.transport.inline_work
+        self._drop: Callable[[], object] = NOTHING
         self._id = self._link(session)
 
     def _link(self, session: Session) -> int:
         """Send the program, and link it; the routine's id."""
         outbox = session._outbox
-        with outbox.lock:
+        with outbox.lock, SHIELD:
             program_id, location = outbox.new_id(), outbox.locations.here(3)
             try:
                 records = self._records()
@@ -80,6 +84,7 @@ class Linked:
                 outbox.captured.update(ids)
                 link = Link(id_, program_id, self.devices, ids, location, self.name, self.passes)
                 outbox.messages.append(encode_message(link))
+                self._drop = partial(outbox.release, id_)
             finally:  # a full group takes a part of a program, and no more
                 outbox.release(program_id)
         outbox.appended()
@@ -120,7 +125,7 @@ class Linked:
         if self._heavy:
             outbox.make_way()
         prints: list[Reply] = []
-        with outbox.lock:
+        with outbox.lock, SHIELD:
             location = outbox.locations.here(2)
             for value in self._written:
                 forget(inputs[value] if value < len(inputs) else self.captured[value - len(inputs)])
@@ -130,10 +135,11 @@ class Linked:
             given = tuple([tensor._id for tensor in inputs])
             effects = self._requested(prints) if self._effects else ()
             outbox.messages.append([RUN, self._id, given, tuple(numbers), ids, effects, location])
-        for reply in prints:
-            session._printing.expect(reply, session)
+            for reply in prints:
+                session._printing.expect(reply, session)
+            made = [Tensor(session, id_, meta, home) for id_, (meta, home) in zip(ids, self._results, strict=True)]
         outbox.appended()
-        return [Tensor(session, id_, meta, home) for id_, (meta, home) in zip(ids, self._results, strict=True)]
+        return made
 
     def report(self) -> Report:
         """What the machine has made of it."""
@@ -155,9 +161,7 @@ class Linked:
             found.append((chain, callback, request))
         return tuple(found)
 
-    def __del__(self) -> None:
-        if self.__dict__.get("_id", 0) > 0:
-            self._session._release(self._id)
+    __del__ = FINALISER
 
 
 def shown_name(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import (
     CancelledError,
     ConnectionLost,
@@ -184,7 +185,8 @@ class Incoming:
 def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
     """Call the user's function with arrays of its own; returns its error, which stops the chain."""
     try:
-        effect.callback(*[one if isinstance(one, TensordError) else np.array(one) for one in arrays or ()])
+        with SHIELD.calling:
+            effect.callback(*[one if isinstance(one, TensordError) else np.array(one) for one in arrays or ()])
     except TensordError as error:
         mine = error.reraisable()  # it may be a tensor's error, which others have, too
         mine.op, mine.location = error.op or "effect", error.location or effect.location

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -84,10 +83,6 @@ class Transport(Protocol):
     def lost(self) -> bool:
         """Has the other side ended?"""
 
-    @property
-    def shield(self) -> AbstractContextManager[None]:
-        """A context manager that keeps Ctrl-C back; effective in the main thread."""
-
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """An array for one upload of that meta, in the memory from which the other side takes it most cheaply."""
 
@@ -146,7 +141,6 @@ class ClosedTransport:
         self.inline_work = 0
         self.maps = self.eager = False
         self.lost = True
-        self.shield = nullcontext()
 
     def has_room(self, _share: float) -> bool:
         """Nothing is unfinished: the session has ended."""

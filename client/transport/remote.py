@@ -69,7 +69,6 @@ class RemoteTransport:
         self.lock = SocketLock(self._bell)
         self.waiting = LeaderFollowers(self, "the session was closed")
         SHIELD.install()
-        self.shield = SHIELD
         self._inherited = False  # by a forked child
         FORKS.connections.add(self)
         self._window, self._frame = int(settings["window"]), int(settings["frame"])
@@ -373,7 +372,7 @@ class RemoteTransport:
         if self._incoming.lost is not None:
             tell(self._incoming.lost)
 
-    def _background_failed(self, error: Exception) -> None:
+    def _background_failed(self, error: BaseException) -> None:
         """End the session on an unexpected error, and tell the threads that wait."""
         with self.lock:
             self._incoming.fail(ConnectionLost(f"the session's background thread failed: {error!r}"))

@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import TensordError
 from ..locations import HANDLED, user_line
 from ..tracebacks import MEANT, hide
@@ -46,11 +47,12 @@ def on_loop(outbox: Outbox, steps: Steps[T]) -> Awaiting[T]:
     """Take the first step; the coroutine takes the others. Raises what the first step raises."""
     line = user_line()
     reached = None
-    if outbox.transport.has_room(MOST) and enter(outbox):
-        try:
-            reached = taken(partial(next, steps))
-        finally:
-            outbox.lock.release()
+    with SHIELD:
+        if outbox.transport.has_room(MOST) and enter(outbox):
+            try:
+                reached = taken(partial(next, steps))
+            finally:
+                outbox.lock.release()
     return rest(outbox, steps, reached, line)
 
 
@@ -137,15 +139,16 @@ def finish(future: asyncio.Future[None]) -> None:
 
 async def step(outbox: Outbox, move: Callable[[], Wait], line: str | None) -> Wait | Returned:
     """Take a step: here, or, if another thread is inside `atomic`, on a helper's thread behind that block."""
-    if not enter(outbox):
-        reached: Wait | Returned = await started(Work(partial(inside, outbox, move)), line)
-        return reached
-    before, HANDLED.line = HANDLED.line, line
-    try:
-        return taken(move)
-    finally:
-        HANDLED.line = before
-        outbox.lock.release()
+    with SHIELD:
+        if enter(outbox):
+            before, HANDLED.line = HANDLED.line, line
+            try:
+                return taken(move)
+            finally:
+                HANDLED.line = before
+                outbox.lock.release()
+    reached: Wait | Returned = await started(Work(partial(inside, outbox, move)), line)
+    return reached
 
 
 def taken(move: Callable[[], Wait]) -> Wait | Returned:
@@ -164,13 +167,14 @@ def inside(outbox: Outbox, move: Callable[[], Any]) -> Any:
 
 def close(outbox: Outbox, steps: Steps[Any]) -> None:
     """Close a procedure that nobody goes on with."""
-    if enter(outbox):
-        try:
-            steps.close()
-        finally:
-            outbox.lock.release()
-    else:
-        start(partial(inside, outbox, steps.close))
+    with SHIELD:
+        if enter(outbox):
+            try:
+                steps.close()
+            finally:
+                outbox.lock.release()
+        else:
+            start(partial(inside, outbox, steps.close))
 
 
 def enter(outbox: Outbox) -> bool:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Coroutine, Generator
 from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ..transport.interface import Reply
 
 if TYPE_CHECKING:
@@ -68,19 +69,35 @@ Awaiting: TypeAlias = Coroutine[Any, Any, T]  # what the awaitable forms return
 
 
 def on_thread(outbox: Outbox, steps: Steps[T]) -> T:
-    """Take the steps on this thread, and sleep in between; returns what they return."""
+    """Take the steps on this thread, and sleep in between; returns what they return.
+
+    The steps are regions (`interpreter/concurrency/interrupts`): an exception from outside is raised in the sleeps, where
+    the procedure undoes what it has begun, or at the end. Another thread's `atomic` block is awaited outside of one.
+    """
     try:
-        wait = next(steps)
+        with outbox.lock, SHIELD:
+            wait = next(steps)
+            while isinstance(wait, Reply) and wait.done:
+                wait = gone_on(steps, outbox, wait)
         while True:
-            try:
-                value = slept(outbox, wait)
-            except BaseException as error:  # an interrupt, too: the procedure undoes what it has begun
-                wait = steps.throw(error)
-            else:
-                wait = steps.send(value)
+            with SHIELD:
+                wait = gone_on(steps, outbox, wait)
     except StopIteration as end:
         result: T = end.value
         return result
+    except BaseException:
+        with SHIELD:
+            steps.close()  # now: a traceback may keep it
+        raise
+
+
+def gone_on(steps: Steps[Any], outbox: Outbox, wait: Wait) -> Wait:
+    """What a procedure yields next, with the result of a wait."""
+    try:
+        value = slept(outbox, wait)
+    except BaseException as error:  # an interrupt, too: the procedure undoes what it has begun
+        return steps.throw(error)
+    return steps.send(value)
 
 
 def slept(outbox: Outbox, wait: Wait) -> Any:
@@ -93,4 +110,5 @@ def slept(outbox: Outbox, wait: Wait) -> Any:
         return wait.function()
     if isinstance(wait, Room):
         return outbox.transport.await_credit()
-    return sleep(wait.seconds)
+    with SHIELD.exposed:
+        return sleep(wait.seconds)

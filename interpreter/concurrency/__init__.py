@@ -2,6 +2,8 @@
 
 - `leader_followers`: one waiting thread does the work, and wakes the others; `bell`: a semaphore to sleep on
 - `background`: the thread for the work that no other thread does in time
-- `interrupts`: Ctrl-C while the main thread drives or waits
+- `interrupts`: regions, which signals and thrown exceptions do not leave half-way; `signal_handlers`: covers over what
+  signals do; `thrown`: the door for thrown exceptions; `blocks`: functions that end blocks
+- `shielded_lock`: a lock around a region; `finalisers`: finalisers without a line of Python
 - `switch_interval`: how often threads hand over the interpreter lock, while there is a machine
 """

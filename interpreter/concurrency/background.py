@@ -52,7 +52,7 @@ class Background:
         *,
         look_around: Callable[[], bool],
         pause: Callable[[bool], float | None],
-        failed: Callable[[Exception], None],
+        failed: Callable[[BaseException], None],
         sleep: Callable[[float | None], object] | None = None,
     ) -> None:
         self.bell = Bell()
@@ -94,7 +94,7 @@ class Background:
         while not self.stopped:
             try:
                 self._round()
-            except Exception as error:
+            except BaseException as error:  # also what was thrown at it
                 with suppress(Exception):  # a report that fails must not end the thread
                     self._failed(error)
                 self.bell.sleep(DOZE)

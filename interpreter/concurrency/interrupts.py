@@ -1,183 +1,293 @@
-"""Ctrl-C while the main thread drives: deferred until the engine is consistent again.
+"""Regions: code of this package that no exception from outside may leave half-way.
 
-Python raises KeyboardInterrupt between any two bytecodes of the main thread. In embedded use that thread drives the
-engine, and an exception in the middle of a retirement would leave edges that are never released. So while the main
-thread drives, SIGINT is only noted, and raised when the drive ends. That is soon: kernels that run there are small. A
-second Ctrl-C is raised at once, for a side effect that never returns. Waiting threads are behind the same shield, and
-`exposed` while they sleep. One that comes while a handle is finalised is noted, too: Python ignores what a finaliser
-raises.
+Between any two steps of a thread Python may raise an exception from outside: what a signal's handler raises (in the
+main thread: KeyboardInterrupt, a test's timeout, the end that a batch system asks for), or what another thread throws
+(`PyThreadState_SetAsyncExc`: debuggers, timeouts). In the middle of a retirement it would leave edges that are never
+released; between taking a batch and handing it over it would lose the batch.
 
-The handler is installed only over Python's own; a program with a handler of its own keeps it. Source: trio's protection
-of its scheduler from KeyboardInterrupt.
+Theory of operation. Such code runs in a region: `with SHIELD`. Signals and thrown exceptions are noted there, and
+happen when the thread's outermost region ends. That is soon, since kernels that run there are small. A sleep in a
+region is `exposed`: what comes, or was noted before, happens at once, and the way out is covered again.
+
+- Signals. The main thread's outermost region covers the handlers that Python has (`signal_handlers`).
+- Thrown exceptions come through a door in `ctypes.pythonapi`, which keeps those for a thread in a region (`thrown`).
+- A user's callback that runs in a region is `calling`: a second signal of one kind interrupts a callback that does not
+  return.
+- A block, such as `with session.atomic()`, holds the covers until it ends (`hold`, `blocks`).
+
+Code that is too hot for a region makes each change between two checkpoints. The interpreter looks for signals and
+thrown exceptions at the start of a function, at jumps backwards, behind calls, and nowhere else. Assignments, operators
+on built-in types, and entering and leaving `with` on a lock of C contain no checkpoint. Finalisers are C functions
+(`finalisers`), since Python ignores what is raised in one.
+
+Guarantees. What was noted happens at the end of the region, also if an error leaves the region: that error is its
+context then. A region is entered and left by one assignment, so its state is right at every checkpoint. A handler that
+runs in a sleep may use sessions; its regions lie on top of the one that sleeps.
+
+Rejected. A thread of its own for all that must not be interrupted: a hand-off and back takes 12 to 30 us, a quarter of
+an op with its result, and more beside a busy thread. Covers that stay between regions: `asyncio.run` and others look
+at which handler is installed. A journal that completes or undoes what was begun: one for each table of the engine.
+
+Source: trio's protection of its scheduler from KeyboardInterrupt. docs/decisions/0050 has the figures.
 """
 
 from __future__ import annotations
 
 import os
-import signal
+import sys
 import threading
-import weakref
-from collections.abc import Callable
+from functools import partial
+from threading import get_ident
 from types import FrameType, TracebackType
+from typing import Any
+from weakref import ref
 
-from .bell import Bell
+from .blocks import is_ending
+from .signal_handlers import Handler, SignalHandlers
+from .thrown import Door
 
 
 class Exposed:
-    """A context manager around a sleep behind a shield: inside it Ctrl-C is raised, also one noted before.
+    """A context manager around a sleep in a region: what comes meanwhile happens, and what was noted before."""
 
-    Only once: code that runs on the way out is behind the shield again.
-    """
+    __slots__ = ("_shield",)
 
-    __slots__ = ("_begin", "_end")
-
-    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
-        self._begin = begin
-        self._end = end
+    def __init__(self, shield: Shield) -> None:
+        self._shield = shield
 
     def __enter__(self) -> None:
-        self._begin()
+        self._shield.expose(get_ident())
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        self._shield.cover(get_ident())
 
 
-def _in_finaliser(frame: FrameType | None) -> bool:
-    """Is an exception raised here ignored? Called with the frame that a signal has interrupted.
+class Calling:
+    """A context manager around a user's callback in a region, inside a `try` that takes what is raised here."""
 
-    It need not be the finaliser's own: a handler of another signal may run between, which raises this one in turn.
-    """
-    while frame is not None:
-        if frame.f_code.co_name == "__del__" or frame.f_code is weakref.finalize.__call__.__code__:
-            return True
-        frame = frame.f_back
-    return False
+    __slots__ = ("_shield",)
+
+    def __init__(self, shield: Shield) -> None:
+        self._shield = shield
+
+    def __enter__(self) -> None:
+        self._shield.call(begins=True)
+
+    def __exit__(self, *_: object) -> None:
+        self._shield.call(begins=False)
 
 
 class Shield:
-    """A context manager around driving and waiting. One per process; it affects the main thread only."""
+    """A context manager around a region. One per process.
 
-    __slots__ = ("_depth", "_exposed", "_main", "_noted", "_users", "exposed")
+    `inside`: depth of the regions of each thread that is in one, and not asleep. `asleep`: depths of those that sleep,
+    one on top of the other; less than 0 while a handler runs in the sleep. `thrown`: what was thrown at a thread in a
+    region. `noted`: signals, with their handlers. `held`: blocks of the main thread that are open.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_door",
+        "_handlers",
+        "_main",
+        "_users",
+        "asleep",
+        "calling",
+        "exposed",
+        "held",
+        "inside",
+        "noted",
+        "thrown",
+    )
 
     def __init__(self) -> None:
-        self._main = threading.main_thread().ident
-        self._depth = 0
-        self._noted = False
-        self._exposed = False
+        self._main = threading.main_thread().ident or 0
+        self._handlers = SignalHandlers(self._arrived)
+        self._calls = False  # does the main thread run a callback in a region?
         self._users = 0
-        self.exposed = Exposed(self._expose, self._cover)
+        self.inside: dict[int, int] = {}
+        self.asleep: dict[int, list[int]] = {}
+        self.thrown: dict[int, Any] = {}
+        self.noted: list[tuple[int, Handler]] = []
+        self.held: dict[int, ref[Any]] = {}
+        self._door = Door(self.inside, self.asleep, self.thrown)
+        self.exposed = Exposed(self)
+        self.calling = Calling(self)
 
-    def install(self) -> None:
-        """Take over SIGINT, if this is the main thread and no other handler was installed."""
-        self._users += 1
-        if threading.get_ident() == self._main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._handle)
-
-    def remove(self) -> None:
-        """Give SIGINT back when the last user leaves."""
-        self._users -= 1
-        if not self._users and threading.get_ident() == self._main and signal.getsignal(signal.SIGINT) == self._handle:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    @property
-    def sleeping(self) -> bool:
-        """Is the main thread asleep behind the shield? That thread itself can ask only in a signal handler."""
-        return self._exposed
-
-    def forked(self) -> None:
-        """Begin anew in a forked child, which has no machines. Its main thread is the one that forked.
-
-        If the main thread forked behind the shield, in a side effect's callback, then it is still behind the shield.
-        """
-        own, self._main = self._main, threading.get_ident()
-        if own != self._main:
-            self._depth, self._noted, self._exposed = 0, False, False
-        self._users = 0
-        if signal.getsignal(signal.SIGINT) == self._handle:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if not self._noted and ((self._depth and not self._exposed) or _in_finaliser(frame)):
-            self._noted = True
-        else:
-            self._noted = self._exposed = False
-            signal.default_int_handler(number, frame)
-
-    def _expose(self) -> None:
-        if threading.get_ident() == self._main:
-            self._exposed = True
-            if self._noted:
-                self._noted = self._exposed = False
-                raise KeyboardInterrupt
-
-    def _cover(self) -> None:
-        if threading.get_ident() == self._main:
-            self._exposed = False
+    # -- regions ---------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> None:
-        if threading.get_ident() == self._main:
-            self._depth += 1
+        me, inside = get_ident(), self.inside
+        if me in inside:
+            inside[me] += 1
+            return
+        if me != self._main:
+            inside[me] = 1
+            return
+        try:
+            self._handlers.cover()
+            inside[me] = 1
+        except BaseException:
+            self._handlers.uncover()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if threading.get_ident() == self._main:
-            self._depth -= 1
-            if self._noted and not self._depth:
-                self._noted = False
-                if error is None:
-                    raise KeyboardInterrupt
+        me, inside = get_ident(), self.inside
+        if inside[me] > 1:
+            inside[me] -= 1
+            return
+        try:
+            if me == self._main and me not in self.asleep and not self.held:
+                self._handlers.uncover()
+        finally:
+            del inside[me]  # what comes from here on is raised here
+            if self.noted and me == self._main:
+                self._deliver()
+            if me in self.thrown:
+                self._raise_thrown(me)
+
+    def breathe(self) -> BaseException | None:
+        """In a region that may last, where nothing is half done: call the handlers of signals that were noted.
+
+        Returns what one of them raises, or was thrown, which the end of the region raises all the same.
+        """
+        me = get_ident()
+        if me in self.thrown or (self.noted and me == self._main):
+            try:
+                with self.exposed:
+                    pass
+            except BaseException as error:
+                self.thrown[me] = error
+                return error
+        return None
+
+    def call(self, *, begins: bool) -> None:
+        """A user's callback begins, or ends, in a region."""
+        if get_ident() == self._main:
+            self._calls = begins
+            if not begins and self._main in self.inside:
+                self._handlers.cover()  # the callback may have installed others
+
+    def hold(self, block: object) -> None:
+        """Begin a block: in a region, whose covers stay until the block ends, or is dropped."""
+        if get_ident() == self._main:
+            self.held[id(block)] = ref(block, partial(self.held.pop, id(block)))
+
+    def let_go(self, block: object) -> None:
+        """End it: in a region, which takes the covers off."""
+        self.held.pop(id(block), None)
+
+    # -- sleeps ----------------------------------------------------------------------------------------------------
+
+    @property
+    def sleeping(self) -> bool:
+        """Is the main thread asleep in a region? That thread itself can ask only in a signal handler."""
+        return self._main in self.asleep
+
+    def expose(self, me: int) -> None:
+        """A thread in a region goes to sleep: what was noted happens now."""
+        inside = self.inside
+        if me not in inside:
+            return
+        stack = self.asleep.setdefault(me, [])
+        stack += [inside[me]]
+        del inside[me]
+        if me in self.thrown:
+            self.cover(me)
+        while self.noted and me == self._main:
+            number, handler = self.noted[0]
+            del self.noted[0]
+            self._strike(number, handler, sys._getframe(2))  # noqa: SLF001 - what handlers are given
+
+    def cover(self, me: int) -> None:
+        """The sleep is over, unless what ended it has covered the thread already."""
+        stack = self.asleep.get(me)
+        if stack and stack[-1] > 0 and me not in self.inside:
+            self.inside[me] = stack[-1]
+            del stack[-1]
+        if not stack:
+            self.asleep.pop(me, None)
+        if me in self.thrown:
+            self._raise_thrown(me)
+
+    # -- what comes from outside -----------------------------------------------------------------------------------
+
+    def _arrived(self, number: int, handler: Handler, frame: FrameType | None) -> None:
+        """A signal has interrupted that frame of the main thread."""
+        me = self._main
+        if me not in self.inside and (me in self.asleep or not is_ending(frame)):
+            self._strike(number, handler, frame)
+        elif (number, handler) not in self.noted:
+            self.noted.append((number, handler))
+        elif self._calls:
+            self._calls = False
+            handler(number, frame)
+
+    def _strike(self, number: int, handler: Handler, frame: FrameType | None) -> None:
+        """Call a handler outside of a region, or in a sleep: what it raises finds the thread covered on its way out."""
+        me = self._main
+        stack = self.asleep.get(me)
+        if not stack or stack[-1] < 0:
+            handler(number, frame)
+            return
+        depth = stack[-1]
+        stack[-1] = -depth
+        try:
+            handler(number, frame)
+        except BaseException:
+            self.inside[me] = depth
+            del stack[-1]
+            if not stack:
+                self.asleep.pop(me, None)
+            raise
+        stack[-1] = depth
+
+    def _deliver(self) -> None:
+        """Call the handlers of all signals that were noted, also if one of them raises."""
+        while self.noted:
+            number, handler = self.noted[0]
+            del self.noted[0]
+            try:
+                handler(number, sys._getframe(2))  # noqa: SLF001
+            finally:
+                if self.noted:
+                    self._deliver()
+
+    def _raise_thrown(self, me: int) -> None:
+        thrown = self.thrown[me]
+        del self.thrown[me]
+        raise thrown
+
+    # -- the process -----------------------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Count a user of regions; while there is one, thrown exceptions come through the door."""
+        self._users += 1
+        self._door.open()
+
+    def remove(self) -> None:
+        """Count a user less."""
+        self._users -= 1
+        if not self._users:
+            self._door.close()
+
+    def forked(self) -> None:
+        """Begin anew in a forked child, where one thread is left: the main thread, perhaps in a region's callback."""
+        me = self._main = get_ident()
+        for threads in (self.inside, self.asleep):
+            for thread in threads.keys() - {me}:
+                del threads[thread]
+        self.thrown.clear()
+        self.noted.clear()
+        self._users = 0
+        self.held.clear()
+        self._door.close()
+        if not (self.inside or self.asleep):
+            self._calls = False
+            self._handlers.uncover()
 
 
 SHIELD = Shield()
 os.register_at_fork(after_in_child=SHIELD.forked)
-
-
-class ShieldedLock:
-    """A lock under which Ctrl-C is only noted. `owner` is the ident of the thread inside; 0 while none is.
-
-    Handlers of other signals run between any two bytecodes of the main thread, so also while that thread holds the lock
-    but is not yet, or no longer, the owner. Such a handler may enter, since nothing is half done there: the lock is
-    re-entrant. Where the handler's thread is the owner, the caller of the lock has to refuse.
-
-    A thread that leaves the lock and enters it again at once is in before a thread that waits has woken. So a thread
-    that has the lock for long, in pieces, gives way between them.
-    """
-
-    __slots__ = ("_lock", "_waiting", "owner")
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._waiting: list[Bell] = []  # of the threads that wait to enter, each rung once its thread has
-        self.owner = 0
-
-    def locked(self) -> bool:
-        """Is a thread inside?"""
-        return self.owner != 0
-
-    def give_way(self) -> None:
-        """Let the thread enter that has waited longest, if any waits. For one thread, which is not inside."""
-        for bell in self._waiting[:1]:
-            bell.sleep(None)
-
-    def _wait(self) -> None:
-        bell = Bell()
-        self._waiting.append(bell)
-        try:
-            self._lock.acquire()
-        finally:
-            self._waiting.remove(bell)
-            bell.ring()
-
-    def __enter__(self) -> None:
-        SHIELD.__enter__()
-        if not self._lock.acquire(False):
-            self._wait()
-        self.owner = threading.get_ident()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.owner = 0
-        self._lock.release()
-        SHIELD.__exit__(kind, error, traceback)

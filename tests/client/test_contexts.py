@@ -609,17 +609,18 @@ class TestThreads:
             z = session.asarray([2.0])
         assert z.tolist() == [2.0]
 
-    def test_a_handle_is_released_once_however_many_release_it(self, session, monkeypatch):
+    def test_a_handle_is_released_once_however_many_release_it(self, session):
         x = session.asarray([1.0])
-        released: list[int] = []
+        release, released = x._drop, []
 
-        def release(id_):
-            released.append(id_)
+        def release_again():
+            released.append(x._id)
             x.release()
+            release()
 
-        monkeypatch.setattr(session, "_release", release)
+        x._drop = release_again
         x.release()
-        assert released == [-x._id]
+        assert released == [x._id]
 
     def test_what_is_made_while_another_thread_ends_it_is_released_or_handed_on(self, session):
         x = session.asarray([1.0])

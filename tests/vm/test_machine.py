@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.concurrency.interrupts import SHIELD, ShieldedLock
+from tensord.interpreter.concurrency.interrupts import SHIELD
+from tensord.interpreter.concurrency.shielded_lock import ShieldedLock
 from tensord.vm import machine as module
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.failures import Failures

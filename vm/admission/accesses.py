@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, QuotaError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import DTYPE_NAMES, Meta
@@ -426,5 +427,6 @@ def call_back(callback: Callable[..., Any] | None, arrays: Sequence[Any]) -> lis
     own = [one if isinstance(one, TensordError) else one.copy() for one in arrays]
     if callback is None:
         return own
-    callback(*own)
+    with SHIELD.calling:
+        callback(*own)
     return None

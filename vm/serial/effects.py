@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CancelledError, ProtocolError, TensordError
 from ...interpreter.wire.messages import Chain, Effect
 from .values import Host, SerialSession, Value, denial, describe, refuse_cancelled, tensor_of
@@ -65,7 +66,8 @@ class Effects:
         """Call the user's function; an exception stops the chain."""
         self.engine.ids += 1
         try:
-            callback(*[one if isinstance(one, TensordError) else one.copy() for one in arrays])
+            with SHIELD.calling:
+                callback(*[one if isinstance(one, TensordError) else one.copy() for one in arrays])
         except BaseException as error:
             link.array = None
             link.add(describe(session, error, "effect", "effect", location, self.engine.ids))

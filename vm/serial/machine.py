@@ -22,7 +22,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ...interpreter.concurrency.interrupts import SHIELD, ShieldedLock
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.concurrency.shielded_lock import ShieldedLock
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.schema.opdef import lacking
 from ...interpreter.wire.messages import Message, Query

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from ...interpreter.errors import TensordError
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import CancelledError, TensordError
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.messages import Run
@@ -128,8 +129,12 @@ class SessionRuns:
         return answer
 
     def stopped(self) -> TensordError | None:
-        """The cancellation of the session, if it was cancelled, also by another thread meanwhile."""
+        """The cancellation of the session, if it was cancelled, also by another thread meanwhile; or why the loop ends,
+        if a signal's handler raises, or something was thrown at this thread."""
+        interrupt = SHIELD.breathe()
         self.routines.engine.look_up()
+        if interrupt is not None and self.session.cancelled is None:
+            return CancelledError(f"{type(interrupt).__name__} has interrupted the loop")
         return self.session.cancelled
 
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:

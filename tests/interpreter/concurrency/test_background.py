@@ -19,7 +19,7 @@ class World:
     def __init__(self) -> None:
         self.pauses: list[bool] = []  # was it awake?
         self.slept: list[float | None] = []
-        self.errors: list[Exception] = []
+        self.errors: list[BaseException] = []
         self.unsent = False
         self.look: Callable[[], bool] = lambda: self.unsent
         self.asleep = threading.Semaphore(0)
@@ -134,7 +134,7 @@ def test_it_may_end_itself(world: World) -> None:
 
 def test_without_a_sleep_of_its_own_it_sleeps_on_its_bell() -> None:
     looked = threading.Semaphore(0)
-    errors: list[Exception] = []
+    errors: list[BaseException] = []
 
     def look() -> bool:
         looked.release()
@@ -159,7 +159,7 @@ def test_a_report_that_fails_does_not_end_the_thread() -> None:
             again.set()
         raise ValueError("a fault")
 
-    def failed(error: Exception) -> None:
+    def failed(error: BaseException) -> None:
         raise RuntimeError("and no report") from error
 
     background = Background("test", look_around=look_around, pause=lambda _: 0.001, failed=failed)

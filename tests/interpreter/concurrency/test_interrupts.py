@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import threading
-import weakref
 from collections.abc import Iterator
 
 import pytest
 
 from tensord.interpreter.concurrency.bell import Bell
-from tensord.interpreter.concurrency.interrupts import Shield, ShieldedLock
+from tensord.interpreter.concurrency.blocks import ends_block
+from tensord.interpreter.concurrency.interrupts import Shield
+from tensord.interpreter.concurrency.shielded_lock import ShieldedLock
 
 
 @pytest.fixture
@@ -90,6 +92,146 @@ def test_after_the_sleep_the_shield_is_up_again(shield: Shield) -> None:
         pass
 
 
+class FirstError(Exception):
+    pass
+
+
+class SecondError(Exception):
+    pass
+
+
+@pytest.fixture
+def two_handlers() -> Iterator[None]:
+    """SIGUSR1 raises FirstError, SIGUSR2 SecondError."""
+
+    def first(*_: object) -> None:
+        raise FirstError
+
+    def second(*_: object) -> None:
+        raise SecondError
+
+    before = signal.signal(signal.SIGUSR1, first), signal.signal(signal.SIGUSR2, second)
+    yield
+    signal.signal(signal.SIGUSR1, before[0])
+    signal.signal(signal.SIGUSR2, before[1])
+
+
+@pytest.mark.usefixtures("two_handlers")
+def test_two_that_are_noted_are_both_raised(shield: Shield) -> None:
+    with pytest.raises(SecondError) as raised, shield:  # noqa: PT012
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR2)
+    assert isinstance(raised.value.__context__, FirstError)
+
+
+@pytest.mark.usefixtures("two_handlers")
+def test_an_error_that_leaves_the_region_is_the_context(shield: Shield) -> None:
+    with pytest.raises(FirstError) as raised, shield:  # noqa: PT012
+        signal.raise_signal(signal.SIGUSR1)
+        raise ValueError
+    assert isinstance(raised.value.__context__, ValueError)
+
+
+@pytest.mark.usefixtures("two_handlers")
+def test_handlers_are_covered_whoever_installs_them_and_given_back(shield: Shield) -> None:
+    reached = []
+    before = signal.getsignal(signal.SIGUSR1)
+    with pytest.raises(FirstError), shield:  # noqa: PT012
+        assert signal.getsignal(signal.SIGUSR1) is not before
+        signal.raise_signal(signal.SIGUSR1)
+        reached.append("the end")
+    assert signal.getsignal(signal.SIGUSR1) is before
+    assert reached == ["the end"]
+
+
+def test_a_handler_that_does_not_raise_lets_a_sleep_go_on(shield: Shield) -> None:
+    seen, bell = [], Bell()
+
+    def note(*_: object) -> None:
+        seen.append(shield.sleeping)
+        bell.ring()
+
+    before = signal.signal(signal.SIGUSR1, note)
+    try:
+        with shield, shield.exposed:
+            signal.raise_signal(signal.SIGUSR1)
+            assert bell.sleep(10)
+            signal.raise_signal(signal.SIGUSR1)
+        assert seen == [True, True]
+        assert not shield.sleeping
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_second_signal_interrupts_a_callback_that_does_not_return(shield: Shield) -> None:
+    reached = []
+
+    def work() -> None:
+        with shield:
+            try:
+                with shield.calling:
+                    interrupt()
+                    reached.append("the first is noted")
+                    interrupt()
+                    reached.append("the second is not")
+            except KeyboardInterrupt:
+                reached.append("the callback is interrupted")
+            interrupt()
+            reached.append("the end of the region")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert reached == ["the first is noted", "the callback is interrupted", "the end of the region"]
+
+
+def throw(error: object) -> int:
+    me = ctypes.c_ulong(threading.get_ident())
+    return int(ctypes.pythonapi.PyThreadState_SetAsyncExc(me, ctypes.py_object(error)))
+
+
+def test_what_is_thrown_at_a_thread_in_a_region_is_raised_at_its_end(shield: Shield) -> None:
+    reached = []
+    with pytest.raises(FirstError), shield:  # noqa: PT012
+        assert throw(FirstError) == 1
+        reached.append("the end")
+    assert reached == ["the end"]
+    with pytest.raises(SecondError):  # outside of regions as ever
+        throw(SecondError)
+
+
+def test_without_a_user_of_regions_nothing_stands_before_the_interpreter() -> None:
+    def door() -> object:
+        return vars(ctypes.pythonapi).get("PyThreadState_SetAsyncExc")
+
+    before = door()
+    shield = Shield()
+    shield.install()
+    shield.install()
+    opened = door()
+    shield.remove()
+    assert door() is opened is not before
+    shield.remove()
+    assert door() is not opened
+
+
+@pytest.mark.usefixtures("two_handlers")
+def test_the_end_of_a_block_is_covered_from_its_first_step(shield: Shield) -> None:
+    ended, block = [], threading.Event()
+
+    @ends_block
+    def end() -> None:
+        signal.raise_signal(signal.SIGUSR1)  # where the interpreter looks first, in front of the region
+        with shield:
+            shield.let_go(block)
+            ended.append(True)
+
+    with shield:
+        shield.hold(block)
+    with pytest.raises(FirstError):
+        end()
+    assert ended == [True]
+
+
 class TestTheLock:
     def test_it_names_its_owner(self) -> None:
         lock = ShieldedLock()
@@ -161,39 +303,3 @@ class TestTheLock:
             signal.signal(signal.SIGUSR1, before)
         assert entered == [threading.get_ident()]
         assert not lock.locked()
-
-
-class Finalised:
-    """Is interrupted by `number` while it is finalised."""
-
-    def __init__(self, number: signal.Signals) -> None:
-        self.number = number
-
-    def __del__(self) -> None:
-        signal.raise_signal(self.number)
-
-
-class WatchedFinalised:
-    """Is interrupted by `number` in a callback that finalises it."""
-
-    def __init__(self, number: signal.Signals) -> None:
-        weakref.finalize(self, signal.raise_signal, number)
-
-
-@pytest.mark.parametrize("kind", [Finalised, WatchedFinalised])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
-def test_ctrl_c_while_something_is_finalised_comes_right_behind_the_next_shield(kind, number) -> None:
-    """Python ignores exceptions of finalisers: the program would go on as if nobody had pressed it.
-
-    Also where it comes by way of another signal, as in programs that treat SIGTERM as Ctrl-C.
-    """
-    shield = Shield()
-    shield.install()
-    before = signal.signal(signal.SIGUSR1, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        kind(number)
-        with pytest.raises(KeyboardInterrupt), shield:
-            pass
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-        shield.remove()

@@ -1,0 +1,60 @@
+"""Atomic blocks: what is issued inside leaves as one message.
+
+A block holds the outbox's lock from its first line to its last, so the messages of other threads come after the group.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ...interpreter.concurrency.blocks import ends_block
+from ...interpreter.concurrency.interrupts import SHIELD
+
+if TYPE_CHECKING:
+    from .callbacks import Lock
+    from .outbox import Outbox
+
+
+class AtomicBlock:
+    """A block of one outbox, entered once. An exception from outside finds it begun, or not begun."""
+
+    __slots__ = ("__weakref__", "_limit", "_lock", "_outbox")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._lock: Lock | None = None  # which the block holds
+        self._limit = 0
+
+    def __enter__(self) -> None:
+        outbox = self._outbox
+        try:
+            with outbox.lock, SHIELD:  # another thread's block may be open: that is not waited for in a region
+                lock = outbox.lock
+                self._limit = outbox.begin_group()
+                lock.acquire()
+                self._lock = lock
+                SHIELD.hold(self)
+        except BaseException:
+            self._end()
+            raise
+
+    @ends_block
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        transport = self._outbox.transport
+        if self._end() and error is None:
+            transport.await_credit()
+
+    def _end(self) -> bool:
+        """End the block if it was begun; was anything sent?"""
+        with SHIELD:
+            lock, self._lock = self._lock, None
+            if lock is None:
+                return False
+            SHIELD.let_go(self)
+            try:
+                return self._outbox.end_group(self._limit)
+            finally:
+                lock.release()

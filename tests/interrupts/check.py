@@ -1,0 +1,119 @@
+"""Strikes a program at a place, and looks at what is left: the exception, the session, the handles, the process."""
+
+from __future__ import annotations
+
+import gc
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from signal import getsignal
+from threading import get_ident
+from types import FrameType
+from typing import Any, Final
+
+from tensord.client.session import Session
+from tensord.interpreter.concurrency.interrupts import SHIELD
+from tensord.interpreter.concurrency.signal_handlers import SIGNALS, Cover
+
+from .programs import World
+from .strikes import Place, Striker, Struck, by_signal, by_throw, raise_struck
+
+STRIKES: Final[dict[str, Callable[[FrameType], None]]] = {
+    "SIGINT": by_signal(signal.SIGINT),
+    "SIGALRM": by_signal(signal.SIGALRM),
+    "SIGUSR1": by_signal(signal.SIGUSR1),
+    "throw": by_throw,
+}
+TAKEN: Final = (signal.SIGINT, signal.SIGALRM, signal.SIGUSR1)
+Program = Callable[[World], None]
+
+
+@contextmanager
+def handlers_that_raise() -> Iterator[None]:
+    """Install handlers that raise, as notebooks, timeouts and schedulers do."""
+    before = {number: signal.signal(number, raise_struck) for number in TAKEN}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def places(program: Program, world: World) -> list[Place]:
+    """The checkpoints that the program passes, each as often as it does."""
+    striker = Striker(None, nothing)
+    with striker.tracing():
+        program(world)
+    return [Place(code, offset, n) for (code, offset), times in striker.passed.items() for n in range(times)]
+
+
+def nothing(_frame: FrameType) -> None:
+    """No strike."""
+
+
+def strike(program: Program, world: World, place: Place, how: str) -> str:
+    """Strike the program there; what is wrong afterwards, or "". "passed by" if the program did not come there."""
+    striker = Striker(place, STRIKES[how])
+    raised = False
+    before = handlers()
+    try:
+        with striker.tracing():
+            program(world)
+    except Struck as error:
+        raised = True
+        error.__traceback__ = None
+    except Exception as error:
+        return f"raised {type(error).__name__}: {error}"
+    if not striker.struck:
+        return "passed by"
+    if not raised:
+        return "the exception did not arrive"
+    if handlers() != before:
+        return "the handlers of signals are not those from before"
+    return left(world)
+
+
+def handlers() -> list[Any]:
+    """The handlers of all signals. Another test may have left a block open, which keeps covers on."""
+    found = [getsignal(number) for number in SIGNALS]
+    return [handler.handler if isinstance(handler, Cover) else handler for handler in found]
+
+
+def left(world: World) -> str:
+    """What is wrong with the session."""
+    me = get_ident()
+    if me in SHIELD.inside or me in SHIELD.asleep or SHIELD.noted or me in SHIELD.thrown:
+        return f"a region is not left: {SHIELD.inside} {SHIELD.asleep} {SHIELD.noted} {SHIELD.thrown}"
+    try:
+        world.session.restart()
+        for name in world.session.names():
+            world.session.unpublish(name)
+        world.check()
+        gc.collect()
+        world.session.sync(timeout=10)
+        found = held(world.session)
+    except BaseException as error:
+        return f"afterwards {type(error).__name__}: {error}"
+    problems = []
+    if found != world.tensors():
+        problems.append(f"{found} tensors for {world.tensors()} handles")
+    if unanswered(world.session):
+        problems.append("a request is open")
+    if world.session._outbox._depth:
+        problems.append("an atomic block is open")
+    lock: Any = world.session._outbox.lock
+    if lock._is_owned():
+        problems.append("the outbox is locked")
+    return ", ".join(problems)
+
+
+def held(session: Session) -> int:
+    """How many tensors the machine holds for the session."""
+    return int(session.stats()["session"]["tensors"])
+
+
+def unanswered(session: Session) -> Any:
+    """Requests that wait for an answer."""
+    transport = session._transport
+    incoming = getattr(transport, "_incoming", None)
+    return transport._replies if incoming is None else incoming.replies

@@ -1,0 +1,113 @@
+"""Small programs to be struck. Each takes a session and a world: what is there before, and stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensord.client.session import Session
+from tensord.client.tensor import Tensor
+
+
+class World:
+    """What the programs find: tensors that they read, and one that they write in place; a routine."""
+
+    def __init__(self, session: Session, folder: Path) -> None:
+        self.session = session
+        self.device = session.devices[-1]
+        self.folder = folder
+        self.keep = session.asarray(np.arange(4.0))
+        self.written = session.asarray(np.zeros(8), device=self.device)
+        self.printed: list[Any] = []
+
+        def step(w: Tensor, x: Tensor) -> Any:
+            w += x
+            return (w * 2).sum()
+
+        self.step = session.routine(step)
+
+    def tensors(self) -> int:
+        """How many handles the world has."""
+        return 2
+
+    def check(self) -> None:
+        """The session works, and the world is as it was."""
+        assert (self.keep * 2 + 1).wait(timeout=10).tolist() == [1, 3, 5, 7]
+        values = self.written.wait(timeout=10).numpy()
+        assert np.all(values == values[0]), values
+        self.session.sync(timeout=10)
+
+
+def ops(world: World) -> None:
+    """Ops of all kinds: with a new result, in place, on a part, over several devices."""
+    s = world.session
+    x = s.asarray(np.ones(8), device=world.device)
+    y = x * 0.5 + x
+    world.written += 1
+    del x
+    y[:4] += 1
+    z = y.to_device(s.devices[0])
+    float(z[0])
+    q, r = s.xp.linalg.qr(z.reshape((4, 2)))
+    s.fetch([q, r])
+
+
+def waits(world: World) -> None:
+    """Everything that waits."""
+    s = world.session
+    y = (world.keep + 1).wait()
+    y.numpy(), y.is_ready(), y.residency()
+    s.xp.nonzero(y)[0].shape  # noqa: B018 - it waits
+    s.sync()
+    s.stats()
+    s.flush()
+
+
+def shared(world: World) -> None:
+    """Names, atomic blocks, contexts, spans."""
+    s = world.session
+    x = s.asarray(np.ones(8))
+    s.publish("x", x)
+    with s.atomic():
+        x += 1
+        world.written += x.to_device(world.device)
+    with s.context() as c, s.span("part"):
+        y = x * 2
+        c["y"] = y
+        c.keep(y)
+    s.lookup("x", snapshot=True).numpy()
+    s.names()
+    s.unpublish("x")
+
+
+def routines(world: World) -> None:
+    """A routine that was captured, one that is new, and one that prints."""
+    s = world.session
+    x = s.asarray(np.ones(8), device=world.device)
+    world.step(world.written, x).item()
+
+    @s.routine
+    def new(x: Tensor) -> Tensor:
+        return s.xp.exp(x * 2) + 1
+
+    new(x)
+    new(x).numpy()
+
+
+def effects(world: World) -> None:
+    """Side effects, cancellation, files."""
+    s = world.session
+    chain = s.chain()
+    s.effect(lambda values: world.printed.append(values.tolist()), world.keep, chain=chain)
+    s.check_chain(chain)
+    path = world.folder / "saved.safetensors"
+    s.save(path, {"w": world.keep}).wait()
+    loaded = s.load(path)
+    loaded["w"].numpy()
+    s.cancel()
+    s.restart()
+
+
+PROGRAMS = {each.__name__: each for each in (ops, waits, shared, routines, effects)}

@@ -1,0 +1,115 @@
+"""Striking a program: an exception from outside at one of the places where Python may raise it.
+
+The interpreter looks for signals and thrown exceptions at the start of a function, at jumps backwards, and behind
+calls. `Striker` traces the package's frames in this thread, counts these places (*checkpoints*), and at one of them
+does what the interpreter would do: it calls the handler that is installed for a signal, or throws an exception.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dis
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from signal import getsignal
+from threading import get_ident
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import tensord
+
+PACKAGE = str(Path(tensord.__file__).parent)
+CALLS = ("CALL", "CALL_FUNCTION_EX", "CALL_KW")
+
+
+class Place(NamedTuple):
+    """A checkpoint of a program: code, offset, and how often the program was there before."""
+
+    code: CodeType
+    offset: int
+    before: int
+
+    def __str__(self) -> str:
+        lines = {offset: line for start, end, line in self.code.co_lines() for offset in range(start, end, 2)}
+        path = Path(self.code.co_filename).relative_to(PACKAGE)
+        again = f", passed {self.before} times before" if self.before else ""
+        return f"{path}:{lines.get(self.offset)} in {self.code.co_qualname}, offset {self.offset}{again}"
+
+
+@cache
+def checkpoints(code: CodeType) -> frozenset[int]:
+    """Offsets of the instructions in front of which the interpreter has just looked."""
+    found = set[int]()
+    instructions = list(dis.get_instructions(code))
+    for one, behind in pairwise(instructions):
+        if one.opname == "RESUME" or one.opname in CALLS:
+            found.add(behind.offset)
+        elif one.opname.startswith("JUMP_BACKWARD") and "NO_INTERRUPT" not in one.opname:
+            found.add(int(one.argval))
+    return frozenset(found)
+
+
+class Struck(BaseException):
+    """What the handlers of the tests raise: no Exception, so that nobody takes it for an error."""
+
+
+def raise_struck(*_: object) -> None:
+    """The handler of a signal that raises."""
+    raise Struck
+
+
+class Striker:
+    """Counts the checkpoints of the package that this thread passes, and calls `strike` at one of them."""
+
+    def __init__(self, target: Place | None, strike: Callable[[FrameType], None]) -> None:
+        self.target = target
+        self.strike = strike
+        self.passed: dict[tuple[CodeType, int], int] = {}
+        self.struck = False
+
+    @contextmanager
+    def tracing(self) -> Iterator[None]:
+        """Trace this thread."""
+        sys.settrace(self._enter)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+    def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            return self._look
+        return None
+
+    def _look(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "opcode" and not self.struck:
+            code, offset = frame.f_code, frame.f_lasti
+            if offset in checkpoints(code):
+                times = self.passed.get((code, offset), 0)
+                self.passed[code, offset] = times + 1
+                if (code, offset, times) == self.target:
+                    self.struck = True
+                    sys.settrace(None)  # the rest takes its usual time
+                    self.strike(frame)
+        return self._look
+
+
+def by_signal(number: int) -> Callable[[FrameType], None]:
+    """A strike: what the interpreter does for a signal that has arrived."""
+
+    def strike(frame: FrameType) -> None:
+        handler = getsignal(number)
+        assert callable(handler)
+        handler(number, frame)
+
+    return strike
+
+
+def by_throw(_frame: FrameType) -> None:
+    """A strike: what a debugger does."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(get_ident()), ctypes.py_object(Struck))

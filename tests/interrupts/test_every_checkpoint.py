@@ -1,0 +1,55 @@
+"""Wherever an exception from outside strikes a program, it arrives, and the session and its machine go on.
+
+A sample of places of each program; `python -m tests.interrupts.run` strikes at all of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from pathlib import Path
+
+import pytest
+
+import tensord as td
+from tests.daemon import Daemon
+
+from .check import STRIKES, Program, handlers_that_raise, places, strike
+from .programs import PROGRAMS, World
+
+DEVICES = ("cpu:0", "sim:0")
+
+PLACES = 12  # of each program in each kind of session
+SEED = 11
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_machine_in_this_process_goes_on(program: Program, tmp_path: Path) -> None:
+    with td.connect("local", devices=DEVICES) as session:
+        strike_at_some_places(program, World(session, tmp_path))
+        assert not session.trace().verify()
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_serial_machine_goes_on(program: Program, tmp_path: Path) -> None:
+    with td.connect("local", devices=DEVICES, engine="serial") as session:
+        strike_at_some_places(program, World(session, tmp_path))
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_session_on_a_daemon_goes_on(program: Program, tmp_path: Path, daemon: Daemon) -> None:
+    with td.connect(daemon.address) as session:
+        strike_at_some_places(program, World(session, tmp_path))
+
+
+def strike_at_some_places(program: Program, world: World) -> None:
+    """Strike at some places, each in another way."""
+    gc.collect()
+    with handlers_that_raise():
+        program(world)  # what is imported and captured once
+        found = [place for place in places(program, world) if not place.before]
+        chosen = random.Random(SEED).sample(found, min(PLACES, len(found)))
+        for number, place in enumerate(chosen):
+            how = list(STRIKES)[number % len(STRIKES)]
+            what = strike(program, world, place, how)
+            assert what in ("", "passed by"), f"{how} at {place}: {what}"
