@@ -26,6 +26,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.errors import (
     FileError,
     MetadataError,

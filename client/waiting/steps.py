@@ -71,8 +71,8 @@ Awaiting: TypeAlias = Coroutine[Any, Any, T]  # what the awaitable forms return
 def on_thread(outbox: Outbox, steps: Steps[T]) -> T:
     """Take the steps on this thread, and sleep in between; returns what they return.
 
-    The steps are regions (`interpreter/concurrency/interrupts`): an exception from outside is raised in the sleeps, where
-    the procedure undoes what it has begun, or at the end. Another thread's `atomic` block is awaited outside of one.
+    The steps are regions (`interpreter/concurrency/interrupts`): an exception from outside is raised in the sleeps,
+    where the procedure undoes what it has begun, or at the end. Another thread's `atomic` block is awaited outside.
     """
     try:
         with outbox.lock, SHIELD:
