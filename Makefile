@@ -24,7 +24,7 @@ GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 # Those that lead through the compiled modules, from a message to its answer. The command line shows reports, which are plain Python.
 COMPILED_TESTS := tests/behaviours tests/model tests/client tests/fuzz tests/vm/admission tests/vm/service --ignore tests/client/cli
 
-.PHONY: demo test lint types imports tests compiled tests-compiled wheels format docs man viewer bench model-long conformance-long fuzz chaos soak gpu-bundle gpu-check clean help
+.PHONY: demo test lint types imports tests compiled tests-compiled wheels format docs man viewer bench model-long conformance-long fuzz chaos interrupts soak gpu-bundle gpu-check clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -39,6 +39,7 @@ help:
 	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS); GPUS=1: on a fake of CUDA; CROWDED=1: evicting)"
 	@echo "make conformance-long  so many calls of each function against NumPy and SciPy (EXAMPLES=$(EXAMPLES))"
 	@echo "make chaos        clients and daemons killed, stopped and cut off at random (SEED=$(SEED) ROUNDS=$(ROUNDS))"
+	@echo "make interrupts   an exception from outside at every place of the package where Python may raise one, in small programs"
 	@echo "make soak         a random load on every tier for HOURS=$(HOURS): memory, descriptors and disk must not grow"
 	@echo "make fuzz         hostile clients against the daemon's receiving path (SECONDS=$(SECONDS))"
 	@echo "make gpu-bundle   fetch the wheels that a GPU machine without network lacks, for Python $(GPU_PYTHON_VERSION), into .gpu-bundle/"
@@ -122,6 +123,9 @@ fuzz: $(VENV)/.dev
 
 chaos: $(VENV)/.dev
 	@$(RUN) -m tests.chaos.run --seed $(SEED) --rounds $(ROUNDS)
+
+interrupts: $(VENV)/.dev
+	@$(RUN) -m tests.interrupts.run
 
 soak: $(VENV)/.dev
 	@$(RUN) -m tests.soak.run --seed $(SEED) --hours $(HOURS)

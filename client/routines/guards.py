@@ -13,6 +13,7 @@ constant. So nothing that was read is kept unnoticed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from operator import eq
 from types import CodeType
 from typing import Any, Final
@@ -65,9 +66,9 @@ class Guards:
         self.tensors = self._search.tensors
         self.constants = dict(self._search.constants)
 
-    def _searched(self) -> Search:
+    def _searched(self, ran: AbstractSet[CodeType] | None = None) -> Search:
         reached = [(value, name, whole) for get, name, whole in self._reached if (value := get()) is not None]
-        search = Search(self._given, frozenset(id(value) for value, _, whole in reached if whole))
+        search = Search(self._given, frozenset(id(value) for value, _, whole in reached if whole), ran)
         late = [(value, name) for value, name, _ in reached]
         try:
             search.run((*self._roots, *((each, "") for each in self._late.values()), *late))
@@ -100,12 +101,18 @@ class Guards:
         """Has the user named it, or what it is behind, as a constant?"""
         return self.found.excuses(name)
 
-    def settle(self) -> None:
-        """The capture is over: add what was seen meanwhile. CaptureError for what cannot be guarded."""
+    def settle(self, ran: AbstractSet[CodeType] | None = None) -> None:
+        """The capture is over: add what was seen meanwhile. CaptureError for what cannot be guarded.
+
+        `ran`: the program's code that did run, if that is known. What other code reads, such as that of a side effect's
+        callback, is left out: nothing of it has reached the program.
+        """
         search = self.found
         search.settle()
         if self._late or self._reached:
             self._add(search)
+        if ran is not None and search.codes - ran:
+            self._leave_out(search, self._searched(ran))
         self.constants = dict(search.constants)
         if search.opaque:
             name = search.opaque[0]
@@ -126,6 +133,15 @@ class Guards:
                 search.shape_names.append(name)
         search.classes.update(again.classes)
         search.opaque, search.constants = again.opaque, {**search.constants, **again.constants}
+
+    def _leave_out(self, search: Search, read: Search) -> None:
+        """Keep what was read alone."""
+        names, shape_names = set(read.names), set(read.shape_names)
+        places = [each for each in zip(search.places, search.names, strict=True) if each[1] in names]
+        shapes = [each for each in zip(search.shapes, search.shape_names, strict=True) if each[1] in shape_names]
+        search.places[:], search.names[:] = [place for place, _ in places], [name for _, name in places]
+        search.shapes[:], search.shape_names[:] = [place for place, _ in shapes], [name for _, name in shapes]
+        search.opaque = read.opaque
 
     # -- before each run -------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ _GLOBAL, _NAME, _IMPORT, _EXTENDED = (
     dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME", "EXTENDED_ARG")
 )
 _CONSTANT: Final = dis.opmap["LOAD_CONST"]
+_CELLS: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF", "DELETE_DEREF")
 _SMALL: Final = dis.opmap.get("LOAD_SMALL_INT")  # of Python 3.14
 
 
@@ -26,11 +27,25 @@ class Import(NamedTuple):
     level: int
 
 
+class Names(NamedTuple):
+    """What code reads, without functions inside it: `attributes` has other names, too. `cells`: of closures."""
+
+    attributes: frozenset[str]
+    globals: tuple[str, ...]
+    imports: tuple[Import, ...]
+    cells: frozenset[str]
+
+
 @lru_cache(maxsize=KNOWN)
-def attributes_of(code: CodeType) -> frozenset[str]:
-    """The names that the code, and functions inside it, read: attributes are among them."""
-    inner = (attributes_of(each) for each in code.co_consts if isinstance(each, CodeType))
-    return frozenset(read_in(code)).union(texts_in(code.co_consts), *inner)
+def names_of(code: CodeType) -> Names:
+    """What the code reads by itself."""
+    cells = (each.argval for each in dis.get_instructions(code) if each.opname in _CELLS)
+    return Names(
+        frozenset(read_in(code)).union(texts_in(code.co_consts)),
+        tuple(dict.fromkeys(loaded(code))),
+        tuple(dict.fromkeys(imported(code))),
+        frozenset(cells),
+    )
 
 
 def read_in(code: CodeType) -> Iterator[str]:
@@ -49,26 +64,6 @@ def texts_in(values: Any) -> Iterator[str]:
                 yield from (value, *parts)
         elif isinstance(value, tuple | frozenset):
             yield from texts_in(value)
-
-
-@lru_cache(maxsize=KNOWN)
-def globals_of(code: CodeType) -> tuple[str, ...]:
-    """The globals that the code reads, and functions inside it."""
-    found = dict.fromkeys(loaded(code))
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            found |= dict.fromkeys(globals_of(each))
-    return tuple(found)
-
-
-@lru_cache(maxsize=KNOWN)
-def imports_of(code: CodeType) -> tuple[Import, ...]:
-    """The modules that the code imports, and functions inside it."""
-    found = dict.fromkeys(imported(code))
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            found |= dict.fromkeys(imports_of(each))
-    return tuple(found)
 
 
 def within(code: CodeType) -> Iterator[CodeType]:

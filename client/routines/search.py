@@ -16,7 +16,8 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
 from functools import partial
 from importlib.util import resolve_name
@@ -52,7 +53,7 @@ from .kinds import (
 )
 from .linked_routine import LinkedRoutine
 from .linking import LinkedProgram
-from .names import attributes_of, globals_of, imports_of, texts_in, within
+from .names import Names, names_of, texts_in, within
 from .parts import NOT_READ, PROXIES, VIEWS, builtins_of, is_called_unasked, parts_of, slots_of, wrapped_by
 from .places import BYTES, MISSING, TEXTS, VALUES, Bytes, Contents, Place, found_or_missing
 from .structure import is_named, joined, members
@@ -99,7 +100,8 @@ class TooMany(Exception):  # noqa: N818 - it is caught in this package, and no e
 
 
 class Search:
-    """One search. `whole`: ids of objects, classes and modules of which all attributes count.
+    """One search. `whole`: ids of objects, classes and modules of which all attributes count. `ran`: the program's code
+    that did run, if that is known: no other code counts.
 
     Found: `places` and their `names`; `shapes` and their `shape_names`; `classes`: the names in those whose number is a
     shape, by id(); `loose` ones, which `settle` renews; `opaque` names; `tensors`, names by
@@ -107,7 +109,10 @@ class Search:
     that were met.
     """
 
-    def __init__(self, constants: frozenset[str], whole: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, constants: frozenset[str], whole: frozenset[int] = frozenset(), ran: AbstractSet[CodeType] | None = None
+    ) -> None:
+        self._ran = ran
         self.attributes: set[str] = set()  # that the code names
         self.roots: list[tuple[Any, str]] = []
         self._given = constants
@@ -232,15 +237,19 @@ class Search:
         owner = OWNERS[code.co_filename]
         if owner is Owner.PACKAGE:
             return
+        cells: Container[str] = code.co_freevars
         if owner is Owner.PROGRAM:
+            if self._ran is not None and code not in self._ran:
+                return
             self.code(code, function.__globals__)
+            cells = set[str]().union(*[each.cells for each in self._names(code)])
         elif root(function.__module__) in INERT:
             return
         elif not is_installed(code) and "__wrapped__" in vars(function):  # of Python's own library: it only calls that
             self._todo.append((vars(function)["__wrapped__"], name))
             return
         for free, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            if (id(cell), free) in self._noted:
+            if free not in cells or (id(cell), free) in self._noted:
                 continue
             self._noted.add((id(cell), free))
             get = cell.__getattribute__
@@ -265,8 +274,9 @@ class Search:
     def code(self, code: CodeType, outer: dict[str, Any]) -> None:
         """What code of the program names, with these globals."""
         self.codes.update(within(code))
-        self.attributes |= attributes_of(code)
-        for name in globals_of(code):
+        names = self._names(code)
+        self.attributes.update(*[each.attributes for each in names])
+        for name in dict.fromkeys(name for each in names for name in each.globals):
             if (id(outer), name) in self._noted:
                 continue
             self._noted.add((id(outer), name))
@@ -274,15 +284,19 @@ class Search:
                 self.note(outer.__getitem__, name, outer[name], name)
             elif name not in builtins_of(outer):
                 self.note(found_or_missing(outer.__getitem__), name, MISSING, name)
-        for each in imports_of(code):
-            self._import(each.name, each.level, outer)
+        for module in dict.fromkeys(module for each in names for module in each.imports):
+            self._import(module.name, module.level, outer)
         if self.attributes & _IMPORTERS:
             for name in self.attributes & sys.modules.keys():
                 self._import(name, 0, outer)
 
+    def _names(self, code: CodeType) -> list[Names]:
+        """What the code names, and that of functions inside it."""
+        return [names_of(each) for each in within(code) if self._ran is None or each in self._ran]
+
     def library_code(self, code: CodeType, outer: dict[str, Any]) -> None:
         """What a library's code names that may change: containers and objects among its globals."""
-        for name in globals_of(code):
+        for name in dict.fromkeys(name for each in within(code) for name in names_of(each).globals):
             found = outer.get(name)
             if type(found) not in VALUES and not isinstance(found, _OF_LIBRARIES):
                 self.note(outer.__getitem__, name, found, joined(outer.get("__name__", ""), name))

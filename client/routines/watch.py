@@ -66,6 +66,7 @@ class Watch:
     def __init__(self, guards: Guards) -> None:
         self._guards = guards
         self._known: dict[CodeType, bool] = {}  # code -> has it nothing new?
+        self._ran: set[CodeType] = set()
         self._before: Profile | None = None
         self._on = False
         self._drawn: list[tuple[str, Any, Any]] = []  # name, source of random numbers, its state
@@ -81,6 +82,11 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         if self._on:
             sys.setprofile(self._before)
+
+    @property
+    def ran(self) -> set[CodeType] | None:
+        """The program's code that did run; None if that was not watched."""
+        return self._ran if self._on else None
 
     def check(self) -> None:
         """CaptureError for the first thing that no run can look at."""
@@ -118,6 +124,8 @@ class Watch:
     def _called(self, frame: FrameType, code: CodeType) -> None:
         """A function in Python."""
         owner = OWNERS[code.co_filename]
+        if owner is PROGRAM:
+            self._ran.add(code)
         if owner is PACKAGE or code in self._guards.found.codes:
             self._known[code] = True
         elif owner is PROGRAM:

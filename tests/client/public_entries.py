@@ -149,7 +149,7 @@ SESSION_QUIET = {  # they say nothing about lines
     "cancel": "",
     "restart": "",
 }
-SESSION_PROPERTIES = ("xp", "nn", "random", "devices", "handler", "closed")
+SESSION_PROPERTIES = ("xp", "nn", "random", "devices", "handler", "closed", "address")
 TENSOR = {
     "numpy": "",
     "wait": "",

@@ -401,7 +401,7 @@ def test_a_numpy_scalar_is_taken_in_place_and_as_an_item(session):
         (lambda x: x + np.str_("a"), "a NumPy array is no operand"),
         (np.sum, r"numpy.sum does not take tensors: use session.xp.sum, or .numpy\(\)"),
         (np.exp, r"numpy.exp does not take tensors: use session.xp.exp, or .numpy\(\)"),
-        (np.linalg.norm, "numpy.norm does not take tensors: use session.xp's functions"),
+        (np.linalg.norm, "numpy.norm does not take tensors: use session.xp.linalg.vector_norm"),
         (np.add.reduce, "numpy.add does not take tensors"),
         (lambda x: np.concatenate([x, x]), "numpy.concatenate does not take tensors"),
         (lambda x: np.add(x, x), r"numpy.add does not take tensors: use session.xp.add"),

@@ -36,7 +36,9 @@ def test_every_entry_with_a_timeout_is_in_the_table() -> None:
         f"{kind.__name__}.{name}"
         for kind in (Session, Tensor)
         for name, function in inspect.getmembers(kind, inspect.isfunction)
-        if not name.startswith("_") and TIMES & inspect.signature(function).parameters.keys()
+        if not name.startswith("_")
+        and not name.endswith("_async")  # of the same steps: tests/client/waiting
+        and TIMES & inspect.signature(function).parameters.keys()
     }
     assert takes == ENTRIES.keys()
     functions = (getattr(td, name) for name in td.__all__)

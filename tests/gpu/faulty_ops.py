@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - the registry's own come first
-from tensord.interpreter.schema.opdef import OpDef, define
+from tensord.interpreter.schema.opdef import REGISTRY, OpDef, define
 
 NAME = "write_anywhere"
 SOURCE = """
@@ -30,7 +30,10 @@ def kernel(xp: Any, inputs: Sequence[Any], outputs: Sequence[Any], _attributes: 
         xp.RawKernel(SOURCE, NAME)((1,), (1,), (outputs[0],))
 
 
-define(OpDef(NAME, 1, like_first, "Breaks the device.", kernel=kernel, bounded=False))
+def add() -> None:
+    """Define the op in this process."""
+    if NAME not in REGISTRY:
+        define(OpDef(NAME, 1, like_first, "Breaks the device.", kernel=kernel, bounded=False))
 
 
 def faulty(device: str) -> dict[str, object]:
@@ -43,4 +46,5 @@ def faulty(device: str) -> dict[str, object]:
 if __name__ == "__main__":
     from tensord.client.cli.main import main
 
+    add()
     main()

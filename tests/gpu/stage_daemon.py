@@ -16,7 +16,7 @@ from .stage import Given, main
 
 MANY = 1 << 24  # elements: 64 MiB of float32
 PATIENCE = 60.0  # seconds: the first use of a GPU compiles
-USER = "from tests.gpu import faulty_ops\nimport tensord as td\n"
+USER = "from tests.gpu import faulty_ops\nimport tensord as td\nfaulty_ops.add()\n"
 
 
 @contextmanager

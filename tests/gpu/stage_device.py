@@ -14,7 +14,7 @@ import numpy as np
 import tensord as td
 from tensord.client.session import Session
 
-from .faulty_ops import NAME, faulty
+from .faulty_ops import NAME, add, faulty
 from .overlap import overlap
 from .record import Skip
 from .stage import Given, main
@@ -209,6 +209,7 @@ class Proof:
 
     def an_error_that_surfaces_late_loses_the_device(self) -> None:
         """The kernel that faults and all behind it fail; what was read before is right; cpu:0 goes on."""
+        add()
         with td.connect("local", devices=["cpu:0", faulty(self.device)]) as s:
             x = self.put(s, np.ones(1000, np.float32))
             good = (x + 1).numpy()

@@ -166,6 +166,8 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
         },
         "files": {"loaded": 0, "changed": []},
         "checkpoints": [],
+        "durable": None,
+        "grace": None,
         "sessions": len(engine.sessions),
         "tensors": sum(len(session.tensors) for session in engine.sessions.values()),
         "names": len(engine.names),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import io
 import math
 import sys
 import types
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from tensord.client.routines.guards import Guards
-from tensord.client.routines.names import globals_of
+from tensord.client.routines.names import names_of, within
 from tensord.client.session import Session
 from tensord.interpreter.errors import CaptureError
 
@@ -278,18 +279,46 @@ def test_what_libraries_have_is_not_looked_at(session):
 
 
 def test_the_names_of_what_a_function_loads_are_those_that_dis_finds():
-    functions: list[Any] = [Guards.settle, dis.dis, globals_of.__wrapped__, test_functions_inside_and_defaults]
-    for code in (each.__code__ for each in functions):
+    functions: list[Any] = [Guards.settle, dis.dis, names_of.__wrapped__, test_functions_inside_and_defaults]
+    for code in (inner for each in functions for inner in within(each.__code__)):
         found = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-        inner = {each for part in code.co_consts if isinstance(part, types.CodeType) for each in globals_of(part)}
-        assert set(globals_of(code)) == found | inner
+        assert set(names_of(code).globals) == found
 
 
 def test_names_beyond_the_256th_are_found():
     names = [f"name_{n}" for n in range(600)]
     namespace: dict[str, Any] = dict.fromkeys(names, 1)
     exec("def f():\n    return " + " + ".join(names), namespace)  # noqa: S102
-    assert set(globals_of(namespace["f"].__code__)) == set(names)
+    assert set(names_of(namespace["f"].__code__).globals) == set(names)
+
+
+class Recorder:
+    """Has state that no run could look at, for its callback alone."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.seen: list[Any] = []
+        self.lines = io.StringIO()
+
+    def note(self, values: Any) -> None:
+        self.seen.append(values.tolist())
+        self.lines.write("one more")
+
+    def step(self, x: Any) -> Any:
+        y = x * 2
+        self.session.effect(self.note, y)
+        return y
+
+
+def test_what_only_a_callback_reads_is_no_dependence_of_the_program(session, x):
+    """Code that did not run in the capture has not reached the program: its state may change, and may be anything."""
+    recorder = Recorder(session)
+    step = session.routine(recorder.step)
+    for _ in range(3):
+        step(x)
+        session.sync()
+    assert step.captures == 1
+    assert len(recorder.seen) == 3
 
 
 def test_the_warning_names_the_global(session, x):
