@@ -24,6 +24,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, TypeAlias
 
+from ...interpreter.concurrency.finalisers import Last
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError, without_frames
 from ...interpreter.wire.messages import RELEASE, Atomic, NamedMessage, encode_message
@@ -89,7 +90,7 @@ class Outbox:
         self.ids = 0  # the newest id: they rise and are never reused
         self.heavy = False
         self.host_results: HostResults | None = None  # once there was a block
-        self._released: SimpleQueue[int] = SimpleQueue()  # ids of handles that were dropped
+        self._released: SimpleQueue[int | Last] = SimpleQueue()  # ids of handles that were dropped, and exports
         self.release = self._released.put
         transport.release_exports_with(self.release)
         transport.tell_loss_to(self.lost)
@@ -252,7 +253,10 @@ class Outbox:
         dropped: set[int] = set()
         with suppress(Empty):  # a signal handler on this thread may send them first
             for _ in range(self._released.qsize()):
-                dropped.add(take())
+                found = take()
+                id_ = found if isinstance(found, int) else found.what(found)
+                if id_:
+                    dropped.add(id_)
         return dropped
 
     def _release(self, batch: list[list[Any]], released: set[int]) -> None:

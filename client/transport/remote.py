@@ -80,7 +80,7 @@ class RemoteTransport:
         shared = bool(settings["shared"])
         most = (int(settings["segments"]), int(settings["mapped"]))
         self._uploads = UploadSegments(most=most) if shared else None
-        self._mapped = MappedResults(int(settings["pid"]), self._release) if shared else None
+        self._mapped = MappedResults(int(settings["pid"]), ignore) if shared else None
         self._outgoing = Outgoing(link, lambda: next(self._numbers), self._uploads)
         freed = self._uploads.freed if self._uploads is not None else ignore
         self._incoming = Incoming(self._outgoing, self._mapped, self._release, freed)
@@ -365,6 +365,8 @@ class RemoteTransport:
     def release_exports_with(self, release: Callable[[int], None]) -> None:
         """Set the function to call with an export's id once the array over the exported value is unused."""
         self._release_with = release
+        if self._mapped is not None:
+            self._mapped.gone = release
 
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
         """Set the function to call when the daemon has ended, or the session there."""

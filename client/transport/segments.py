@@ -22,15 +22,17 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...interpreter.concurrency.finalisers import Last
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
 from ...interpreter.wire.host_memory import HostMemory
@@ -55,7 +57,8 @@ class UploadSegments:
         self._free: OrderedDict[int, Segment] = OrderedDict()  # by number, the least recently used first
         self.lender = object()  # what lends host arrays over this connection
         self._hosts: dict[int, Loans] = {}  # by number: those of the lent ones that are the user's
-        self._dropped: deque[int] = deque()  # numbers of those of which the user has no array any more
+        self._dropped: deque[int | Last] = deque()  # of those of which the user has no array any more
+        self._watched: dict[int, Last] = {}
         self._announcements: list[list[int]] = []
 
     @property
@@ -86,7 +89,8 @@ class UploadSegments:
                 return None
             loans = self._hosts[segment.number] = Loans(self.lender)
         memory = HostMemory.over(segment, nbytes, loans)
-        weakref.finalize(memory, self._dropped.append, segment.number).atexit = False
+        with SHIELD:
+            Last.of(memory, self._dropped.append, segment.number, self._watched)
         return memory
 
     def place(self, array: NDArray[Any]) -> tuple[int, int] | None:
@@ -159,7 +163,8 @@ class UploadSegments:
         """Take back the user's segments in which the user has no array any more, nor the daemon an upload."""
         with suppress(IndexError):  # a signal handler on this thread may do it first
             for _ in range(len(self._dropped)):
-                number = self._dropped.popleft()
+                found = self._dropped.popleft()
+                number = found if isinstance(found, int) else self._watched.pop(id(found)).what
                 loans = self._hosts.get(number)
                 if loans is not None and loans.handed_over:
                     self._dropped.append(number)
@@ -196,11 +201,13 @@ class UploadSegments:
 
 
 class MappedResults:
-    """Results of the daemon `pid`, read in place. `release` is called once per array, with its export."""
+    """Results of the daemon `pid`, read in place. `gone`, a function of C, gets a `Last` once per array, whose `what(last)`
+    is the export to release, or 0."""
 
-    def __init__(self, pid: int, release: Callable[[int], None], keep: int = KEEP_MAPPED) -> None:
+    def __init__(self, pid: int, gone: Callable[[Any], object], keep: int = KEEP_MAPPED) -> None:
         self._pid = pid
-        self._release = release
+        self.gone = gone
+        self._watched: dict[int, Last] = {}
         self._forks = 0
         FORKS.mapped.add(self)
         self._keep = keep
@@ -219,12 +226,13 @@ class MappedResults:
         with self._lock:
             segment = self._segment(number, fd, nbytes)
         array = array_at(segment, offset, shape, dtype, strides)
-        weakref.finalize(array, self._array_died, export, self._forks).atexit = False
+        Last.of(array, self.gone, partial(self._unused, export, self._forks), self._watched)
         return array
 
-    def _array_died(self, export: int, forks: int) -> None:
-        if forks == self._forks:  # else a child may still read the value: the session's end releases it
-            self._release(export)
+    def _unused(self, export: int, forks: int, last: Last) -> int:
+        """The export of an array that is gone, to be released; 0 if it has to stay."""
+        del self._watched[id(last)]
+        return export if forks == self._forks else 0  # else a child may still read the value, until the session ends
 
     def forked(self) -> None:
         """Prepare for a fork: the child inherits the mappings, so the values in them have to stay."""

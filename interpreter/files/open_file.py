@@ -11,11 +11,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
+from ..concurrency.finalisers import FINALISER, NOTHING
 from ..errors import FileError, MetadataError, TensordError
 from .tensor_file import PIECE, TensorFile, flat, printable
 
@@ -28,16 +30,15 @@ class OpenFile(TensorFile):
     `changed`: what was found wrong with the file first; from then on nothing is read of it.
     """
 
-    __slots__ = ("__weakref__", "changed")
+    __slots__ = ("__weakref__", "_drop", "changed")
 
     def __init__(self, fd: int, name: str) -> None:
-        self.fd = -1
+        self._drop: Callable[[], object] = partial(os.close, fd)
         self.changed: FileError | None = None
         try:
             super().__init__(fd, name)
         except BaseException:
-            self.fd = -1
-            os.close(fd)
+            self.close()
             raise
 
     def check(self) -> None:
@@ -52,9 +53,9 @@ class OpenFile(TensorFile):
 
     def close(self) -> None:
         """Close it now: nothing is read of it any more."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
+        drop, self._drop = self._drop, NOTHING
+        self.fd = -1
+        drop()
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +63,7 @@ class OpenFile(TensorFile):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    __del__ = close
+    __del__ = FINALISER
 
 
 class OutputFile:
@@ -71,9 +72,10 @@ class OutputFile:
     After an error nothing more is written: whoever wants the file writes it anew (`durable_file`).
     """
 
-    __slots__ = ("__weakref__", "failure", "fd", "name")
+    __slots__ = ("__weakref__", "_drop", "failure", "fd", "name")
 
     def __init__(self, fd: int, name: str, failure: TensordError | None = None) -> None:
+        self._drop = partial(os.close, fd) if fd >= 0 else NOTHING
         self.fd = fd
         self.name = printable(name)
         self.failure = failure
@@ -100,9 +102,7 @@ class OutputFile:
             self.failure = FileError(f"{self.name}: cannot be {what}: {error.strerror}")
             raise self.failure.reraisable() from None
 
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
+    __del__ = FINALISER
 
 
 def unopened(error: TensordError) -> OutputFile:

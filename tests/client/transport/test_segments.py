@@ -13,6 +13,7 @@ import pytest
 
 from tensord.client.transport.loans import lent
 from tensord.client.transport.segments import MappedResults, UploadSegments, segment_size
+from tensord.interpreter.concurrency.finalisers import Last
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
 from tensord.interpreter.wire.segments import (
@@ -109,9 +110,13 @@ class Daemon:
     """Blocks of memory as a daemon has them, and what it is told."""
 
     def __init__(self) -> None:
-        self.let_go: list[int] = []
-        self.results = MappedResults(os.getpid(), self.let_go.append)
-        self.arrays: list[Any] = []
+        self.gone: list[Last] = []
+        self.results = MappedResults(os.getpid(), self.gone.append)
+
+    @property
+    def let_go(self) -> list[int]:
+        """The exports that were released."""
+        return [last.what.args[0] for last in self.gone]
 
     def block(self, count: int = COUNT) -> tuple[Segment, Any]:
         segment = Segment.create(count * 8, new_number())
@@ -174,7 +179,7 @@ def test_the_mapping_of_a_block_serves_its_next_result() -> None:
 
 def test_mappings_are_bounded_and_cost_no_descriptor() -> None:
     daemon = Daemon()
-    daemon.results = MappedResults(os.getpid(), daemon.let_go.append, keep=2 * COUNT * 8)
+    daemon.results = MappedResults(os.getpid(), daemon.gone.append, keep=2 * COUNT * 8)
     blocks = [daemon.block() for _ in range(4)]
     before = open_descriptors()
     arrays = [daemon.map(segment, n) for n, (segment, _) in enumerate(blocks)]
@@ -197,7 +202,7 @@ def test_what_cannot_be_mapped_is_an_error_and_the_hold_stays_with_the_caller() 
 def test_a_daemon_that_has_ended_is_not_alive_before_anybody_reaps_it() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        results = MappedResults(child.pid, Daemon().let_go.append)
+        results = MappedResults(child.pid, Daemon().gone.append)
         assert results.is_alive()
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
