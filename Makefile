@@ -22,7 +22,7 @@ GPU_PYTHON_VERSION ?= 3.12
 GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 
 # Those that lead through the compiled modules, from a message to its answer. The command line shows reports, which are plain Python.
-COMPILED_TESTS := tests/behaviours tests/model tests/client tests/fuzz tests/vm/admission tests/vm/service --ignore tests/client/cli
+COMPILED_TESTS := tests/behaviours tests/model tests/client tests/fuzz tests/interrupts tests/vm/admission tests/vm/service --ignore tests/client/cli
 
 .PHONY: demo test lint types imports tests compiled tests-compiled wheels format docs man viewer bench model-long conformance-long fuzz chaos interrupts soak gpu-bundle gpu-check clean help
 .DEFAULT_GOAL := help

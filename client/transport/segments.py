@@ -201,8 +201,8 @@ class UploadSegments:
 
 
 class MappedResults:
-    """Results of the daemon `pid`, read in place. `gone`, a function of C, gets a `Last` once per array, whose `what(last)`
-    is the export to release, or 0."""
+    """Results of the daemon `pid`, read in place. `gone`, a function of C, gets a `Last` once per array, whose
+    `what(last)` is the export to release, or 0."""
 
     def __init__(self, pid: int, gone: Callable[[Any], object], keep: int = KEEP_MAPPED) -> None:
         self._pid = pid

@@ -16,12 +16,13 @@ from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.interpreter.concurrency.signal_handlers import SIGNALS, Cover
 
 from .programs import World
-from .strikes import Place, Striker, Struck, by_signal, by_throw, raise_struck
+from .strikes import Place, Striker, Struck, by_signal, by_throw, by_two_signals, raise_struck
 
 STRIKES: Final[dict[str, Callable[[FrameType], None]]] = {
     "SIGINT": by_signal(signal.SIGINT),
     "SIGALRM": by_signal(signal.SIGALRM),
     "SIGUSR1": by_signal(signal.SIGUSR1),
+    "two signals": by_two_signals,
     "throw": by_throw,
 }
 TAKEN: Final = (signal.SIGINT, signal.SIGALRM, signal.SIGUSR1)
@@ -47,21 +48,19 @@ def places(program: Program, world: World) -> list[Place]:
     return [Place(code, offset, n) for (code, offset), times in striker.passed.items() for n in range(times)]
 
 
-def nothing(_frame: FrameType) -> None:
+def nothing(_frame: FrameType | None) -> None:
     """No strike."""
 
 
 def strike(program: Program, world: World, place: Place, how: str) -> str:
     """Strike the program there; what is wrong afterwards, or "". "passed by" if the program did not come there."""
     striker = Striker(place, STRIKES[how])
-    raised = False
     before = handlers()
     try:
-        with striker.tracing():
-            program(world)
-    except Struck as error:
+        raised = is_struck(program, world, striker)
+        nothing(None)  # where a second signal is looked for at the latest
+    except Struck:
         raised = True
-        error.__traceback__ = None
     except Exception as error:
         return f"raised {type(error).__name__}: {error}"
     if not striker.struck:
@@ -71,6 +70,17 @@ def strike(program: Program, world: World, place: Place, how: str) -> str:
     if handlers() != before:
         return "the handlers of signals are not those from before"
     return left(world)
+
+
+def is_struck(program: Program, world: World, striker: Striker) -> bool:
+    """Run the program, and strike it; has the exception come out of it?"""
+    try:
+        with striker.tracing():
+            program(world)
+    except Struck as error:
+        error.__traceback__ = None
+        return True
+    return False
 
 
 def handlers() -> list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import dis
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -108,6 +109,18 @@ def by_signal(number: int) -> Callable[[FrameType], None]:
         handler(number, frame)
 
     return strike
+
+
+def by_two_signals(_frame: FrameType) -> None:
+    """A strike: two signals at once. If the handler of the first one raises, that of the second one is called a step
+    later, on the way out."""
+    both = (signal.SIGINT, signal.SIGUSR1)
+    signal.pthread_sigmask(signal.SIG_BLOCK, both)
+    try:
+        for number in both:
+            signal.raise_signal(number)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
 
 
 def by_throw(_frame: FrameType) -> None:
