@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
-from ..interpreter.concurrency.finalisers import NOTHING
 from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.errors import MetadataError, MetadataTypeError
 from ..interpreter.ops.random import check_seed
@@ -141,17 +139,15 @@ class Calls:
         with outbox.lock:
             if not entry.alive:
                 return self._first_time(op, x, y, attributes, in_place, key)
-            messages = outbox.messages
             if in_place:
+                id_ = x._id
                 if x._reading is not None:
                     forget(x)
-                messages += ([CALL, entry.number, operands, (x._id,), 0, location],)
             else:
                 outbox.ids = id_ = outbox.ids + 1
-                made._id = id_
-                drop = partial(outbox.release, id_)
-                messages += ([CALL, entry.number, operands, (id_,), 0, location],)
-                made._drop = drop  # no checkpoint before: an exception finds a call whose result has its handle
+                made._id = id_  # before the call is there: an exception from outside finds no call without a handle
+            messages = outbox.messages
+            messages.append([CALL, entry.number, operands, (id_,), 0, location])
             size = len(messages)
         if size >= outbox.limit or size == 1:
             outbox.appended()
@@ -176,19 +172,15 @@ class Calls:
         with outbox.lock:
             if not entry.alive:
                 return None
-            messages = outbox.messages
             if out is not None:
                 for target in out:
                     forget(target)
                 made = list(out)
-                ids = tuple([target._id for target in out])
-                messages += ([CALL, entry.number, operands, ids, 0, location],)
             else:
                 outbox.ids = id_ = outbox.ids + 1
-                made = [Tensor(session, id_, entry.output, entry.home, NOTHING)]
-                only, drop = made[0], partial(outbox.release, id_)
-                messages += ([CALL, entry.number, operands, (id_,), 0, location],)
-                only._drop = drop  # no checkpoint before: see `operate`
+                made = [Tensor(session, id_, entry.output, entry.home)]  # before the call is there: see `operate`
+            messages = outbox.messages
+            messages.append([CALL, entry.number, operands, tuple([each._id for each in made]), 0, location])
             size = len(messages)
         if size >= outbox.limit or size == 1:
             outbox.appended()

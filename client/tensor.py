@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interpreter.concurrency.finalisers import FINALISER, NOTHING
+from ..interpreter.concurrency.finalisers import redone
 from ..interpreter.errors import (
     MetadataError,
     MetadataTypeError,
@@ -68,15 +67,12 @@ class Tensor(AwaitableTensor, Methods):
     changes another.
     """
 
-    __slots__ = ("__weakref__", "_drop", "_holder", "_home", "_id", "_meta", "_probe", "_reading", "_session")
+    __slots__ = ("__weakref__", "_holder", "_home", "_id", "_meta", "_probe", "_reading", "_session")
     _session: Session
     _holder: Handles | None  # set if it was made in a context
     _probe: Reply  # set by the first question whether the tensor is ready
-    _drop: Callable[[], object]  # releases the tensor; set once the message that defines it is in the outbox
 
-    def __init__(
-        self, session: Session, id_: int, meta: Meta | None, home: str, drop: Callable[[], object] | None = None
-    ) -> None:
+    def __init__(self, session: Session, id_: int, meta: Meta | None, home: str) -> None:
         self._session = session
         self._id = id_
         self._meta = meta
@@ -84,9 +80,15 @@ class Tensor(AwaitableTensor, Methods):
         self._reading: reading.Reading | None = None
         if session._opened and (context := session._innermost()) is not None:
             context._hold(self)
-        self._drop = drop or partial(session._release, id_)
 
-    __del__ = FINALISER  # in any thread, inside any lock
+    @redone
+    def __del__(self) -> None:
+        # Runs in any thread, inside any lock, so it does nothing else.
+        try:
+            if self._id > 0:
+                self._session._release(self._id)
+        except AttributeError:  # `__init__` has not finished
+            pass
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -252,13 +254,12 @@ class Tensor(AwaitableTensor, Methods):
         self._let_go(RELEASED)
 
     def _let_go(self, gone: Any) -> None:
-        if self._id > 0:  # no checkpoint up to the call: a context that ends in another thread may come here, too
-            drop = self._drop
-            self._id = -self._id
+        id_ = self._id
+        if id_ > 0:  # no checkpoint up to the call: a context that ends in another thread may come here, too
+            self._id = -id_
             self._meta = gone
             self._reading = None
-            self._drop = NOTHING
-            drop()
+            self._session._release(id_)
 
     @property
     def _released(self) -> bool:

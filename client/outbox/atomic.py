@@ -19,19 +19,18 @@ if TYPE_CHECKING:
 class AtomicBlock:
     """A block of one outbox, entered once. An exception from outside finds it begun, or not begun."""
 
-    __slots__ = ("__weakref__", "_limit", "_lock", "_outbox")
+    __slots__ = ("__weakref__", "_lock", "_outbox")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._lock: Lock | None = None  # which the block holds
-        self._limit = 0
 
     def __enter__(self) -> None:
         outbox = self._outbox
         try:
             with outbox.lock, SHIELD:  # another thread's block may be open: that is not waited for in a region
                 lock = outbox.lock
-                self._limit = outbox.begin_group()
+                outbox.begin_group()
                 lock.acquire()
                 self._lock = lock
                 SHIELD.hold(self)
@@ -55,6 +54,6 @@ class AtomicBlock:
                 return False
             SHIELD.let_go(self)
             try:
-                return self._outbox.end_group(self._limit)
+                return self._outbox.end_group()
             finally:
                 lock.release()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.wire.limits import Limits
@@ -14,10 +13,7 @@ GROUP = Limits().batch  # messages in an atomic group
 
 
 class Group(list[list[Any]]):
-    """The messages of an atomic block: they leave together, so their number is limited.
-
-    Calls come by `+=`, which is the list's own until the group is `Full`: it has no checkpoint inside (`interrupts`).
-    """
+    """The messages of an atomic block: they leave together, so their number is limited."""
 
     def append(self, message: list[Any]) -> None:
         """Add a message. If the group is full, raise ProtocolError at the user's line instead."""
@@ -25,15 +21,6 @@ class Group(list[list[Any]]):
             full = f"an atomic block holds at most {GROUP} messages; make several of it"
             raise ProtocolError(full, location=user_line())
         super().append(message)
-
-
-class Full(Group):
-    """A group that has as many messages as it may have."""
-
-    def __iadd__(self, messages: Iterable[list[Any]]) -> Self:  # type: ignore[override, misc]
-        for message in messages:
-            self.append(message)
-        return self
 
 
 class Closed(list[list[Any]]):
@@ -46,7 +33,3 @@ class Closed(list[list[Any]]):
     def append(self, _message: list[Any]) -> None:
         """Raise the error at the user's line."""
         raise located(self.error.reraisable())
-
-    def __iadd__(self, _messages: Iterable[list[Any]]) -> Self:  # type: ignore[override, misc]
-        self.append([])
-        return self

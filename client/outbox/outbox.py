@@ -32,9 +32,8 @@ from ..forks import FORKS
 from ..locations import Locations, located, user_line
 from ..routines.current import capture_of, refuse_captured
 from ..transport.interface import FORKED, ClosedTransport, Reply
-from . import batches
 from .atomic import AtomicBlock
-from .batches import Closed, Full, Group
+from .batches import Closed, Group
 from .callbacks import Lock
 from .host_results import HostResults
 from .releases import add_releases, releases
@@ -127,8 +126,6 @@ class Outbox:
         """Handle an added message: send the batch if it is full, else have the background send it in a while."""
         size = len(self.messages)
         if self._depth:
-            if size >= batches.GROUP and type(self.messages) is Group:
-                self.messages = Full(self.messages)
             return
         if size >= self.limit and not (self._expects and size < GROWTH and not self.heavy):
             self.limit = min(self.limit * GROWTH, BATCH)
@@ -215,22 +212,18 @@ class Outbox:
         refuse_captured(self, "a routine's ops cannot be made atomic one by one (take the call as a whole)")
         return AtomicBlock(self)
 
-    def begin_group(self) -> int:
-        """Begin an atomic block, in another one or not; what the batch's limit was. The caller holds the lock."""
-        limit = self.limit
+    def begin_group(self) -> None:
+        """Begin an atomic block, in another one or not. The caller holds the lock."""
         if not self._depth:
             self.send()
-            limit, self.limit = self.limit, batches.GROUP
             self.messages = self.messages if type(self.messages) is Closed else Group()
         self._depth += 1
-        return limit
 
-    def end_group(self, limit: int) -> bool:
+    def end_group(self) -> bool:
         """End it, and send what it holds unless it is in another one. Was anything sent?"""
         self._depth -= 1
         if self._depth or type(self.messages) is Closed:  # closed inside
             return False
-        self.limit = limit
         self._send_group()
         return True
 

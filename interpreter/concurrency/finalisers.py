@@ -1,5 +1,7 @@
-"""Finalisers without a line of Python: Python ignores what is raised in one, so an exception from outside would be lost
-there, and what the finaliser was to do with it.
+"""Finalisers that no exception from outside stops: Python ignores what is raised in one, so the exception would be
+lost, and what the finaliser was to do with it.
+
+Where there is time, a finaliser has no line of Python:
 
 A `Last` is a weak reference that puts itself where it is found later when its object is gone.
 
@@ -12,11 +14,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Final
+from types import CodeType, FrameType
+from typing import Any, Final, TypeVar
 from weakref import ref
 
 FINALISER: Final[Any] = property(attrgetter("_drop"))
 NOTHING: Final[Callable[[], object]] = bool
+
+
+REDONE: Final[set[CodeType]] = set()
+Finaliser = TypeVar("Finaliser", bound=Callable[[Any], None])
+
+
+def redone(finaliser: Finaliser) -> Finaliser:
+    """A finaliser in Python, of which nothing but an exception from outside comes out, and which may be called twice:
+    what Python would ignore is raised behind the next region (`interrupts`), and the finaliser is called again."""
+    REDONE.add(finaliser.__code__)
+    return finaliser
+
+
+def stopped_in(frame: FrameType | None) -> Any:
+    """The object whose finaliser was stopped in that frame; None if it is no finaliser that is redone."""
+    return frame.f_locals.get("self") if frame is not None and frame.f_code in REDONE else None
 
 
 class Last(ref[Any]):

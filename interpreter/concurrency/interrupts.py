@@ -17,8 +17,8 @@ region is `exposed`: what comes, or was noted before, happens at once, and the w
 
 Code that is too hot for a region makes each change between two checkpoints. The interpreter looks for signals and
 thrown exceptions at the start of a function, at jumps backwards, behind calls, and nowhere else. Assignments, operators
-on built-in types, and entering and leaving `with` on a lock of C contain no checkpoint. Finalisers are C functions
-(`finalisers`), since Python ignores what is raised in one.
+on built-in types, and entering and leaving `with` on a lock of C contain no checkpoint. What is raised in finalisers,
+where Python ignores it, is raised behind the next region (`finalisers`).
 
 Guarantees. What was noted happens at the end of the region, also if an error leaves the region: that error is its
 context then. A region is entered and left by one assignment, so its state is right at every checkpoint. A handler that
@@ -43,6 +43,7 @@ from typing import Any
 from weakref import ref
 
 from .blocks import is_ending
+from .finalisers import stopped_in
 from .signal_handlers import Handler, SignalHandlers
 from .thrown import Door
 
@@ -89,6 +90,7 @@ class Shield:
         "_calls",
         "_door",
         "_handlers",
+        "_hook",
         "_main",
         "_users",
         "asleep",
@@ -105,6 +107,7 @@ class Shield:
         self._handlers = SignalHandlers(self._arrived)
         self._calls = False  # does the main thread run a callback in a region?
         self._users = 0
+        self._hook: Any = sys.unraisablehook
         self.inside: dict[int, int] = {}
         self.asleep: dict[int, list[int]] = {}
         self.thrown: dict[int, Any] = {}
@@ -260,17 +263,32 @@ class Shield:
         del self.thrown[me]
         raise thrown
 
+    def _unraisable(self, unraisable: Any) -> None:
+        """Python ignores an exception: one from outside, in a finaliser of ours, is raised behind the next region."""
+        traceback = unraisable.exc_traceback
+        finalised = stopped_in(None if traceback is None else traceback.tb_frame)
+        if finalised is None or unraisable.exc_value is None:
+            self._hook(unraisable)
+            return
+        with self:
+            finalised.__del__()
+        self.thrown[get_ident()] = unraisable.exc_value
+
     # -- the process -----------------------------------------------------------------------------------------------
 
     def install(self) -> None:
         """Count a user of regions; while there is one, thrown exceptions come through the door."""
         self._users += 1
+        if self._users == 1:
+            self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
         self._door.open()
 
     def remove(self) -> None:
         """Count a user less."""
         self._users -= 1
         if not self._users:
+            if sys.unraisablehook == self._unraisable:
+                sys.unraisablehook = self._hook
             self._door.close()
 
     def forked(self) -> None:
@@ -281,6 +299,8 @@ class Shield:
                 del threads[thread]
         self.thrown.clear()
         self.noted.clear()
+        if self._users and sys.unraisablehook == self._unraisable:
+            sys.unraisablehook = self._hook
         self._users = 0
         self.held.clear()
         self._door.close()

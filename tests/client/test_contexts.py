@@ -609,18 +609,17 @@ class TestThreads:
             z = session.asarray([2.0])
         assert z.tolist() == [2.0]
 
-    def test_a_handle_is_released_once_however_many_release_it(self, session):
+    def test_a_handle_is_released_once_however_many_release_it(self, session, monkeypatch):
         x = session.asarray([1.0])
-        release, released = x._drop, []
+        released: list[int] = []
 
-        def release_again():
-            released.append(x._id)
+        def release(id_):
+            released.append(id_)
             x.release()
-            release()
 
-        x._drop = release_again
+        monkeypatch.setattr(session, "_release", release)
         x.release()
-        assert released == [x._id]
+        assert released == [-x._id]
 
     def test_what_is_made_while_another_thread_ends_it_is_released_or_handed_on(self, session):
         x = session.asarray([1.0])

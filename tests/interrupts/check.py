@@ -59,6 +59,7 @@ def strike(program: Program, world: World, place: Place, how: str) -> str:
     try:
         raised = is_struck(program, world, striker)
         repr(world)  # where the interpreter looks for a second signal at the latest
+        world.session.flush()  # and what a finaliser has met comes behind this
     except Struck:
         raised = True
     except Exception as error:

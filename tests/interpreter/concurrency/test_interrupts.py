@@ -11,6 +11,7 @@ import pytest
 
 from tensord.interpreter.concurrency.bell import Bell
 from tensord.interpreter.concurrency.blocks import ends_block
+from tensord.interpreter.concurrency.finalisers import redone
 from tensord.interpreter.concurrency.interrupts import Shield
 from tensord.interpreter.concurrency.shielded_lock import ShieldedLock
 
@@ -230,6 +231,32 @@ def test_the_end_of_a_block_is_covered_from_its_first_step(shield: Shield) -> No
     with pytest.raises(FirstError):
         end()
     assert ended == [True]
+
+
+class Finalised:
+    """Is interrupted while it is finalised, the first time."""
+
+    def __init__(self, number: signal.Signals, calls: list[str]) -> None:
+        self.number = number
+        self.calls = calls
+
+    @redone
+    def __del__(self) -> None:
+        self.calls.append("begun")
+        if len(self.calls) == 1:
+            signal.raise_signal(self.number)
+        self.calls.append("ended")
+
+
+@pytest.mark.usefixtures("two_handlers")
+def test_what_comes_in_a_finaliser_is_raised_behind_the_next_region_and_the_finaliser_is_done(shield: Shield) -> None:
+    """Python ignores exceptions there: the program would go on as if nobody had pressed Ctrl-C."""
+    for number, error in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGUSR1, FirstError)):
+        calls: list[str] = []
+        Finalised(number, calls)
+        assert calls == ["begun", "begun", "ended"]
+        with pytest.raises(error), shield:
+            pass
 
 
 class TestTheLock:
