@@ -15,6 +15,7 @@ a program. Errors are raised when the capture is over, since the function may ca
 from __future__ import annotations
 
 import dis
+import gc
 import linecache
 import random
 import sys
@@ -24,6 +25,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from ...interpreter.concurrency.blocks import ends_block
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CaptureError
 from ..frames import OWNERS, PACKAGE, PROGRAM
 from .guards import Guards, refusal
@@ -69,19 +72,31 @@ class Watch:
         self._ran: set[CodeType] = set()
         self._before: Profile | None = None
         self._on = False
+        self._collected = False  # does the garbage collector run by itself?
         self._drawn: list[tuple[str, Any, Any]] = []  # name, source of random numbers, its state
         self._error: CaptureError | None = None
 
     def __enter__(self) -> None:
         before: Any = sys.getprofile()
         self._drawn = [(name, value, state_of(value)) for name, value in self._sources()]
-        if before is None or callable(before):
-            self._before, self._on = before, True
-            sys.setprofile(self._see if before is None else self._see_and_tell)
+        try:
+            with SHIELD:
+                self._collected = gc.isenabled()
+                gc.disable()  # what it would run here, callbacks and finalisers, is no part of the function
+                if before is None or callable(before):
+                    self._before, self._on = before, True
+                    sys.setprofile(self._see if before is None else self._see_and_tell)
+        except BaseException:
+            self.__exit__()
+            raise
 
+    @ends_block
     def __exit__(self, *_: object) -> None:
-        if self._on:
-            sys.setprofile(self._before)
+        with SHIELD:
+            if self._on:
+                sys.setprofile(self._before)
+            if self._collected:
+                gc.enable()
 
     @property
     def ran(self) -> set[CodeType] | None:
@@ -279,8 +294,6 @@ def state_of(value: Any) -> Any:
 
 def functions_of(code: CodeType) -> list[FunctionType]:
     """The functions with that code."""
-    import gc
-
     return [each for each in gc.get_referrers(code) if isinstance(each, FunctionType) and each.__code__ is code]
 
 

@@ -33,9 +33,13 @@ def redone(finaliser: Finaliser) -> Finaliser:
     return finaliser
 
 
-def stopped_in(frame: FrameType | None) -> Any:
-    """The object whose finaliser was stopped in that frame; None if it is no finaliser that is redone."""
-    return frame.f_locals.get("self") if frame is not None and frame.f_code in REDONE else None
+def finish(frame: FrameType) -> bool:
+    """Finish the finaliser that was stopped in that frame; False if it is not known that nothing but an exception from
+    outside comes out of it. The callbacks of Python's weak containers have nothing left to do."""
+    if frame.f_code in REDONE:
+        frame.f_locals["self"].__del__()
+        return True
+    return frame.f_globals.get("__name__") in ("weakref", "_weakrefset")
 
 
 class Last(ref[Any]):

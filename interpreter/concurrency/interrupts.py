@@ -43,7 +43,7 @@ from typing import Any
 from weakref import ref
 
 from .blocks import is_ending
-from .finalisers import stopped_in
+from .finalisers import finish
 from .signal_handlers import Handler, SignalHandlers
 from .thrown import Door
 
@@ -265,14 +265,13 @@ class Shield:
 
     def _unraisable(self, unraisable: Any) -> None:
         """Python ignores an exception: one from outside, in a finaliser of ours, is raised behind the next region."""
-        traceback = unraisable.exc_traceback
-        finalised = stopped_in(None if traceback is None else traceback.tb_frame)
-        if finalised is None or unraisable.exc_value is None:
-            self._hook(unraisable)
-            return
+        error, traceback = unraisable.exc_value, unraisable.exc_traceback
         with self:
-            finalised.__del__()
-        self.thrown[get_ident()] = unraisable.exc_value
+            known = error is not None and traceback is not None and finish(traceback.tb_frame)
+        if known:
+            self.thrown[get_ident()] = error
+        else:
+            self._hook(unraisable)
 
     # -- the process -----------------------------------------------------------------------------------------------
 
