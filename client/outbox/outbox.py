@@ -9,10 +9,10 @@ wait for the question and travel with it (docs/decisions/0012). Handles dropped 
 
 Threads. `lock` guards the messages and the session's tables. The lock is re-entrant, since a signal handler may issue
 ops on the very thread that has it. No thread waits while it holds the lock. A message and what goes with it are added
-in a region, or without a checkpoint between (`interpreter/concurrency/interrupts`): an exception of a signal's handler
-finds both, or neither. An atomic block holds the lock from its first line to its last, so the messages of other threads
-come after the group. A handle may be dropped anywhere, also inside the lock, so its finaliser only puts the id on a
-`queue.SimpleQueue`.
+in a region, or the handle first (`interpreter/concurrency/interrupts`): an exception of a signal's handler finds no
+message without its handle. An atomic block holds the lock from its first line to its last, so the messages of other
+threads come after the group. A handle may be dropped anywhere, also inside the lock, so its finaliser only puts the
+id on a `queue.SimpleQueue`.
 """
 
 from __future__ import annotations

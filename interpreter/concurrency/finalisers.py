@@ -1,13 +1,11 @@
 """Finalisers that no exception from outside stops: Python ignores what is raised in one, so the exception would be
 lost, and what the finaliser was to do with it.
 
-Where there is time, a finaliser has no line of Python:
-
-A `Last` is a weak reference that puts itself where it is found later when its object is gone.
-
-A class has `__del__ = FINALISER`, and its objects a slot or an attribute `_drop`: a function of C without parameters,
-such as `partial(queue.put, number)`, or `NOTHING`. An object whose `__init__` has not come as far has no `_drop`, and
-nothing happens.
+- Without a line of Python, where an object may cost some 0.3 us more: its class has `__del__ = FINALISER`, and the
+  object an attribute `_drop`, a function of C without parameters, such as `partial(os.close, fd)`, or `NOTHING`. An
+  object whose `__init__` has not come as far has no `_drop`, and nothing happens.
+- `Last`, for objects of other classes: a weak reference that puts itself into a queue when its object is gone.
+- `redone`, where each object counts: a finaliser in Python, which is called again if it was stopped.
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ region is `exposed`: what comes, or was noted before, happens at once, and the w
   return.
 - A block, such as `with session.atomic()`, holds the covers until it ends (`hold`, `blocks`).
 
-Code that is too hot for a region makes each change between two checkpoints. The interpreter looks for signals and
+Code that is too hot for a region orders its changes such that an exception between two of them does no harm: the handle
+to a result is there before its message, and to release what was never defined is nothing. Within a region's own entry
+and exit, changes have no checkpoint between them. The interpreter looks for signals and
 thrown exceptions at the start of a function, at jumps backwards, behind calls, and nowhere else. Assignments, operators
 on built-in types, and entering and leaving `with` on a lock of C contain no checkpoint. What is raised in finalisers,
 where Python ignores it, is raised behind the next region (`finalisers`).
