@@ -10,3 +10,22 @@
 - `fusion`: which steps are computed together, piece by piece; `rows`: and reductions with them
 - `passes/`: programs made simpler, bit for bit; `inlining`: the steps of a program as steps of another
 """
+
+from __future__ import annotations
+
+from .program import Program
+
+
+def _read(text: str) -> Program:
+    from .parse import parse  # late: most processes read no text
+
+    return parse(text)
+
+
+def _write(program: Program) -> str:
+    from .text import text_of
+
+    return text_of(program)
+
+
+Program.reads, Program.writes = staticmethod(_read), staticmethod(_write)

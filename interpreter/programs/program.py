@@ -20,7 +20,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgpack
 
@@ -87,6 +87,10 @@ class Program:
     `variables`: the number of the first value of its variable. `devices` counts the slots, `chains` the chains of side
     effects, and `callbacks` the functions of `effect` steps, `depth` the levels of blocks; blocks are in all of these.
     """
+
+    # Set by the package, which lies above both: the modules of texts import this one.
+    reads: ClassVar[Callable[[str], Program]]
+    writes: ClassVar[Callable[[Program], str]]
 
     def __init__(
         self,
@@ -236,14 +240,10 @@ class Program:
         Raises ProtocolError for what is no program, MetadataError for what an op does not take, and QuotaError for what
         is too large; each names the line.
         """
-        from .parse import parse
-
-        return parse(text)
+        return cls.reads(text)
 
     def __str__(self) -> str:
-        from .text import text_of
-
-        return text_of(self)
+        return type(self).writes(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and other.digest == self.digest

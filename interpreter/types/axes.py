@@ -21,12 +21,6 @@ def tensor(metas: tuple[OperandMeta, ...]) -> Meta:
     return tensors(metas[:1])[0]
 
 
-def require_kind(meta: Meta, kinds: str, what: str) -> None:
-    """TypeError unless the dtype is of one of NumPy's kinds ("biufc")."""
-    if meta.dtype.kind not in kinds:
-        raise TypeError(f"not defined for {meta.dtype.name}; it takes {what}")
-
-
 def normal_axis(axis: int, ndim: int) -> int:
     """The axis counted from the front; AxisError, a ValueError and an IndexError, if it is out of bounds."""
     if not -ndim <= axis < ndim:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 

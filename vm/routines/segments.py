@@ -31,24 +31,17 @@ Piece: TypeAlias = range
 Works: TypeAlias = Callable[[int], int]
 
 
-def pieces_of(
+def cutting(
     program: Program, works: Works, fusions: Sequence[Fusion] = (), devices: Sequence[str] = ()
-) -> list[Piece]:
+) -> Iterator[list[Piece]]:
     """The steps of a program in order, those of a segment together, and if possible those of each fusion.
 
-    `devices`: of its slots, if several may be one.
+    Others are served meanwhile: there is nothing after each `SLICE` steps, and all pieces in the end. `devices`: of the
+    program's slots, if several may be one.
 
     A view that leaves its segment takes effect when that has been admitted. If the segment writes in place what the
     view is of, or may be of, that would be too late: then the view is a piece of its own.
     """
-    return [piece for pieces in cutting(program, works, fusions, devices) for piece in pieces]
-
-
-def cutting(
-    program: Program, works: Works, fusions: Sequence[Fusion] = (), devices: Sequence[str] = ()
-) -> Iterator[list[Piece]]:
-    """The same for a long program, during which others are to be served: nothing after each `SLICE` steps, the pieces
-    in the end."""
     steps, roots = program.steps, roots_of(program)
     yield []
     given: list[int] = []

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from unittest.mock import patch
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.programs.fusion import find_fusions
+from tensord.interpreter.programs.fusion import Fusion, find_fusions
 from tensord.interpreter.programs.program import NO_OPS, Program
 from tensord.interpreter.schema.infer import InferCache
 from tensord.interpreter.schema.opdef import find
 from tensord.vm.model.plan import Plan
 from tensord.vm.routines.inside import segment_record
 from tensord.vm.routines.recipe import compile_segment
-from tensord.vm.routines.segments import pieces_of
+from tensord.vm.routines.segments import Piece, Works, cutting
 from tensord.vm.routines.unfolding import metas_of
 from tensord.vm.tracing.inside import SegmentRecord
 
@@ -39,6 +39,13 @@ def plan_of(program: Program, position: int) -> Plan | None:
     operands, targets = metas_of(program, position)
     device = parts().engine.devices["cpu:0"]
     return Plan(find(step.op), step.attributes, operands, device, targets, InferCache(), 1)
+
+
+def pieces_of(
+    program: Program, works: Works, fusions: Sequence[Fusion] = (), devices: Sequence[str] = ()
+) -> list[Piece]:
+    """The pieces of a program, in one go."""
+    return [piece for pieces in cutting(program, works, fusions, devices) for piece in pieces]
 
 
 def compiled(program: Program, *, fusions: bool = True) -> Iterator[SegmentRecord]:

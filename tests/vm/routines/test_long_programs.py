@@ -12,10 +12,11 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Atomic, Call, encode_message
 from tensord.vm.model.unfolding import rest_of_run
 from tensord.vm.routines.recipe import Compiler
-from tensord.vm.routines.segments import LONGEST, SLICE, cutting, pieces_of
+from tensord.vm.routines.segments import LONGEST, SLICE, cutting
 
 from ..bare_engine import Bare
 from ..programs import ONE, chain_of, link, run, run_message
+from .compiled_programs import pieces_of
 
 COUNT = 3 * LONGEST + 7
 
