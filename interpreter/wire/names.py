@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from ..errors import MetadataError, MetadataKeyError
 
+Named = TypeVar("Named")
 LONGEST: Final = 64  # characters
 TOLD: Final = 20  # names in an error
 LOOK: Final = "tensord"  # what people see in place of a name that is nil: that of a look
@@ -39,6 +40,15 @@ def check_names(given: Iterable[str]) -> None:
     for name in given:
         if not is_printable(name):
             raise MetadataError(f"a name is printable text, and {name[:LONGEST]!r} is not")
+
+
+def named(wanted: Iterable[str], names: Mapping[str, Named]) -> list[Named]:
+    """What is published under the names that are wanted; MetadataKeyError, a MetadataError, if one is missing."""
+    wanted = tuple(wanted)
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise unpublished(missing, names)
+    return [names[name] for name in wanted]
 
 
 def unpublished(missing: Iterable[str], names: Collection[str]) -> MetadataKeyError:

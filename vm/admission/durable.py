@@ -12,8 +12,9 @@ from ...interpreter.wire.message_kinds import MessageKind
 from ...interpreter.wire.messages import Checkpoint, Restore
 from ...streams.stream import StreamKind
 from ..durability.groups import Member
+from ..durability.in_store import RestoringInStore
 from ..durability.job import real_path
-from ..durability.restoring import Found, Restoring, look
+from ..durability.restoring import Found, look
 from ..durability.taking import NOT_KEPT, Checkpoints
 from ..model.instruction import Instruction
 from ..model.linked import Linked
@@ -130,9 +131,9 @@ class Durable:
         instruction.on_retire = then
         self.scheduler.admit(instruction)
 
-    def restoring(self, found: Found, names: Collection[str] = ()) -> Restoring:
+    def restoring(self, found: Found, names: Collection[str] = ()) -> RestoringInStore:
         """What is about to publish what was found, or these names of it."""
-        return Restoring(self.checkpoints, next(iter(self.scheduler.devices)), found, frozenset(names))
+        return RestoringInStore(self.checkpoints, found, frozenset(names))
 
     def restore_at_once(self, found: Found) -> dict[str, Any]:
         """Publish what was found, for nobody in particular, before there is anybody to serve; what there is to say."""
@@ -150,7 +151,7 @@ class RestoreRequest:
         self.session = session
         self.names = names
         self.request = request
-        self.restoring: Restoring | None = None
+        self.restoring: RestoringInStore | None = None
 
     def go_on(self, done: Instruction) -> None:
         """One piece, and behind what came meanwhile the next one."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...interpreter.opcodes import Opcode
-from ...interpreter.wire.names import unpublished
+from ...interpreter.wire.names import named
 from ..memory.pins import end_pins
 from ..memory.recycling import recycle
 from ..model.directory import Directory
@@ -55,11 +55,7 @@ class Names:
 
     def lookup(self, wanted: Sequence[str]) -> list[Published[Tensor]]:
         """What stands under the names; MetadataError if one is missing."""
-        names = self.directory.names
-        missing = [name for name in wanted if name not in names]
-        if missing:
-            raise unpublished(missing, names)
-        return [names[name] for name in wanted]
+        return named(wanted, self.directory.names)
 
     def unpublish(self, given: Sequence[str]) -> None:
         """Take the names away, all or none."""

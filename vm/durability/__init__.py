@@ -4,5 +4,5 @@
 - `contents`: what a checkpoint is of, and what restoring wants back; `groups`: what is written together or not at all
 - `job`: one checkpoint; what it does on the disk, on the store's thread
 - `taking`: from a message to the instructions that read the values
-- `restoring`: from a generation to published tensors that lie in its files
+- `restoring`: from a generation to what is published, for either engine; `in_store`: for tensors that lie in its files
 """

@@ -1,4 +1,4 @@
-"""Restoring: what a generation holds is published again. Tensors lie in the generation's files until they are read.
+"""Restoring: what a generation holds is published again.
 
 Whatever takes a disk, or long, is done by `look`, on any thread. What is left for the driving thread goes in pieces of
 a few milliseconds, between which it serves others; then all names are bound at once.
@@ -10,24 +10,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ...interpreter.checkpoints.record import INNER, Generation, Record
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.programs.program import Program
 from ...streams.kept import KeptReader, KeptStretch
-from ...streams.stored import buffer_of
-from ..model.account import charge
-from ..model.device_state import DeviceState
 from ..model.published import Published, PublishedRoutine
-from ..model.session import VmSession
-from ..model.signature import NOTHING, Maker
-from ..model.tensor import Copy, Storage, Tensor
 from .contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, owner_of
-from .taking import Checkpoints
-from .target import Stood, key_of
 
-RESTORED: Maker = ("restore", NOTHING)
 PIECE: Final = 256  # names of which tensors are made in one go: some 2 ms
 
 
@@ -97,22 +88,38 @@ def part_of(generation: Generation, names: Collection[str]) -> Generation:
     return replace(generation, tensors=tensors, routines=routines)
 
 
-class Restoring:
-    """Publishes what was found, or the names of it. `default`: the device in place of those that are missing here.
+class Holder(Protocol):
+    """A tensor of either engine: names and handles hold it."""
 
-    Called by the driving thread: `go_on` until there is no more, then `publish`.
+    holders: int
+
+
+Kind = TypeVar("Kind", bound=Holder)
+
+
+class Restoring(Generic[Kind]):
+    """What a generation holds, or the names of it, made anew for either engine: `make` makes a tensor. `devices`: those
+    that there are here; the first is in place of those that are missing.
+
+    `given` is what is to be published once `go_on` says that there is no more. Until then `tensors` holds all of it.
     """
 
-    def __init__(self, checkpoints: Checkpoints, default: str, found: Found, names: Collection[str] = ()) -> None:
-        self.checkpoints = checkpoints
-        self.default = default
+    def __init__(self, found: Found, names: Collection[str], devices: Collection[str]) -> None:
         self.found = found
         self.names = names
+        self.devices = devices
         self.moved: dict[str, str] = {}  # names whose device is missing here, with that
         self.failed = {name: why for name, why in found.damaged.items() if self._is_wanted(name)}
+        self.given: dict[str, Published[Kind]] = {}
+        self.tensors: dict[str, Kind] = {}
         self._records = found.generation.records()
-        self._given: dict[str, Published[Tensor]] = {}
-        self._tensors: dict[str, Tensor] = {}
+
+    def make(self, name: str, home: str) -> Kind:
+        """A tensor with the value of a name, which has one holder."""
+        raise NotImplementedError
+
+    def release(self, tensor: Kind) -> None:
+        """Nothing holds the tensor any more."""
 
     def go_on(self) -> bool:
         """Make some of the tensors and routines; are there more?"""
@@ -122,25 +129,19 @@ class Restoring:
             if name in self.failed or not self._is_wanted(name) or OF in fields:
                 continue
             try:
-                self._given[name] = self.published(name, record, fields)
+                self.given[name] = self.published(name, record, fields)
             except (TensordError, TypeError, ValueError) as error:
                 self.failed[name] = str(error)
         return len(piece) == PIECE
 
-    def publish(self, session: VmSession) -> dict[str, Any]:
-        """Bind all names, those that are there anew; what there is to say of it."""
-        found, given = self.found, self._given
-        self.checkpoints.publish(session, tuple(given), tuple(given.values()))
-        if self.checkpoints.durable == found.reader.path:
-            for name in given:
-                self.checkpoints.directory.keep(name)
-        self.let_go()
-        self.learn()
+    def report(self) -> dict[str, Any]:
+        """What there is to say of it."""
+        found = self.found
         return {
             "directory": str(found.reader.path),
             "generation": found.generation.number,
             "written": found.generation.written / 1e9,
-            "names": len(given),
+            "names": len(self.given),
             "bytes": part_of(found.generation, self.names).nbytes,
             "failed": self.failed,
             "moved": self.moved,
@@ -149,54 +150,30 @@ class Restoring:
 
     def let_go(self) -> None:
         """The names hold the tensors from now on. Those of routines that cannot be restored are gone."""
-        for name, tensor in list(self._tensors.items()):
+        for name, tensor in list(self.tensors.items()):
             tensor.holders -= 1
             if not tensor.holders:
-                self.checkpoints.residency.unshare(tensor)
-                del self._tensors[name]
-
-    def learn(self) -> None:
-        """What was restored is there already, when the next checkpoint is written to that directory. What belongs to no
-        name that was restored stays there for an earlier run's."""
-        found, given = self.found, self._given
-        target = self.checkpoints.targets.of(found.reader.path)
-        stood = {
-            name: Stood(key_of(tensor), self._fields(name, tensor))
-            for name, tensor in self._tensors.items()
-            if name in given or found.fields[name].get(OF) in given
-        }
-        for name, published in given.items():
-            if published.routine is not None:
-                stood[name] = Stood(published.routine, found.fields[name])
-        if found.newest < target.last.newest:  # a checkpoint was written meanwhile
-            target.claim(stood)
-        else:
-            carried = {name for name, _ in found.generation.records() if name not in stood}
-            target.learn(found.generation, stood, carried, found.newest)
-
-    def _fields(self, name: str, tensor: Tensor) -> dict[str, Any]:
-        """With the device that the tensor has here."""
-        return {**self.found.fields[name], DEVICE: tensor.home.name}
+                self.release(tensor)
+                del self.tensors[name]
 
     def _is_wanted(self, name: str) -> bool:
         return not self.names or name in self.names
 
-    def published(self, name: str, record: Record, fields: Mapping[str, Any]) -> Published[Tensor]:
+    def published(self, name: str, record: Record, fields: Mapping[str, Any]) -> Published[Kind]:
         """What is to stand under a name."""
         return self.routine(name, fields) if record.meta is None else Published((self.tensor(name),))
 
-    def tensor(self, name: str) -> Tensor:
-        """A tensor that lies in a file of the generation; the one of another name, if it was one tensor."""
-        made = self._tensors.get(name)
+    def tensor(self, name: str) -> Kind:
+        """The tensor of a name; the one of another name, if it was one tensor."""
+        made = self.tensors.get(name)
         if made is None:
             other = self._same_as(name)
             if other is not None:
-                made = self._tensors[name] = self.tensor(other)
+                made = self.tensors[name] = self.tensor(other)
                 made.holders += 1
             else:
                 home = self.home(name, self.found.fields[name].get(DEVICE))
-                made = self._tensors[name] = self.deferred(self.found.stretches[name], name)
-                made.home, made.storage.placed = home, home.alone
+                made = self.tensors[name] = self.make(name, home)
         return made
 
     def _same_as(self, name: str) -> str | None:
@@ -208,31 +185,17 @@ class Restoring:
         alike = records[other].place == records[name].place and records[other].meta == records[name].meta
         return other if alike else None
 
-    def deferred(self, stretch: KeptStretch, name: str) -> Tensor:
-        """A tensor whose only copy lies in the store."""
-        residency, meta = self.checkpoints.residency, self.found.generation.tensors[name].meta
-        store = residency.store
-        if store is None or meta is None:
-            raise AssertionError("a machine that restores has a store, and tensors have metas")
-        residency.copies += 1
-        copy = Copy(residency.copies, store, 0, 1)
-        copy.buffer = buffer_of(stretch)
-        storage = Storage(meta.nbytes, store, copy, None, RESTORED, 0, self.checkpoints.scheduler.now)
-        charge(self.checkpoints.scheduler.nobody, storage)  # else the first session that reads it would pay for it
-        return Tensor(meta, storage, store)
-
-    def home(self, name: str, device: Any) -> DeviceState:
-        """The device that a tensor had, or the default one."""
-        devices = self.checkpoints.scheduler.devices
-        if device in devices:
-            return devices[device]
+    def home(self, name: str, device: Any) -> str:
+        """The device that a tensor had, or the first one."""
+        if device in self.devices:
+            return str(device)
         self.moved[name] = str(device)
-        return devices[self.default]
+        return next(iter(self.devices))
 
-    def routine(self, name: str, fields: Mapping[str, Any]) -> Published[Tensor]:
+    def routine(self, name: str, fields: Mapping[str, Any]) -> Published[Kind]:
         """A routine, with the tensors that it captures."""
         program = self.found.programs[name]
-        records, devices = self.found.generation.tensors, self.checkpoints.scheduler.devices
+        records = self.found.generation.tensors
         wanted: Sequence[Any] = fields.get(DEVICES, ())
         captured = [
             self.tensor(one)
@@ -243,10 +206,7 @@ class Restoring:
             raise MetadataError(
                 f"{name!r} captures {len(program.captured)} tensors, of which {len(captured)} are there"
             )
-        homes = tuple([str(one) if one in devices else self.default for one in wanted])
-        if len(homes) != program.devices:
-            raise MetadataError(f"{name!r}: {len(homes)} devices for the {program.devices} of its program")
-        for one in wanted:
-            if one not in devices:
-                self.moved[name] = str(one)
+        if len(wanted) != program.devices:
+            raise MetadataError(f"{name!r}: {len(wanted)} devices for the {program.devices} of its program")
+        homes = tuple([self.home(name, one) for one in wanted])
         return Published(captured, PublishedRoutine(program, homes, {}, fields.get(CONVENTION)))

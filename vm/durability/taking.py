@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.names import unpublished
+from ...interpreter.wire.names import named
 from ...streams.stream import Stream, StreamKind
 from ..memory.making_room import drop_replica
 from ..memory.replicas import is_there
@@ -141,8 +141,7 @@ class Checkpoints:
         if target.busy:
             raise ProtocolError(f"a checkpoint is being written to {target.path}; wait for that one")
         known = self.directory.names
-        if missing := [name for name in names if name not in known]:
-            raise unpublished(missing, known)
+        named(names, known)
         if target.path == self.durable:
             names = self.completed(names)
         contents = Contents({name: known[name] for name in names}, home_of)

@@ -6,22 +6,20 @@ A chain is a value that side effects read and write; it keeps the errors of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CancelledError, ProtocolError, TensordError
 from ...interpreter.wire.messages import Chain, Effect
+from .state import State
 from .values import Host, SerialSession, Value, denial, describe, refuse_cancelled, tensor_of
-
-if TYPE_CHECKING:
-    from .engine import SerialEngine
 
 
 class Effects:
     """The handlers of messages about side effects."""
 
-    def __init__(self, engine: SerialEngine) -> None:
-        self.engine = engine
+    def __init__(self, state: State) -> None:
+        self.state = state
 
     def chain(self, session: SerialSession, message: Chain) -> None:
         """A chain is a value that side effects read and write."""
@@ -41,7 +39,7 @@ class Effects:
             self.refuse(session, error, chain, request, location)
             return
         errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
-        self.engine.mark(link, errors, stopped=any(value.array is None for value in read))
+        self.state.mark(link, errors, stopped=any(value.array is None for value in read))
         arrays = [value.first if value.array is None else value.array for value in operands]
         if link.array is not None and callback is not None:
             self.call_back(session, callback, arrays, link, location)
@@ -49,11 +47,11 @@ class Effects:
 
     def refuse(self, session: SerialSession, error: TensordError, chain: int, request: int, location: int) -> None:
         """Refuse a side effect, which stops its chain unless the session was cancelled."""
-        self.engine.deny(session, error, request, location, "effect")
+        self.state.deny(session, error, request, location, "effect")
         link = session.chains.get(chain)
         if link is not None and not isinstance(error, CancelledError):
             refused = denial(session, error, location, "effect").errors
-            self.engine.mark(link, (*link.errors, *refused), stopped=True)
+            self.state.mark(link, (*link.errors, *refused), stopped=True)
 
     def call_back(
         self,
@@ -64,11 +62,11 @@ class Effects:
         location: int,
     ) -> None:
         """Call the user's function; an exception stops the chain."""
-        self.engine.ids += 1
+        self.state.ids += 1
         try:
             with SHIELD.calling:
                 callback(*[one if isinstance(one, TensordError) else one.copy() for one in arrays])
         except BaseException as error:
             link.array = None
-            link.add(describe(session, error, "effect", "effect", location, self.engine.ids))
-            self.engine.tell(session, link.first)
+            link.add(describe(session, error, "effect", "effect", location, self.state.ids))
+            self.state.tell(session, link.first)

@@ -66,7 +66,6 @@ from ...interpreter.wire.roles import number_of, outputs_of
 from ..admission.lookup import hinted_device
 from ..admission.rejection import name_of, refusal_of
 from ..log import log
-from ..model.published import Published
 from ..model.session import ReplySink
 from ..model.signature import call_text
 from ..routines.programs import add_part, link
@@ -75,11 +74,10 @@ from .effects import Effects
 from .files import Files
 from .names import Names
 from .routines import Routines
-from .tables import Tables
+from .state import State
 from .values import (
     CANCELLED,
     CLOSED,
-    Errors,
     SerialSession,
     SerialTensor,
     Signature,
@@ -103,28 +101,16 @@ from .values import (
 Injection: TypeAlias = Callable[[int, int], BaseException | None]
 
 
-class SerialEngine:
-    """Executes the messages of all sessions, one by one. `devices`: names -> names of ops without a kernel there.
-
-    Ops, side effects and refused messages are instructions; `ids` is the number of the newest one. `failed` counts
-    errors at their origin; `report` is called with each. `look_up` is called between two rounds of a loop, and may
-    cancel sessions.
-    """
+class SerialEngine(State):
+    """Executes the messages of all sessions, one by one. `devices`: names -> names of ops without a kernel there."""
 
     def __init__(self, devices: Mapping[str, Iterable[str]], inject: Injection | None = None) -> None:
-        self.devices = {name: frozenset(missing) for name, missing in devices.items()}
+        super().__init__(devices)
         self.inject = inject
-        self.sessions: dict[int, SerialSession] = {}
-        self.names: dict[str, Published[SerialTensor]] = {}
         self.opened = 0
-        self.ids = 0
-        self.failed = 0
-        self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
-        self.look_up: Callable[[], None] = lambda: None
-        self.tables = tables = Tables(self.devices)
-        effects, names, files = Effects(self), Names(self.names, self.deny), Files(self)
-        durability, self.bind = Durability(self), names.bind
-        self.routines = Routines(self, effects)
+        tables, names, effects, files = self.tables, Names(self), Effects(self), Files(self)
+        durability = Durability(self, names.bind)
+        self.routines = Routines(self, effects, self.receive)
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
             Call: self.call,
             Release: self.release,
@@ -205,25 +191,6 @@ class SerialEngine:
             self.reject(session, error, outputs, location, name_of(array))
         else:
             self.deny(session, error, number_of(array, Role.REQUEST), location, name_of(array))
-
-    def deny(self, session: SerialSession, error: TensordError, request: int, location: int, what: str) -> None:
-        """Answer the request with the error; report the error if there was no request."""
-        denied = denial(session, error, location, what)
-        if request:
-            session.answer(request, denied)
-        elif not isinstance(error, CancelledError):
-            self.tell(session, denied.first)
-
-    def tell(self, session: SerialSession, error: TensordError) -> None:
-        """Count an error and report it, once, at its origin."""
-        self.failed += 1
-        session.errors += 1
-        self.report(session, error)
-
-    def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:
-        """Update a chain after a side effect; the chain keeps the errors of the side effect that stopped it."""
-        if stopped and link.array is not None:
-            link.array, link.errors = None, errors
 
     def schedule(self) -> bool:
         """False: no work is ever left."""
@@ -337,49 +304,6 @@ class SerialEngine:
         for error in errors.values():
             self.tell(session, error)
         return [errors.get(id(result), result) for result in made]
-
-    def reject(
-        self,
-        session: SerialSession,
-        error: TensordError,
-        outputs: Sequence[int],
-        location: int,
-        what: Signature | str,
-        metas: OutputMetas = (),
-        home: str | None = None,
-    ) -> None:
-        """Define the outputs of a refused message, poisoned. A cancellation leaves tensors with other holders alone."""
-        if isinstance(what, Signature):
-            metas, home = what.outputs, what.device
-        error = self.rejected(session, error, location, what if isinstance(what, str) else what.op.name)
-        for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):
-            self.poison(session, id_, (error,), meta, home)
-
-    def rejected(self, session: SerialSession, error: TensordError, location: int, label: str) -> TensordError:
-        """The error of a refused message, which is told: it counts as an instruction of its own."""
-        self.ids += 1
-        error = error.reraisable()
-        error.instruction = self.ids
-        error.op = error.op or label
-        error.location = session.where(location)
-        if not isinstance(error, CancelledError):
-            self.tell(session, error)
-        return error
-
-    def poison(self, session: SerialSession, id_: int, errors: Errors, meta: Meta | None, home: str | None) -> None:
-        """Poison an output of a refused message; define it if it is new."""
-        tensor = session.tensors.get(id_)
-        if tensor is None and id_ > session.newest:
-            made = SerialTensor(Value(None, errors), meta, home or next(iter(self.devices)))
-            made.meta_pending = meta is None
-            made.meta_errors = errors if meta is None else ()
-            define(session, id_, made)
-        elif tensor is not None and (tensor.holders == 1 or not any(type(one) is CancelledError for one in errors)):
-            self.poison_value(tensor, errors)
-
-    def poison_value(self, tensor: SerialTensor, errors: Errors) -> None:
-        """Put errors in the place of a tensor's value, whoever holds it."""
-        tensor.value = Value(None, (*errors, *tensor.meta_errors))
 
     def to_device(self, session: SerialSession, message: ToDevice) -> None:
         """Define the same value under another id."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ...interpreter.errors import ProtocolError, TensordError
@@ -12,17 +10,15 @@ from ...interpreter.files.on_wire import decode_entry, lacking
 from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.files.values import read_array
 from ...interpreter.wire.messages import File, Flush, Load, Write
+from .state import State
 from .values import SerialSession, SerialTensor, Value, check_new, define, denial, refuse_cancelled, tensor_of
-
-if TYPE_CHECKING:
-    from .engine import SerialEngine
 
 
 class Files:
     """The handlers of FILE, LOAD, WRITE and FLUSH messages."""
 
-    def __init__(self, engine: SerialEngine) -> None:
-        self.engine = engine
+    def __init__(self, state: State) -> None:
+        self.state = state
 
     def file(self, session: SerialSession, message: File) -> None:
         """Open a file, or forget it."""
@@ -37,7 +33,7 @@ class Files:
         except TensordError as error:
             if writes:
                 session.outputs[number] = (unopened(error), Value(()))
-            self.engine.deny(session, error, request, 0, "save" if writes else "load")
+            self.state.deny(session, error, request, 0, "save" if writes else "load")
             return
         if isinstance(file, OutputFile):
             session.outputs[number] = (file, Value(()))
@@ -52,7 +48,7 @@ class Files:
         try:
             refuse_cancelled(session)
             check_new(session, ids)
-            self.engine.tables.check_device(device)
+            self.state.tables.check_device(device)
             file = session.files.get(number)
             if file is None:
                 raise ProtocolError(f"file {number} is not open")
@@ -60,13 +56,13 @@ class Files:
                 raise ProtocolError(f"{len(ids)} ids for {len(entries)} tensors")
             found = [lacking(one) or decode_entry(file, one) for one in entries]
         except TensordError as error:
-            self.engine.reject(session, error, ids, location, "load")
+            self.state.reject(session, error, ids, location, "load")
             return
         for id_, entry in zip(ids, found, strict=True):
             try:
                 tensor = read(file, entry, device)
             except TensordError as error:
-                self.engine.reject(session, error, (id_,), location, "load")
+                self.state.reject(session, error, (id_,), location, "load")
             else:
                 define(session, id_, tensor)
 
@@ -85,7 +81,7 @@ class Files:
                 output[0].write(np.ascontiguousarray(value.array), offset)
         except TensordError as error:
             if output is None:
-                self.engine.deny(session, error, 0, location, "save")
+                self.state.deny(session, error, 0, location, "save")
             elif output[1].array is not None:
                 output[1].array, output[1].errors = None, denial(session, error, location, "save").errors
 
@@ -101,7 +97,7 @@ class Files:
                 raise link.first
             file.flush()
         except TensordError as error:
-            self.engine.deny(session, error, request, 0, "save")
+            self.state.deny(session, error, request, 0, "save")
         else:
             session.reply(request, None, None)
 

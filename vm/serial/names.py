@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
-from ...interpreter.wire.names import check_names, unpublished
+from ...interpreter.wire.names import check_names, named
 from ..model.published import Published
 from ..routines.programs import routine_of
 from ..routines.publishing import keep_convention, publish_routine, told
+from .state import State
 from .values import SerialSession, SerialTensor, Value, check_new, define, summary, tensor_of, twin
 
 NOT_KEPT: Final = "the serial engine keeps no durable names"
-# Answers a request with an error: (session, error, request, location, what was asked for).
-Deny = Callable[[SerialSession, TensordError, int, int, str], None]
 
 
 class Names:
-    """The handlers of messages about names. `names`: what is published."""
+    """The handlers of messages about names."""
 
-    def __init__(self, names: dict[str, Published[SerialTensor]], deny: Deny) -> None:
-        self.names = names
-        self.deny = deny
+    def __init__(self, state: State) -> None:
+        self.names = state.names
+        self.deny = state.deny
 
     def convention(self, session: SerialSession, message: Convention) -> None:
         """Note how a routine is called."""
@@ -58,7 +57,7 @@ class Names:
         """Define handles to named tensors, or tensors with their present values: all or none."""
         wanted, ids, request, snapshot = message
         try:
-            found = self.named(wanted)
+            found = named(wanted, self.names)
             tensors = [tensor for one in found for tensor in one.tensors]
             if len(ids) != len(tensors):
                 session.reply(request, len(tensors), None)
@@ -78,7 +77,7 @@ class Names:
         """Remove names, all or none."""
         given, request = message
         try:
-            self.named(given)
+            named(given, self.names)
         except TensordError as error:
             self.deny(session, error, request, 0, "unpublish")
             return
@@ -89,13 +88,6 @@ class Names:
     def list_names(self, session: SerialSession, message: ListNames) -> None:
         """Answer with the published names."""
         session.answer(message.request, Value(sorted(self.names)))
-
-    def named(self, wanted: Sequence[str]) -> list[Published[SerialTensor]]:
-        """What stands under names; MetadataError if one is missing."""
-        missing = [name for name in wanted if name not in self.names]
-        if missing:
-            raise unpublished(missing, self.names)
-        return [self.names[name] for name in wanted]
 
     def drop(self, name: str) -> None:
         """Take a name away, if there is one."""

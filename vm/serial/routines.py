@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CancelledError, TensordError
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta, Scalar
-from ...interpreter.wire.messages import Run
+from ...interpreter.wire.messages import Message, Run
 from ..model.linked import Linked
 from ..model.unfolding import Answer
 from ..routines.control_flow import Results
@@ -18,18 +17,19 @@ from ..routines.ids import Ids
 from ..routines.programs import check_in_group, check_run, drop, routine_of, written_by
 from ..routines.unfolding import Unfolder, metas_of
 from .effects import Effects
+from .state import State
 from .values import Errors, SerialSession, Signature, define, denial, refuse_cancelled, tensor_of
-
-if TYPE_CHECKING:
-    from .engine import SerialEngine
 
 
 class Routines:
     """The handler of RUN messages, and the release of routines."""
 
-    def __init__(self, engine: SerialEngine, effects: Effects) -> None:
-        self.engine = engine
+    def __init__(
+        self, state: State, effects: Effects, receive: Callable[[SerialSession, Iterable[Message]], None]
+    ) -> None:
+        self.state = state
         self.effects = effects
+        self.receive = receive
         self.in_group = False  # is a group being executed?
 
     def release(self, session: SerialSession, id_: int) -> None:
@@ -53,7 +53,7 @@ class Routines:
         program, newest = routine.program, session.newest
         unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
         ids = Ids(program, (*message.inputs, *routine.captured), newest, unfolder)
-        self.engine.receive(session, unfolder.program(routine, ids, message.numbers))
+        self.receive(session, unfolder.program(routine, ids, message.numbers))
         outputs = zip(program.returned, message.outputs, strict=True)
         rename(session, [(ids[variable], output) for variable, output in outputs])
         if program.asks:  # ids beyond those of the results are new again
@@ -61,17 +61,17 @@ class Routines:
 
     def reject(self, session: SerialSession, message: Run, error: TensordError) -> None:
         """Refuse a run: its results, what it would have written and its side effects get the error."""
-        engine, routine = self.engine, session.routines.get(message.routine)
-        error = engine.rejected(session, error, message.location, "run")
+        state, routine = self.state, session.routines.get(message.routine)
+        error = state.rejected(session, error, message.location, "run")
         results: Sequence[tuple[Meta | None, str | None]] = []
         written: list[int] = []
         if isinstance(routine, Linked):
             results, written = routine.results, written_by(routine, message)
         for id_, (meta, home) in zip(message.outputs, chain(results, repeat((None, None))), strict=False):
-            engine.poison(session, id_, (error,), meta, home)
+            state.poison(session, id_, (error,), meta, home)
         for id_ in written:
             if id_ in session.tensors:
-                engine.poison(session, id_, (error,), None, None)
+                state.poison(session, id_, (error,), None, None)
         for number, _, request in message.effects:
             self.effects.refuse(session, error, number, request, message.location)
 
@@ -83,7 +83,7 @@ class Routines:
             session.signed = number = session.signed + 1
         device = routine.devices[step.device]
         try:
-            self.engine.tables.check_kernel(step.op, device)
+            self.state.tables.check_kernel(step.op, device)
             session.signatures[number] = Signature(find(step.op), step.attributes, operands, device, targets)
         except TensordError as error:
             session.signatures[number] = error.reraisable()
@@ -132,7 +132,7 @@ class SessionRuns:
         """The cancellation of the session, if it was cancelled, also by another thread meanwhile; or why the loop ends,
         if a signal's handler raises, or something was thrown at this thread."""
         interrupt = SHIELD.breathe()
-        self.routines.engine.look_up()
+        self.routines.state.look_up()
         if interrupt is not None and self.session.cancelled is None:
             return CancelledError(f"{type(interrupt).__name__} has interrupted the loop")
         return self.session.cancelled
@@ -143,17 +143,17 @@ class SessionRuns:
 
     def fail(self, error: TensordError | None, answer: Answer | None, results: Results, op: str, location: int) -> None:
         """Poison what a step was to make and to write."""
-        engine, session = self.routines.engine, self.session
+        state, session = self.routines.state, self.session
         if error is not None:
-            errors: Errors = (engine.rejected(session, error, location, op),)
+            errors: Errors = (state.rejected(session, error, location, op),)
         else:
             errors = () if answer is None else answer.errors
         for id_, meta, home in results.made:
-            engine.poison(session, id_, errors, meta, home)
+            state.poison(session, id_, errors, meta, home)
         spares = session.cancelled is not None and not results.begun
         for tensor in filter(None, map(session.tensors.get, results.written)):
             if not (spares and tensor.holders > 1):
-                engine.poison_value(tensor, errors)
+                state.poison_value(tensor, errors)
 
 
 def rename(session: SerialSession, pairs: Sequence[tuple[int, int]]) -> None:

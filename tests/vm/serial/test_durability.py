@@ -52,3 +52,12 @@ def test_there_are_no_durable_names(session):
         with pytest.raises(td.ProtocolError, match="the serial engine keeps no durable names"):
             ask()
     assert session.names() == []
+
+
+def test_what_was_restored_has_no_holder_but_its_names_and_handles(session, tmp_path):
+    session.publish("x", session.asarray(np.ones(3)))
+    session.checkpoint(tmp_path).wait()
+    session.restore(tmp_path)
+    x = session.lookup("x")
+    assert [row["holders"] for row in session._query("tensors") if row["names"] == ["x"]] == [2]
+    np.testing.assert_array_equal(x.numpy(), np.ones(3))

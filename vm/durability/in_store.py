@@ -1,0 +1,88 @@
+"""Restoring for the virtual machine: tensors lie in the generation's files until they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from ...streams.kept import KeptStretch
+from ...streams.stored import buffer_of
+from ..model.account import charge
+from ..model.session import VmSession
+from ..model.signature import NOTHING, Maker
+from ..model.tensor import Copy, Storage, Tensor
+from .contents import DEVICE, OF
+from .restoring import Found, Restoring
+from .taking import Checkpoints
+from .target import Stood, key_of
+
+RESTORED: Maker = ("restore", NOTHING)
+
+
+class RestoringInStore(Restoring[Tensor]):
+    """Publishes what was found, or the names of it.
+
+    Called by the driving thread: `go_on` until there is no more, then `publish`.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, found: Found, names: Collection[str] = ()) -> None:
+        super().__init__(found, names, checkpoints.scheduler.devices)
+        self.checkpoints = checkpoints
+
+    def publish(self, session: VmSession) -> dict[str, Any]:
+        """Bind all names, those that are there anew; what there is to say of it."""
+        given = self.given
+        self.checkpoints.publish(session, tuple(given), tuple(given.values()))
+        if self.checkpoints.durable == self.found.reader.path:
+            for name in given:
+                self.checkpoints.directory.keep(name)
+        self.let_go()
+        self.learn()
+        return self.report()
+
+    def make(self, name: str, home: str) -> Tensor:
+        """A tensor whose only copy lies in the store."""
+        made = self.deferred(self.found.stretches[name], name)
+        made.home = device = self.checkpoints.scheduler.devices[home]
+        made.storage.placed = device.alone
+        return made
+
+    def release(self, tensor: Tensor) -> None:
+        """The tensor of a routine that cannot be restored."""
+        self.checkpoints.residency.unshare(tensor)
+
+    def deferred(self, stretch: KeptStretch, name: str) -> Tensor:
+        """A tensor whose only copy lies in the store."""
+        residency, meta = self.checkpoints.residency, self.found.generation.tensors[name].meta
+        store = residency.store
+        if store is None or meta is None:
+            raise AssertionError("a machine that restores has a store, and tensors have metas")
+        residency.copies += 1
+        copy = Copy(residency.copies, store, 0, 1)
+        copy.buffer = buffer_of(stretch)
+        storage = Storage(meta.nbytes, store, copy, None, RESTORED, 0, self.checkpoints.scheduler.now)
+        charge(self.checkpoints.scheduler.nobody, storage)  # else the first session that reads it would pay for it
+        return Tensor(meta, storage, store)
+
+    def learn(self) -> None:
+        """What was restored is there already, when the next checkpoint is written to that directory. What belongs to no
+        name that was restored stays there for an earlier run's."""
+        found, given = self.found, self.given
+        target = self.checkpoints.targets.of(found.reader.path)
+        stood = {
+            name: Stood(key_of(tensor), self._fields(name, tensor))
+            for name, tensor in self.tensors.items()
+            if name in given or found.fields[name].get(OF) in given
+        }
+        for name, published in given.items():
+            if published.routine is not None:
+                stood[name] = Stood(published.routine, found.fields[name])
+        if found.newest < target.last.newest:  # a checkpoint was written meanwhile
+            target.claim(stood)
+        else:
+            carried = {name for name, _ in found.generation.records() if name not in stood}
+            target.learn(found.generation, stood, carried, found.newest)
+
+    def _fields(self, name: str, tensor: Tensor) -> dict[str, Any]:
+        """With the device that the tensor has here."""
+        return {**self.found.fields[name], DEVICE: tensor.home.name}
