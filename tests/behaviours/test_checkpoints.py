@@ -22,6 +22,7 @@ from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.checkpoints.record import INNER
 from tensord.streams.faults import Fault, FaultKind
+from tensord.vm.durability.taking import Asked
 
 from .looking_inside import WAIT, allocated, assert_sound, device_of, held, machine_of, ones, records, store_of
 
@@ -898,7 +899,7 @@ def test_a_generation_that_is_removed_while_it_is_restored_can_be_read(make_sess
     def and_a_checkpoint(session: Any, kernel: Any, then: Any) -> None:
         on_disk(session, kernel, then)
         with suppress(td.ProtocolError):  # one is being written
-            durable.checkpoints.take(engine.scheduler.nobody, str(tmp_path / "there"), ("y",), 1, 0, tell)
+            durable.checkpoints.take(Asked(engine.scheduler.nobody, 0, tell), str(tmp_path / "there"), ("y",), 1)
 
     monkeypatch.setattr(durable, "on_disk", and_a_checkpoint)
     s.restore(tmp_path / "there")

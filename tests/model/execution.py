@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensord.vm.serial.oracle import Oracle
 from tensord.vm.serial.values import SerialSession, define
 
 from .interpreted import Interpreter
+from .oracle import Oracle
 from .steps import INNER, RENAMED, Encoder, Step
 
 

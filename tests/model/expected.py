@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import Any
 
-from tensord.vm.serial.oracle import Oracle
-
 from .execution import execute
+from .oracle import Oracle
 from .snapshots import Wanted, wanted_of
 from .steps import Encoder, Program, Step, World
 

@@ -11,9 +11,9 @@ from tensord.interpreter.programs import program as programs
 from tensord.interpreter.programs.numbers import CONSTANT, DRAW
 from tensord.interpreter.programs.program import CASE, COND, EFFECT, MOVE, PRINT, REPEAT, WHILE
 from tensord.interpreter.wire.messages import Effect, NamedMessage, ToDevice, encode_message
-from tensord.vm.serial.oracle import Oracle
 from tensord.vm.serial.values import define
 
+from .oracle import Oracle
 from .steps import Encoder, Step, lines_of, told
 
 DRAWS = 1 << 16  # parts of a random call that are one block's

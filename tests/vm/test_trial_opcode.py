@@ -29,10 +29,10 @@ from tensord.vm.admission.lookup import refuse_cancelled, tensor_of
 from tensord.vm.model.instruction import Status
 from tensord.vm.model.operand import Binding
 from tensord.vm.reporting.invariants import violations
-from tensord.vm.serial.oracle import Oracle
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import Place
 
+from ..model.oracle import Oracle
 from .bare_engine import ONE, Bare, Client
 
 KIND = 99
@@ -208,7 +208,7 @@ def test_the_trace_names_it_and_verifies(client: Client) -> None:
 
 def test_the_serial_engine_gives_the_same_with_its_rule(client: Client) -> None:
     answers: dict[int, Any] = {}
-    oracle = Oracle({"cpu:0": []}, lambda *_: None)
+    oracle = Oracle({"cpu:0": []})
     install_rule(oracle)
     session = oracle.open_session(lambda request, value, _: answers.__setitem__(request, value))
     program: tuple[Any, ...] = (

@@ -69,7 +69,7 @@ from ..model.unfolding import rest_of_run
 from ..placement.hints import host_for, leave, prefetch
 from ..placement.residency import Residency
 from ..placement.views import moved, twin
-from ..routines.publishing import told
+from ..routines.publishing import snapshots, told
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
@@ -353,7 +353,7 @@ class Admission:
             return
         session.shares = True
         if snapshot:
-            tensors = snapshots(tensors)
+            tensors = snapshots(tensors, snapshot_of)
         for id_, tensor in zip(ids, tensors, strict=True):
             tensor.holders += 1
             enter(session, id_, tensor)
@@ -386,14 +386,11 @@ class Admission:
         session.reply(request, found, None)
 
 
-def snapshots(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """New tensors with the present values, without holders yet: of one tensor one, however often it is there."""
-    made: dict[Tensor, Tensor] = {}
-    for tensor in tensors:
-        if tensor not in made:
-            made[tensor] = new = twin(tensor, tensor.home)
-            new.holders = 0
-    return [made[tensor] for tensor in tensors]
+def snapshot_of(tensor: Tensor) -> Tensor:
+    """A tensor with the present value, without holders yet."""
+    made = twin(tensor, tensor.home)
+    made.holders = 0
+    return made
 
 
 def within_limits(handler: Handler) -> Handler:

@@ -15,7 +15,7 @@ from ..durability.groups import Member
 from ..durability.in_store import RestoringInStore
 from ..durability.job import real_path
 from ..durability.restoring import Found, look
-from ..durability.taking import NOT_KEPT, Checkpoints
+from ..durability.taking import NOT_KEPT, Asked, Checkpoints
 from ..model.instruction import Instruction
 from ..model.linked import Linked
 from ..model.session import VmSession
@@ -67,7 +67,7 @@ class Durable:
                 return
             refuse_strangers(session)
             names = names or tuple(self.names.directory.names)
-            self.checkpoints.take(session, directory, names, keep, location, told)
+            self.checkpoints.take(Asked(session, location, told), directory, names, keep)
         except TensordError as error:
             self.rejection.deny(session, error, request, location, "checkpoint")
 

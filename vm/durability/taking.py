@@ -50,12 +50,22 @@ Told = Callable[[Any, TensordError | None], None]
 
 
 class Asked(NamedTuple):
-    """A wish that the durable names be written once more: the session that caused it, at which line of it, and `told`,
-    which gets the answer."""
+    """A wish for a checkpoint: the session that caused it, at which line of it, and `told`, which gets what there is to
+    say, or an error."""
 
     session: VmSession
     location: int
     told: Told
+
+
+class Reading(NamedTuple):
+    """A checkpoint whose values are read for a session, on a stream of the store; its commit writes `link`, as each of
+    its readers does."""
+
+    asked: Asked
+    job: CheckpointJob
+    link: Copy
+    stream: Stream
 
 
 class Checkpoints:
@@ -90,7 +100,8 @@ class Checkpoints:
             self.waiting.append(Asked(session, location, told))
         else:
             names = tuple(self.directory.durable)
-            self.take(session, str(self.durable), names, KEPT, location, partial(self.note_end, told), always=False)
+            asked = Asked(session, location, partial(self.note_end, told))
+            self.take(asked, str(self.durable), names, KEPT, always=False)
 
     def note_end(self, told: Told, report: Any, error: TensordError | None) -> None:
         """Durable names are written, or not: an operator has to know of what is not their clients' doing."""
@@ -117,20 +128,11 @@ class Checkpoints:
                 tell(None, error)
             self.scheduler.bound.clear()
 
-    def take(
-        self,
-        session: VmSession,
-        path: str,
-        names: Sequence[str],
-        keep: int,
-        location: int,
-        told: Told,
-        *,
-        always: bool = True,
-    ) -> None:
-        """Write what stands under these names; `told` gets what there is to say, or an error. `always`: also if nothing
-        has changed. In the directory of durable names, where others wait for theirs, values that are not there yet keep
-        their last ones.
+    def take(self, asked: Asked, path: str, names: Sequence[str], keep: int, *, always: bool = True) -> None:
+        """Write what stands under these names. `always`: also if nothing has changed.
+
+        In the directory of durable names, where others wait for theirs, values that are not there yet keep their last
+        ones.
 
         MetadataError for names that nothing stands under, ProtocolError while one is written to that directory.
         """
@@ -149,18 +151,17 @@ class Checkpoints:
         job = self.job(target, contents, keep)
         job.unchanged = not always and target.is_up_to_date(standing)
         if job.unchanged and not target.last.newest:  # nothing was ever to be there
-            told(job.nothing_new(), None)
+            asked.told(job.nothing_new(), None)
             return
-        link = residency.new_copy(host, 0, 1)
-        stream = store.backend.copy_stream(StreamKind.SAVE)
+        link, stream = residency.new_copy(host, 0, 1), store.backend.copy_stream(StreamKind.SAVE)
+        reading = Reading(asked, job, link, stream)
         target.job = job
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
         groups = self.group(job)
         transfers = residency.transfers
-        with self.scheduler.refusals, transfers.caused_by(session):  # the first refusal is known for all values
-            self.read_all(session, job, location, link, stream, waits=target.path != self.durable)
-        end = partial(self.learn, job, standing, groups, Asked(session, location, told), always=always)
-        self.commit(session, job, link, stream, location, end)
+        with self.scheduler.refusals, transfers.caused_by(asked.session):  # the first refusal is known for all values
+            self.read_all(reading, waits=target.path != self.durable)
+        self.commit(reading, partial(self.learn, job, standing, groups, asked, always=always))
 
     def completed(self, names: Sequence[str]) -> Sequence[str]:
         """These names, and the durable ones that were changed together with them since they were written."""
@@ -194,17 +195,9 @@ class Checkpoints:
         job.groups += [group.names for group in groups]
         return groups
 
-    def read_all(
-        self,
-        session: VmSession,
-        job: CheckpointJob,
-        location: int,
-        link: Copy,
-        stream: Stream,
-        *,
-        waits: bool,
-    ) -> None:
+    def read_all(self, reading: Reading, *, waits: bool) -> None:
         """Admit the instructions that read the values, each value once. Those that have not changed are kept."""
+        job = reading.job
         first: dict[Key, str] = {}
         records = job.target.records()
         for name, tensor in job.contents.values.items():
@@ -218,24 +211,20 @@ class Checkpoints:
             else:
                 first[key] = name
                 job.to_write += 0 if tensor.meta is None else tensor.meta.nbytes
-                self.read(session, job, name, tensor, location, link, stream)
+                self.read(reading, name, tensor)
 
-    def commit(
-        self,
-        session: VmSession,
-        job: CheckpointJob,
-        link: Copy,
-        stream: Stream,
-        location: int,
-        end: Callable[[Instruction], None],
-    ) -> None:
+    def new_instruction(self, reading: Reading) -> Instruction:
+        """An instruction of a checkpoint, which nobody is charged for."""
+        (session, location, _), _, link, stream = reading
+        scheduler = self.scheduler
+        made = scheduler.new_instruction(scheduler.nobody, Opcode.ACCESS, "checkpoint", link.device, location)
+        made.author, made.writes, made.stream = session, (link,), stream
+        return made
+
+    def commit(self, reading: Reading, end: Callable[[Instruction], None]) -> None:
         """Admit the instruction that ends the checkpoint."""
-        host = link.device
-        commit = self.scheduler.new_instruction(self.scheduler.nobody, Opcode.ACCESS, "checkpoint", host, location)
-        commit.author = session
-        commit.writes = (link,)
-        commit.stream = stream
-        commit.kernel = job.commit
+        commit = self.new_instruction(reading)
+        commit.kernel = reading.job.commit
         commit.on_retire = end
         self.scheduler.admit(commit)
 
@@ -271,20 +260,9 @@ class Checkpoints:
             asked.told(done.results, done.error)
         done.results = None
 
-    def read(
-        self,
-        session: VmSession,
-        job: CheckpointJob,
-        name: str,
-        tensor: Tensor,
-        location: int,
-        link: Copy,
-        stream: Stream,
-    ) -> None:
+    def read(self, reading: Reading, name: str, tensor: Tensor) -> None:
         """Admit the instruction that reads one value."""
-        residency, scheduler, host = self.residency, self.scheduler, self.residency.host
-        if host is None:
-            raise AssertionError("checked by the caller")
+        residency, scheduler, job = self.residency, self.scheduler, reading.job
         kept = len(scheduler.bound)
         snapshot = twin(tensor, tensor.home)
         storage = snapshot.storage
@@ -300,7 +278,7 @@ class Checkpoints:
                 residency.files.look()
 
         try:
-            source = residency.readable_by_files(snapshot, scheduler.nobody, location)
+            source = residency.readable_by_files(snapshot, scheduler.nobody, reading.asked.location)
         except TensordError as error:
             drop_snapshot(scheduler, snapshot)
             residency.unshare(snapshot)
@@ -308,12 +286,9 @@ class Checkpoints:
             if storage.current() != there:
                 scheduler.refusals.known.clear()
             return
-        instruction = scheduler.new_instruction(scheduler.nobody, Opcode.ACCESS, "checkpoint", host, location)
-        instruction.author = session
-        instruction.inputs = (source,)
-        instruction.reads, instruction.writes = (source.copy,), (link,)
+        instruction = self.new_instruction(reading)
+        instruction.inputs, instruction.reads = (source,), (source.copy,)
         await_metas(instruction)
-        instruction.stream = stream
         instruction.kernel = partial(write_value, job, name, snapshot)
         instruction.on_retire = end
         scheduler.admit(instruction)

@@ -10,7 +10,7 @@ import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ...interpreter.types.sizes import exact_size
 from ..model.device_state import DeviceState
@@ -30,6 +30,7 @@ SHARE = 20  # of the time goes to such searches, one part in so many: failing al
 
 
 Item = TypeVar("Item")
+Row = TypeVar("Row", bound=tuple[Any, ...])  # no two are equal in what is compared
 Named: TypeAlias = dict[Storage, list[str]]
 
 
@@ -132,8 +133,8 @@ def is_there(one: Held) -> bool:
     return one.copy.buffer is not None and one.copy.id == one.id
 
 
-def keep_largest(heap: list[Held], more: Iterable[Held], limit: int) -> None:
-    """The `limit` largest of both, as a heap."""
+def keep_largest(heap: list[Row], more: Iterable[Row], limit: int) -> None:
+    """The `limit` largest of both, as a heap. (`heapq.nlargest` would sort its result again for every slice.)"""
     for found in more:
         if len(heap) < limit:
             heapq.heappush(heap, found)

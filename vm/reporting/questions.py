@@ -35,6 +35,7 @@ from .held_rows import DEVICE, SESSION, Sums, by_what, held_slices
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
 from .name_rows import name_kind
+from .properties import error_text
 from .routine_rows import routine_row
 from .statistics import residency, share_rows, statistics, tensor_asked
 from .tensor_rows import name_slices, state_row, tensor_slices
@@ -90,7 +91,7 @@ def whole(answered: Any) -> Any:
 def _stats(engine: Engine, session: VmSession, about: About) -> dict[str, Any]:
     found = statistics(engine, session)
     found["hung"] = plain(list(about.hung()))
-    found["recent_errors"] = [f"{type(error).__name__}: {error}" for error in about.errors()]
+    found["recent_errors"] = [error_text(error) for error in about.errors()]
     return found
 
 

@@ -6,18 +6,19 @@ left out.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ...interpreter.errors import TensordError
 from ..model.device_state import DeviceState
 from ..model.published import Published
 from ..model.tensor import Moved, Tensor
 from ..tracing.analysis.volume import described
 from ..tracing.flat import Where
-from .holdings import chunks, maker_of
+from .holdings import chunks, keep_largest, maker_of
 from .name_rows import name_row, names_of
+from .properties import error_text, properties, state_of
 from .statistics import residency
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Wher
     largest: list[Found] = []
     everything = _handles(engine, session)
     while chunk := list(islice(everything, LOOKED_AT)):
-        _keep_largest(largest, [found for found in chunk if device is None or _is_on(found[3], device)], limit)
+        keep_largest(largest, [found for found in chunk if device is None or _is_on(found[3], device)], limit)
         yield []
     if not largest:
         yield []  # an answer has at least one slice, even without tensors
@@ -69,15 +70,6 @@ def name_slices(names: Mapping[str, Published[Tensor]], limit: int, kind: str = 
         yield [name_row(name, names[name], shape_of) for name in some if name in names]
         if len(some) < DESCRIBED:
             return
-
-
-def _keep_largest(heap: list[Found], more: list[Found], limit: int) -> None:
-    """The `limit` largest of both, as a heap. (`heapq.nlargest` would sort its result again for every slice.)"""
-    for found in more:
-        if len(heap) < limit:
-            heapq.heappush(heap, found)
-        elif heap and found > heap[0]:
-            heapq.heapreplace(heap, found)
 
 
 def _handles(engine: Engine, session: int) -> Iterator[Found]:
@@ -121,7 +113,7 @@ def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where)
         "storage_bytes": max(storage.nbytes, 0),
         "sharers": storage.sharers,
         "version": storage.version,
-        "error": _error_of(tensor),
+        "error": error_text(error_of(tensor)),
         "op": op,
         "of": described(inputs or outputs, attributes),
         "location": maker_of(storage, where)[1],
@@ -129,16 +121,8 @@ def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where)
 
 
 def state_row(tensor: Tensor) -> dict[str, Any]:
-    """What a look at a tensor finds, without waiting: "ready", "pending" or "failed", its error, and its meta."""
-    error = _error_of(tensor)
-    state = "failed" if error else "ready" if _is_ready(tensor) else "pending"
-    meta = tensor.meta
-    return {
-        "state": state,
-        "error": error,
-        "shape": None if meta is None else list(meta.shape),
-        "dtype": None if meta is None else meta.dtype.name,
-    }
+    """What a look at a tensor finds, without waiting."""
+    return state_of(error_of(tensor), tensor.meta, ready=_is_ready(tensor))
 
 
 def _is_ready(tensor: Tensor) -> bool:
@@ -152,19 +136,10 @@ def _is_ready(tensor: Tensor) -> bool:
 
 
 def shape_of(tensor: Tensor) -> dict[str, Any]:
-    """A tensor's properties and places; shape, dtype and bytes are None while its meta is pending."""
-    meta = tensor.meta
-    return {
-        "shape": None if meta is None else list(meta.shape),
-        "dtype": None if meta is None else meta.dtype.name,
-        "bytes": None if meta is None else meta.nbytes,
-        "home": tensor.home.name,
-        "residency": residency(tensor),
-        "holders": tensor.holders,
-    }
+    """A tensor's properties and places."""
+    return properties(tensor.meta, tensor.home.name, residency(tensor), tensor.holders)
 
 
-def _error_of(tensor: Tensor) -> str:
-    """The error that reading the tensor would raise; empty if it is healthy."""
-    error = tensor.meta_error or next((c.poison for c in tensor.storage.current() if c.poison is not None), None)
-    return "" if error is None else f"{type(error).__name__}: {error}"
+def error_of(tensor: Tensor) -> TensordError | None:
+    """The error that reading the tensor would raise."""
+    return tensor.meta_error or next((c.poison for c in tensor.storage.current() if c.poison is not None), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ...interpreter.errors import MetadataError, ProtocolError
 from ...interpreter.programs.convention import decode, weight_of
@@ -21,6 +21,7 @@ from ...interpreter.wire.messages import Convention
 from ..model.published import Published, PublishedRoutine
 from .programs import RECORDS, Holder, check_steps, routine_of
 
+Kind = TypeVar("Kind")  # of tensors: the engine's or the serial engine's
 ROUTINE = "routine"  # what an answer about one begins with
 
 
@@ -77,6 +78,12 @@ def lines_of(session: Publisher, program: Program) -> dict[Any, str]:
                 if text is not None:
                     found[location] = text
     return found
+
+
+def snapshots(tensors: Sequence[Kind], snapshot_of: Callable[[Kind], Kind]) -> list[Kind]:
+    """New tensors with the present values: of one tensor one, however often it is there."""
+    made = {tensor: snapshot_of(tensor) for tensor in dict.fromkeys(tensors)}
+    return [made[tensor] for tensor in tensors]
 
 
 def told(found: Sequence[Published[Any]], tensors: Sequence[Any], describe: Callable[[Any], tuple[Any, str]]) -> Any:

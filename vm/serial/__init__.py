@@ -4,5 +4,4 @@
 - `effects`, `names`, `tables`: side effects; published tensors and routines; signatures, locations and devices
 - `routines`: runs, op by op; `files`: tensors of files, read at once; `durability`: checkpoints
 - `machine`: the engine for the sessions of a process; `questions`: the questions that a session may ask
-- `oracle`: the engine with every result that timing allows, for comparison with the virtual machine
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from ...interpreter.errors import ProtocolError, TensordError
@@ -10,7 +10,7 @@ from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish,
 from ...interpreter.wire.names import check_names, named
 from ..model.published import Published
 from ..routines.programs import routine_of
-from ..routines.publishing import keep_convention, publish_routine, told
+from ..routines.publishing import keep_convention, publish_routine, snapshots, told
 from .state import State
 from .values import SerialSession, SerialTensor, Value, check_new, define, summary, tensor_of, twin
 
@@ -67,7 +67,7 @@ class Names:
             self.deny(session, error, request, 0, "lookup")
             return
         if snapshot:
-            tensors = snapshots(tensors)
+            tensors = snapshots(tensors, snapshot_of)
         for id_, tensor in zip(ids, tensors, strict=True):
             tensor.holders += 1
             define(session, id_, tensor)
@@ -104,11 +104,8 @@ def published(session: SerialSession, id_: int) -> Published[SerialTensor]:
     return Published([tensor_of(session, captured) for captured in routine_of(session, id_).captured], routine)
 
 
-def snapshots(tensors: Sequence[SerialTensor]) -> list[SerialTensor]:
-    """New tensors with the present values, without holders yet: of one tensor one, however often it is there."""
-    made: dict[SerialTensor, SerialTensor] = {}
-    for tensor in tensors:
-        if tensor not in made:
-            made[tensor] = new = twin(tensor, tensor.home)
-            new.holders = 0
-    return [made[tensor] for tensor in tensors]
+def snapshot_of(tensor: SerialTensor) -> SerialTensor:
+    """A tensor with the present value, without holders yet."""
+    made = twin(tensor, tensor.home)
+    made.holders = 0
+    return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
@@ -29,11 +29,10 @@ from ..reporting.eviction import NO_EVICTION, total
 from ..reporting.extents import TENSOR, Extent
 from ..reporting.held_rows import DEVICE, SESSION, Sums, by_what
 from ..reporting.name_rows import name_kind, name_row, names_of
+from ..reporting.properties import error_text, properties, state_of
 from ..routines.programs import routine_of
+from .engine import SerialEngine
 from .values import SerialSession, SerialTensor
-
-if TYPE_CHECKING:
-    from .engine import SerialEngine
 
 ERRORS_KEPT: Final = 20
 NOTHING: Final = dict(NO_EVICTION)
@@ -111,7 +110,7 @@ def _stats(engine: SerialEngine, session: SerialSession, about: About) -> dict[s
         "transfers": {name: {} for name in engine.devices},
         "names": sorted(engine.names),
         "hung": [],
-        "recent_errors": [f"{type(error).__name__}: {error}" for error in about.errors()],
+        "recent_errors": [error_text(error) for error in about.errors()],
         "session": {
             "id": session.id,
             "tensors": len(session.tensors),
@@ -131,8 +130,7 @@ def _residency(_engine: SerialEngine, session: SerialSession, _about: About, id_
 
 def _state(_engine: SerialEngine, session: SerialSession, _about: About, id_: object) -> dict[str, Any]:
     tensor = _tensor_of(session, id_)
-    shape, error = _shape(tensor), _error_of(tensor)
-    return {"state": "failed" if error else "ready", "error": error, "shape": shape["shape"], "dtype": shape["dtype"]}
+    return state_of(_error_of(tensor), tensor.meta, ready=True)
 
 
 def _tensor_of(session: SerialSession, id_: object) -> SerialTensor:
@@ -298,28 +296,19 @@ def _row(session: int, id_: int, tensor: SerialTensor, names: list[str]) -> dict
         "storage_bytes": nbytes_of(tensor),
         "sharers": 1,
         "version": 0,
-        "error": _error_of(tensor),
+        "error": error_text(_error_of(tensor)),
         "op": "",  # it keeps no record of what made a value
         "of": "",
         "location": "",
     }
 
 
-def _error_of(tensor: SerialTensor) -> str:
-    value = tensor.value
-    return "" if value.array is not None else f"{type(value.first).__name__}: {value.first}"
+def _error_of(tensor: SerialTensor) -> TensordError | None:
+    return None if tensor.value.array is not None else tensor.value.first
 
 
 def _shape(tensor: SerialTensor) -> dict[str, Any]:
-    meta = tensor.meta
-    return {
-        "shape": None if meta is None else list(meta.shape),
-        "dtype": None if meta is None else meta.dtype.name,
-        "bytes": None if meta is None else meta.nbytes,
-        "home": tensor.home,
-        "residency": residency(tensor),
-        "holders": tensor.holders,
-    }
+    return properties(tensor.meta, tensor.home, residency(tensor), tensor.holders)
 
 
 def _names(

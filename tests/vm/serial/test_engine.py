@@ -22,7 +22,8 @@ from tensord.interpreter.wire.messages import (
     encode_message,
 )
 from tensord.vm.serial.engine import SerialEngine
-from tensord.vm.serial.oracle import Oracle
+
+from ...model.oracle import Oracle
 
 
 class Client:
@@ -78,12 +79,13 @@ def test_a_view_keeps_its_value_when_its_base_is_written(client: Client) -> None
 
 
 def test_an_injected_failure_poisons_what_reads_it_and_a_full_overwrite_heals() -> None:
-    engine = SerialEngine({"cpu:0": ()}, lambda _session, location: ValueError("no") if location == 1 else None)
+    failing = {1}  # locations
+    engine = Oracle({"cpu:0": ()}, lambda _session, location: ValueError("no") if location in failing else None)
     client = Client(engine)
     client.send(Location(1, "user.py:1"))
     client.upload(1, [1.0])
     client.call("negative", (1,), (2,))
-    engine.inject = None
+    failing.clear()
     client.call("abs", (2,), (3,))
     with pytest.raises(KernelError) as caught:
         client.fetch(3)

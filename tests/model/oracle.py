@@ -13,12 +13,19 @@ A fault of the serial engine itself is raised, not reported to a session.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from ..model.session import ReplySink
-from .engine import SerialEngine
-from .values import CANCELLED, Errors, SerialSession, Value
+from tensord.vm.model.session import ReplySink
+from tensord.vm.serial.engine import SerialEngine
+from tensord.vm.serial.values import CANCELLED, Errors, SerialSession, Value
+
+# Called before each call runs: (session number, location). If it returns an exception, the kernel raises that one.
+Injection: TypeAlias = Callable[[int, int], BaseException | None]
+
+
+def nothing(_session: int, _location: int) -> None:
+    """No call fails."""
 
 
 class OracleSession(SerialSession):
@@ -36,7 +43,18 @@ class OracleSession(SerialSession):
 
 
 class Oracle(SerialEngine):
-    """The serial engine, with every value that timing allows."""
+    """The serial engine, with every value that timing allows, and with kernels that fail where `inject` says so."""
+
+    def __init__(self, devices: Mapping[str, Iterable[str]], inject: Injection = nothing) -> None:
+        super().__init__(devices)
+        self.inject = inject
+
+    def run_kernel(self, session: SerialSession, location: int, *call: Any) -> Sequence[Any]:
+        """Run the op's kernel, unless it is to fail."""
+        failure = self.inject(session.id, location)
+        if failure is not None:
+            raise failure
+        return super().run_kernel(session, location, *call)
 
     def new_session(self, id_: int, reply: ReplySink) -> OracleSession:
         """A session that keeps its answers."""
