@@ -26,10 +26,10 @@ AHEAD: Final = 1 << 23  # bytes after which the system is told to begin
 class DurableFile:
     """A file that is being written, from its beginning to its end, into an open directory.
 
-    `name` is that of a file, without folders; a link of that name is replaced, not followed. `mode`: of the file; by
-    default that of the file before, or as the umask says. `unfinished`: how its name begins until it is committed. The
-    directory's descriptor stays the caller's and has to stay open meanwhile. As a context manager it commits, or
-    abandons if an exception comes through.
+    `name` is that of a file, without folders; a link of that name is replaced, not followed. The file has
+    the mode of the file before, or the one that the umask says. `unfinished`: how its name begins until it is
+    committed. The directory's descriptor stays the caller's and has to stay open meanwhile. As a context manager it
+    commits, or abandons if an exception comes through.
 
     Any error is a FileError with the name, or with what is `shown` for it, such as the user's whole path. After it the
     file is given up.
@@ -37,9 +37,7 @@ class DurableFile:
 
     __slots__ = ("_begun", "_directory", "_fd", "_name", "_unfinished", "name", "size")
 
-    def __init__(
-        self, directory: int, name: str, *, mode: int | None = None, unfinished: str = UNFINISHED, shown: str = ""
-    ) -> None:
+    def __init__(self, directory: int, name: str, *, unfinished: str = UNFINISHED, shown: str = "") -> None:
         if not is_file_name(name):
             raise MetadataError(f"{name!r} is no name of a file")
         self.name = printable(shown or name)
@@ -52,7 +50,7 @@ class DurableFile:
         try:
             before = self._mode_before()
             if before is None or stat.S_ISREG(before) or stat.S_ISLNK(before):
-                self._open(stat.S_IMODE(before) & 0o777 if mode is None and before and stat.S_ISREG(before) else mode)
+                self._open(stat.S_IMODE(before) & 0o777 if before and stat.S_ISREG(before) else None)
         except OSError as error:
             self.abandon()
             raise self._failed("cannot be written", error) from error

@@ -25,7 +25,7 @@ RANKS: Final = {name: rank for rank, name in enumerate(DTYPES.values())}  # the 
 
 
 class SafetensorsWriter:
-    """A safetensors file that is being written into an open directory; see DurableFile for `name`, `mode` and `shown`.
+    """A safetensors file that is being written into an open directory; see DurableFile for `name` and `shown`.
 
     `metas` are the tensors by name, `metadata` texts by name. `entries` are the tensors in the order in which their
     values have to be written: C-ordered and little-endian. As a context manager it commits, or abandons if an exception
@@ -43,13 +43,12 @@ class SafetensorsWriter:
         metas: Mapping[str, Meta],
         metadata: Mapping[str, str] | None = None,
         *,
-        mode: int | None = None,
         limits: FileLimits | None = None,
         shown: str = "",
     ) -> None:
         header, self.entries = header_of(metas, metadata or {}, limits or FileLimits())
         self._left = sum(entry.nbytes for entry in self.entries)
-        self._file = DurableFile(directory, name, mode=mode, shown=shown)
+        self._file = DurableFile(directory, name, shown=shown)
         try:
             self._file.write(header)
         except BaseException:

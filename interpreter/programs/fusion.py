@@ -17,7 +17,7 @@ operands has to see to it that no two of them overlap that this rule does not se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from ..schema.opdef import find
@@ -32,7 +32,6 @@ STEPS: Final = 64  # of a fusion, at the most
 SLICE: Final = 512  # steps that are looked at in one go, some 20 ms at the most
 REACH: Final = 64  # places that a step may wait for the next one of its fusion
 
-Usable: TypeAlias = Callable[[int], bool]  # of a device's slot: may fusions run there?
 _Key: TypeAlias = tuple[int, Form]
 
 
@@ -56,24 +55,22 @@ class Fusion(NamedTuple):
     over: tuple[int, ...]
 
 
-def find_fusions(program: Program, usable: Usable = lambda _device: True, least: int = LEAST) -> list[Fusion]:
+def find_fusions(program: Program, least: int = LEAST) -> list[Fusion]:
     """The fusions of a program, by their last steps. `least`: bytes of the tensors that one reads and writes."""
-    return [fusion for found in finding_fusions(program, usable, least) for fusion in found]
+    return [fusion for found in finding_fusions(program, least) for fusion in found]
 
 
-def finding_fusions(
-    program: Program, usable: Usable = lambda _device: True, least: int = LEAST
-) -> Iterator[list[Fusion]]:
+def finding_fusions(program: Program, least: int = LEAST) -> Iterator[list[Fusion]]:
     """The same for a long program, during which others are to be served: nothing after each `SLICE` steps, the fusions
     in the end."""
     keys: list[_Key | None] = []
     for start in range(0, len(program.steps), SLICE):
-        keys += [key_of(program, step, usable, least) for step in program.steps[start : start + SLICE]]
+        keys += [key_of(program, step, least) for step in program.steps[start : start + SLICE]]
         yield []
     thin = frozenset(key[1].thin for key in keys if key is not None and key[1].rows < len(key[1].shape))
     for start in range(0, len(program.steps) if thin else 0, SLICE):
         for n in range(start, min(start + SLICE, len(keys))):
-            keys[n] = keys[n] or key_of(program, program.steps[n], usable, least, thin)
+            keys[n] = keys[n] or key_of(program, program.steps[n], least, thin)
         yield []
     if sum(key is not None for key in keys) < 2:
         return
@@ -89,14 +86,12 @@ def finding_fusions(
     yield sorted(paying, key=lambda fusion: fusion.steps[-1])
 
 
-def key_of(
-    program: Program, step: Step, usable: Usable, least: int, thin: frozenset[Shape] = frozenset()
-) -> _Key | None:
+def key_of(program: Program, step: Step, least: int, thin: frozenset[Shape] = frozenset()) -> _Key | None:
     """Device and form of the fusions that the step fits in; None if there are none.
 
     `thin`: shapes with one element for each row of a large tensor: such tensors may be small.
     """
-    if step.op in NO_OPS or not usable(step.device):
+    if step.op in NO_OPS:
         return None
     found = goes_through(program, step)
     if found is None or not is_total(program, step):

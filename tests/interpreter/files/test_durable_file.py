@@ -161,7 +161,7 @@ def test_any_system_call_may_fail(tmp_path, folder, monkeypatch, call):
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fails)
         with pytest.raises(FileError, match=r"^x: cannot be written: No space left on device"):
-            write(folder, mode=0o600)
+            write(folder)
     assert (names(tmp_path), (tmp_path / "x").read_text()) == (["x"], "before")
 
 
@@ -221,12 +221,12 @@ def test_a_file_keeps_its_mode_and_a_private_one_is_private_from_its_first_byte(
     (tmp_path / "x").chmod(0o640)
     before = os.umask(0o077)
     try:
-        with DurableFile(folder, "x"), DurableFile(folder, "y", mode=0o604), DurableFile(folder, "z"):
+        with DurableFile(folder, "x"), DurableFile(folder, "z"):
             modes = {path.stat().st_mode & 0o777 for path in tmp_path.iterdir() if path.name.startswith(UNFINISHED)}
     finally:
         os.umask(before)
-    assert modes == {0o640, 0o604, 0o600}
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in "xyz"] == [0o640, 0o604, 0o600]
+    assert modes == {0o640, 0o600}
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in "xz"] == [0o640, 0o600]
 
 
 def test_a_link_is_replaced_and_not_followed(tmp_path, folder):

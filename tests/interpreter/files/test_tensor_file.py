@@ -105,12 +105,6 @@ def test_a_file_that_has_changed_is_not_what_was_loaded(change, why):
         TensorFile(file.fd, "again").check_identity()
 
 
-def test_another_file_of_the_same_name_is_not_what_was_loaded():
-    text = "is another file than the one that was loaded"
-    with opened(bytes(10)) as file, opened(bytes(10)) as other, pytest.raises(FileError, match=text):
-        other.check_identity(file.identity)
-
-
 def test_names_are_shown_without_control_characters():
     with opened(b"", "a\nb\x1b[0m") as file:
         assert file.name == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[0m"
