@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
+from ...interpreter.errors import MetadataError, ProtocolError, QuotaError
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Checkpoint, Restore
 from ...interpreter.wire.names import named
@@ -30,42 +30,33 @@ class Durability:
         self.state = state
         self.bind = bind
 
-    def checkpoint(self, session: SerialSession, message: Checkpoint) -> None:
-        """Write what is published."""
-        directory, names, keep, request, location = message
+    def checkpoint(self, _session: SerialSession, message: Checkpoint) -> dict[str, Any]:
+        """Write what is published; what there is to say of it."""
+        directory, names, keep, _, _ = message
         known = self.state.names
-        try:
-            if not directory:
-                raise ProtocolError(NOT_KEPT)
-            chosen = tuple(names or known)
-            contents = Contents(dict(zip(chosen, named(chosen, known), strict=True)), home_of)
-            job = CheckpointJob(Target(real_path(directory)), contents, keep)
-            job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
-            for name, tensor in contents.values.items():
-                if tensor.value.array is None or tensor.meta is None:
-                    job.failed[name] = str(tensor.value.first)
-                else:
-                    write(job, name, tensor.meta, tensor.value.array)
-            report = job.commit()
-        except TensordError as error:
-            self.state.deny(session, error, request, location, "checkpoint")
-        else:
-            session.reply(request, report, None)
+        if not directory:
+            raise ProtocolError(NOT_KEPT)
+        chosen = tuple(names or known)
+        contents = Contents(dict(zip(chosen, named(chosen, known), strict=True)), home_of)
+        job = CheckpointJob(Target(real_path(directory)), contents, keep)
+        job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
+        for name, tensor in contents.values.items():
+            if tensor.value.array is None or tensor.meta is None:
+                job.failed[name] = str(tensor.value.first)
+            else:
+                write(job, name, tensor.meta, tensor.value.array)
+        return job.commit()
 
-    def restore(self, session: SerialSession, message: Restore) -> None:
-        """Publish what a generation holds."""
-        directory, number, names, deep, request = message
-        try:
-            found = look(real_path(directory), number, frozenset(names), deep=deep)
-            restoring = RestoringAtOnce(found, frozenset(names), self.state.devices)
-            while restoring.go_on():
-                pass
-        except TensordError as error:
-            self.state.deny(session, error, request, 0, "restore")
-            return
+    def restore(self, _session: SerialSession, message: Restore) -> dict[str, Any]:
+        """Publish what a generation holds; what there is to say of it."""
+        directory, number, names, deep, _ = message
+        found = look(real_path(directory), number, frozenset(names), deep=deep)
+        restoring = RestoringAtOnce(found, frozenset(names), self.state.devices)
+        while restoring.go_on():
+            pass
         self.bind(restoring.given)
         restoring.let_go()
-        session.reply(request, restoring.report(), None)
+        return restoring.report()
 
 
 class RestoringAtOnce(Restoring[SerialTensor]):

@@ -87,19 +87,13 @@ class Files:
 
     def flush(self, session: SerialSession, message: Flush) -> None:
         """Answer once everything is on the disk."""
-        number, request = message
-        output = session.outputs.pop(number, None)
-        try:
-            if output is None:
-                raise ProtocolError(f"file {number} is not open for writing")
-            file, link = output
-            if link.array is None:
-                raise link.first
-            file.flush()
-        except TensordError as error:
-            self.state.deny(session, error, request, 0, "save")
-        else:
-            session.reply(request, None, None)
+        output = session.outputs.pop(message.file, None)
+        if output is None:
+            raise ProtocolError(f"file {message.file} is not open for writing")
+        file, link = output
+        if link.array is None:
+            raise link.first
+        file.flush()
 
 
 def read(file: OpenFile, entry: Entry | tuple[str, str], device: str) -> SerialTensor:

@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class SerialMachine:
         self.engine = engine = SerialEngine(self.devices)
         engine.report = self.report
         engine.look_up = self.take_cancellations
-        engine.handlers[Query] = self.query
+        engine.handlers[Query] = engine.request("query", self.query)
         self.recent_errors: deque[TensordError] = deque(maxlen=ERRORS_KEPT)
         self.failures = Failures(time.monotonic)
         self.about = About(options, lambda: list(self.recent_errors))
@@ -139,15 +140,9 @@ class SerialMachine:
         self.failures.add(session.id, error, session.name)
         log_lines(self.failures.due())
 
-    def query(self, session: SerialSession, message: Query) -> None:
-        """Answer a session's question about the machine."""
-        what, arguments, request = message
-        try:
-            found = answer(self.engine, session, what, arguments, self.about)
-        except TensordError as error:
-            self.engine.deny(session, error, request, 0, "query")
-            return
-        session.reply(request, found, None)
+    def query(self, session: SerialSession, message: Query) -> Any:
+        """The answer to a session's question about the machine."""
+        return answer(self.engine, session, message.what, message.arguments, self.about)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

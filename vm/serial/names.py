@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
@@ -33,17 +33,11 @@ class Names:
 
     def publish(self, session: SerialSession, message: Publish) -> None:
         """Publish tensors and routines under names."""
-        given, ids, request, durable = message
-        try:
-            if durable:
-                raise ProtocolError(NOT_KEPT)
-            check_names(given)
-            found = [published(session, id_) for id_ in ids]
-        except TensordError as error:
-            self.deny(session, error, request, 0, "publish")
-            return
-        self.bind(dict(zip(given, found, strict=True)))
-        session.reply(request, None, None)
+        given, ids, _, durable = message
+        if durable:
+            raise ProtocolError(NOT_KEPT)
+        check_names(given)
+        self.bind(dict(zip(given, [published(session, id_) for id_ in ids], strict=True)))
 
     def bind(self, given: Mapping[str, Published[SerialTensor]]) -> None:
         """Bind names, replacing earlier bindings."""
@@ -53,37 +47,26 @@ class Names:
             self.drop(name)
             self.names[name] = one
 
-    def lookup(self, session: SerialSession, message: Lookup) -> None:
+    def lookup(self, session: SerialSession, message: Lookup) -> Any:
         """Define handles to named tensors, or tensors with their present values: all or none."""
-        wanted, ids, request, snapshot = message
-        try:
-            found = named(wanted, self.names)
-            tensors = [tensor for one in found for tensor in one.tensors]
-            if len(ids) != len(tensors):
-                session.reply(request, len(tensors), None)
-                return
-            check_new(session, ids)
-        except TensordError as error:
-            self.deny(session, error, request, 0, "lookup")
-            return
+        wanted, ids, _, snapshot = message
+        found = named(wanted, self.names)
+        tensors = [tensor for one in found for tensor in one.tensors]
+        if len(ids) != len(tensors):
+            return len(tensors)
+        check_new(session, ids)
         if snapshot:
             tensors = snapshots(tensors, snapshot_of)
         for id_, tensor in zip(ids, tensors, strict=True):
             tensor.holders += 1
             define(session, id_, tensor)
-        session.reply(request, told(found, tensors, summary), None)
+        return told(found, tensors, summary)
 
-    def unpublish(self, session: SerialSession, message: Unpublish) -> None:
+    def unpublish(self, _session: SerialSession, message: Unpublish) -> None:
         """Remove names, all or none."""
-        given, request = message
-        try:
-            named(given, self.names)
-        except TensordError as error:
-            self.deny(session, error, request, 0, "unpublish")
-            return
-        for name in dict.fromkeys(given):
+        named(message.names, self.names)
+        for name in dict.fromkeys(message.names):
             self.drop(name)
-        session.reply(request, None, None)
 
     def list_names(self, session: SerialSession, message: ListNames) -> None:
         """Answer with the published names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from ...interpreter.errors import CancelledError, TensordError
 from ...interpreter.schema.opdef import OutputMetas
@@ -30,6 +31,19 @@ class State:
         self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
         self.look_up: Callable[[], None] = lambda: None
         self.tables = Tables(self.devices)
+
+    def request(self, what: str, handler: Callable[[SerialSession, Any], Any]) -> Callable[[SerialSession, Any], None]:
+        """The handler of messages that ask for something: it replies with what `handler` returns, or with the error."""
+
+        def handle(session: SerialSession, message: Any) -> None:
+            try:
+                answer = handler(session, message)
+            except TensordError as error:
+                self.deny(session, error, message.request, getattr(message, "location", 0), what)
+            else:
+                session.reply(message.request, answer, None)
+
+        return handle
 
     def deny(self, session: SerialSession, error: TensordError, request: int, location: int, what: str) -> None:
         """Answer the request with the error; report the error if there was no request."""
