@@ -159,9 +159,9 @@ class Runtime:
             log.warning("durable names whose values are not there, or have failed, keep their last ones", names=late)
 
     def watch_durable(self) -> None:
-        """Log that durable names could not be written."""
+        """Log that durable names could not be written, once until they are: each attempt has a text of its own."""
         failure = self.engine.admission.durable.checkpoints.failure
-        if not self._is_news("durable names", failure):
+        if not self._is_news("durable names", "failing" if failure else ""):
             return
         if failure:
             log.error("durable names are not on the disk as they are", why=failure)

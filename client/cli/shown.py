@@ -9,6 +9,7 @@ from typing import Any, Final
 from ...interpreter.errors import TensordError
 from .ask import ask, print_json
 from .figures import count, duration, plural, shape, size
+from .terminal import plain
 
 _ERRORS_SHOWN = 5
 _IDLE = "idle"
@@ -40,7 +41,7 @@ def tell_health(address: str | None, wait: float, *, as_json: bool) -> int:
     else:
         print(state)
         for reason in found:
-            print(f"{reason.check}: {reason.message} ({reason.advice})")
+            print(plain(f"{reason.check}: {reason.message} ({reason.advice})"))
     return {"healthy": HEALTHY, "needs a look": NEEDS_A_LOOK, "unreachable": UNREACHABLE}[state]
 
 
@@ -195,12 +196,12 @@ def _show_troubles(found: Mapping[str, Any]) -> None:
     for one in found["hung"]:
         place = f", called at {one['location']}" if one.get("location") else ""
         since = duration(one["seconds"])
-        print(f"hangs: #{one['instruction']} {one['op']} on {one['stream']} for {since}{place}")
+        print(plain(f"hangs: #{one['instruction']} {one['op']} on {one['stream']} for {since}{place}"))
     errors = found["recent_errors"]
     for error in errors[-_ERRORS_SHOWN:]:
         place = f" [{error['location']}]" if error.get("location") else ""
         number = f"#{error['instruction']} " if error.get("instruction") else ""
-        print(f"error: {number}{error['type']}: {error['message']}{place}")
+        print(plain(f"error: {number}{error['type']}: {error['message']}{place}"))
     if len(errors) > _ERRORS_SHOWN:
         print(f"and {len(errors) - _ERRORS_SHOWN} earlier errors; --json lists them")
 
@@ -257,7 +258,7 @@ def _tensor_row(one: Mapping[str, Any]) -> tuple[str, ...]:
 def _show_device(one: Mapping[str, Any]) -> None:
     memory = one["memory"]
     waiting = f", {plural(memory['waiting'], 'instruction')} waiting for memory" if memory["waiting"] else ""
-    print(f"{one['name']}{'  LOST: ' + one['lost'] if one['lost'] else ''}")
+    print(plain(f"{one['name']}{'  LOST: ' + one['lost'] if one['lost'] else ''}"))
     print(
         f"  memory     {size(memory['used'])} used of {size(memory['limit'])}, {size(memory['cached'])} cached, "
         f"{size(memory['planned'])} planned{waiting}"

@@ -97,7 +97,8 @@ class Background:
             except BaseException as error:  # also what was thrown at it
                 with suppress(Exception):  # a report that fails must not end the thread
                     self._failed(error)
-                self.bell.sleep(DOZE)
+                with suppress(BaseException):  # nor must what is thrown at it meanwhile
+                    self.bell.sleep(DOZE)
 
     def _round(self) -> None:
         self.dozing = not self.awake  # before the look for a reason to wake: a later reason rings

@@ -32,12 +32,16 @@ def redone(finaliser: Finaliser) -> Finaliser:
 
 
 def finish(frame: FrameType) -> bool:
-    """Finish the finaliser that was stopped in that frame; False if it is not known that nothing but an exception from
-    outside comes out of it. The callbacks of Python's weak containers have nothing left to do."""
+    """Finish the finaliser that was stopped in that frame.
+
+    False for a finaliser that may raise an error of its own, such as a user's `weakref.finalize`: Python reports that
+    error. The callbacks of Python's weak containers raise none, and have nothing left to do.
+    """
     if frame.f_code in REDONE:
         frame.f_locals["self"].__del__()
         return True
-    return frame.f_globals.get("__name__") in ("weakref", "_weakrefset")
+    callback = (frame.f_globals.get("__name__"), frame.f_code.co_name)
+    return callback in (("weakref", "remove"), ("_weakrefset", "_remove"))
 
 
 class Last(ref[Any]):

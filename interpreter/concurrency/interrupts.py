@@ -38,6 +38,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 from types import FrameType, TracebackType
@@ -93,6 +94,7 @@ class Shield:
         "_door",
         "_handlers",
         "_hook",
+        "_installed",
         "_main",
         "_users",
         "asleep",
@@ -109,7 +111,8 @@ class Shield:
         self._handlers = SignalHandlers(self._arrived)
         self._calls = False  # does the main thread run a callback in a region?
         self._users = 0
-        self._hook: Any = sys.unraisablehook
+        self._hook: Any = sys.unraisablehook  # the process's own
+        self._installed: Any = None  # ours, in its place
         self.inside: dict[int, int] = {}
         self.asleep: dict[int, list[int]] = {}
         self.thrown: dict[int, Any] = {}
@@ -265,15 +268,19 @@ class Shield:
         del self.thrown[me]
         raise thrown
 
-    def _unraisable(self, unraisable: Any) -> None:
-        """Python ignores an exception: one from outside, in a finaliser of ours, is raised behind the next region."""
+    def _unraisable(self, previous: Callable[[Any], object], unraisable: Any) -> None:
+        """Python ignores an exception: one from outside, in a finaliser of ours, is raised behind the next region.
+
+        `previous`: the hook that this one replaced, for all others. Each installation keeps its own, since a program
+        may keep a hook that was removed.
+        """
         error, traceback = unraisable.exc_value, unraisable.exc_traceback
         with self:
-            known = error is not None and traceback is not None and finish(traceback.tb_frame)
+            known = self._users and error is not None and traceback is not None and finish(traceback.tb_frame)
         if known:
             self.thrown[get_ident()] = error
         else:
-            self._hook(unraisable)
+            previous(unraisable)
 
     # -- the process -----------------------------------------------------------------------------------------------
 
@@ -281,14 +288,15 @@ class Shield:
         """Count a user of regions; while there is one, thrown exceptions come through the door."""
         self._users += 1
         if self._users == 1:
-            self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+            self._installed = hook = partial(self._unraisable, sys.unraisablehook)
+            self._hook, sys.unraisablehook = sys.unraisablehook, hook
         self._door.open()
 
     def remove(self) -> None:
         """Count a user less."""
         self._users -= 1
         if not self._users:
-            if sys.unraisablehook == self._unraisable:
+            if sys.unraisablehook is self._installed:
                 sys.unraisablehook = self._hook
             self._door.close()
 
@@ -300,7 +308,7 @@ class Shield:
                 del threads[thread]
         self.thrown.clear()
         self.noted.clear()
-        if self._users and sys.unraisablehook == self._unraisable:
+        if self._users and sys.unraisablehook is self._installed:
             sys.unraisablehook = self._hook
         self._users = 0
         self.held.clear()

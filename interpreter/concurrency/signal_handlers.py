@@ -66,10 +66,18 @@ class SignalHandlers:
         self._found = found
 
     def uncover(self) -> None:
-        """Give the handlers back that were covered, but for those that others have replaced meanwhile."""
-        if list(map(getsignal, self._covered)) == self._covers:
-            list(map(set_handler, self._covered, self._handlers))
-            return
-        for number, cover, handler in zip(self._covered, self._covers, self._handlers, strict=True):
-            if getsignal(number) is cover:
-                set_handler(number, handler)
+        """Give the handlers back that were covered, but for those that others have replaced meanwhile.
+
+        To set a handler calls those of signals that have just come. One that is back already may raise: the remaining
+        covers come off all the same.
+        """
+        try:
+            if list(map(getsignal, self._covered)) == self._covers:
+                list(map(set_handler, self._covered, self._handlers))
+                return
+            for number, cover, handler in zip(self._covered, self._covers, self._handlers, strict=True):
+                if getsignal(number) is cover:
+                    set_handler(number, handler)
+        except BaseException:
+            self.uncover()
+            raise

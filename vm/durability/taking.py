@@ -107,7 +107,7 @@ class Checkpoints:
         """Durable names are written, or not: an operator has to know of what is not their clients' doing."""
         failed = {} if report is None else report["failed"]
         listed = [f"{name}: {why}" for name, why in failed.items() if why != NOT_THERE]
-        self.failure = "; ".join(listed) if error is None else str(error)
+        self.failure = "; ".join(listed) if error is None else error.message  # whoever had asked
         told(report, error)
 
     def keep_those_who_wait(self) -> None:

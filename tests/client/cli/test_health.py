@@ -82,6 +82,21 @@ def test_what_does_not_end_by_itself_is_a_reason_and_one_error_in_the_log(
     assert errors_in(daemon).count(logged) == 1
 
 
+def test_what_a_client_says_reaches_the_terminal_as_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = "\x1b[31mevil\nunreachable.py:1 in <module>"
+    hung = {"instruction": 1, "op": "ones", "stream": "sim:0/compute0", "seconds": 3.0, "location": place}
+    error = {"type": "KernelError", "message": "\x1b[2J", "location": place, "instruction": 1}
+    devices = {"sim:0": {"lost": place}}
+    monkeypatch.setattr(shown, "ask", lambda *_, **__: {"devices": devices, "hung": [hung], "durable": None})
+    assert shown.tell_health(None, 0.0, as_json=False) == 1
+    shown._show_troubles({"hung": [hung], "recent_errors": [error]})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["needs a look", "sim", "hanging kernel", "hangs", "error"]
+    assert all(map(str.isprintable, lines))
+
+
 @pytest.mark.usefixtures("watched")
 def test_a_healthy_machine_is_0(run: Run, address: str) -> None:
     assert run("status", "--check", "--address", address) == (0, "healthy\n", "")
@@ -120,8 +135,12 @@ def test_durable_names_that_cannot_be_written_are_told_until_they_are(
     session.publish("w", x, durable=True)
     assert list(health.reasons(session._query("status"))) == []
     x += 1
-    with longest_file(1 << 14), pytest.raises(td.FileError):
-        session.sync(durable=True)
+    with longest_file(1 << 14):
+        with pytest.raises(td.FileError):
+            session.sync(durable=True)
+        watch()
+        with pytest.raises(td.FileError):
+            session.sync(durable=True)  # another line meets the same: that is no news
     (reason,) = health.reasons(session._query("status"))
     assert reason.check == "durable names"
     assert "not on the disk as they are" in reason.message

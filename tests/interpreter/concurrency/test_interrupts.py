@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import signal
+import sys
 import threading
+import weakref
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
+from tensord.interpreter.concurrency import signal_handlers
 from tensord.interpreter.concurrency.bell import Bell
 from tensord.interpreter.concurrency.blocks import ends_block
 from tensord.interpreter.concurrency.finalisers import redone
@@ -330,3 +334,71 @@ class TestTheLock:
             signal.signal(signal.SIGUSR1, before)
         assert entered == [threading.get_ident()]
         assert not lock.locked()
+
+
+class Thing:
+    """Something that may have finalisers."""
+
+
+def test_an_error_in_a_users_finaliser_is_reported_as_python_does(
+    shield: Shield, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[object] = []
+    shield.remove()
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: reported.append(unraisable.exc_value))
+    shield.install()
+    thing, error = Thing(), ValueError("a user's")
+
+    def clean_up() -> None:
+        raise error
+
+    weakref.finalize(thing, clean_up)
+    del thing
+    with shield:
+        pass
+    assert reported == [error]
+    assert not shield.thrown
+
+
+def test_a_hook_that_was_put_over_ours_works_when_regions_are_used_again(
+    shield: Shield, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[object] = []
+    shield.remove()
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
+    shield.install()
+    ours = sys.unraisablehook
+    monkeypatch.setattr(sys, "unraisablehook", partial(ours))
+    shield.remove()
+    shield.install()
+
+    class Failing:
+        def __del__(self) -> None:
+            raise ValueError
+
+    Failing()
+    assert len(reported) == 1
+
+
+def test_a_handler_that_raises_while_covers_come_off_leaves_none(
+    shield: Shield, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To set a handler calls those of signals that have just come, which are back already."""
+    handlers = dict.fromkeys((signal.SIGINT, signal.SIGUSR1, signal.SIGTERM), signal.default_int_handler)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    sets = signal_handlers.set_handler
+    struck = [signal.SIGINT]
+
+    def set_handler(number: int, handler: object) -> object:
+        if number == signal.SIGUSR1 and handler is signal.default_int_handler and struck:
+            signal.raise_signal(struck.pop())
+        return sets(number, handler)
+
+    monkeypatch.setattr(signal_handlers, "set_handler", set_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), shield:
+            pass
+        assert all(signal.getsignal(number) is handler for number, handler in handlers.items())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
