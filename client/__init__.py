@@ -1,22 +1,22 @@
-"""The client. A thin client imports everything here but `cli` and `embedded`, which reach into the machine.
+"""The client. Its rooms, from the bottom to the top; a room imports those above it in this list, and none below.
 
-- `session`: a connection to a machine, the facade of its parts; `connect`: from an address to a session; `seeking`:
-  how a daemon is looked for
-- `tensor`: a handle; `operators`, `methods`: its ops, `indices`; `display`: what people see of it; `reading`: piece by
-  piece
-- `calls`: from a call to a message; `handlers`: the chain that every op passes; `signatures`, `locations`, `spans`:
-  sent once, then named by number; `frames`: whose code a frame runs, `cells`: what notebooks call theirs;
-  `tracebacks`: that end at the user's line; `checks`: what every part checks
-- `uploads`: from values to a tensor; `padding`: to a larger one; `host_arrays`: arrays that are uploaded as they lie;
-  `loading`, `saving`: from a file to tensors and back
-- `answers`: from a tensor to its value; `host_results`: values that come before they are asked for; `names`: tensors
-  that sessions share
-- `effects`: user code in program order, `printing` in it; `cancellation`: cancelling and restarting
-- `waiting/`: what waits, for threads and for event loops
-- `contexts`: what was made together goes together; `held`: who holds the machine's memory
-- `outbox/`: unsent messages; `transport/`: how they get to a daemon; `embedded/`: a machine in this process
-- `routines/`: functions that are captured once and run as one message; `periods/`: what repeats, found by the client
-- `array_api/`: the namespace of the standard; `nn`, `random`: functions beyond the standard
-- `forks`: what a fork does to sessions; `exits`: what the end of the interpreter does; `keys`: the client's keys
-- `cli/`: the command line
+- `locations/`: where the user's code is
+- `process/`: what a fork and the end of the process do to sessions
+- `transport/`: how messages reach a daemon
+- `outbox/`: unsent messages
+- `waiting/`: procedures that wait, for threads and for event loops
+- `requests/`: questions, and side effects in program order
+- `tensor/`: a handle and its ops
+- `calls/`: from a call to a message; contexts
+- `host_arrays/`: from arrays to tensors, and results that come near the host
+- `array_api/`: the namespace of the standard, and functions beyond it
+- `capture/`: from a Python function to a program
+- `linking/`: programs that run on a session
+- `routines/`: functions that are captured once and run as one message
+- `sharing/`: names that sessions share
+- `files/`: files of tensors, and checkpoints
+- `periods/`: what repeats, found by the client
+- `session/`: the facade of all that
+- `embedded/`: a machine in this process; `cli/`: the command line. These two reach into the machine; a thin client
+  imports neither
 """

@@ -22,7 +22,7 @@ from hypothesis import settings
 from zmq.utils.garbage import gc as zero_copy
 
 import tensord
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.streams.worker import WorkerStream
 from tensord.vm.engine import Engine
 from tensord.vm.machine import VirtualMachine

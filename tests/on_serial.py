@@ -13,7 +13,7 @@ import pytest
 
 import tensord
 from tensord.client.embedded import traces
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.vm.serial import questions
 
 ALSO = frozenset(

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 import tensord
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.client.transport.remote import RemoteTransport
 from tensord.interpreter.schema.opdef import REGISTRY
 

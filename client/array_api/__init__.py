@@ -1,9 +1,8 @@
-"""The namespace of the Python array API standard, one module per chapter of its text.
+"""The namespace of the Python array API standard, one module per chapter of its text, and functions beyond it.
 
 - `namespace`: the namespace itself; `functions`: what the families share; `info`: what the namespace can do
-- `constants`, `creation`, `data_types`, `elementwise`, `exchange`, `indexing`, `manipulation`, `searching`, `sets`,
-  `sorting`, `statistical`, `utility`: the families
+- `constants`, `creation`, `data_types`, `elementwise`, `indexing`, `manipulation`, `searching`, `sets`, `sorting`,
+  `statistical`, `utility`: the families
 - `linalg`, `fft`: the extensions; `special`: one that the standard has not yet
-- `beyond`: functions that the standard lacks
-- `hints`: what to write in place of NumPy's names
+- `beyond`: functions that the standard lacks; `nn`, `random`: those of neural networks, and of chance
 """

@@ -14,9 +14,9 @@ import numpy as np
 from ...interpreter.errors import MetadataError, metadata_error
 from ...interpreter.types.axes import normal_axis
 from ...interpreter.types.meta import Scalar, Shape
-from ..checks import own
-from ..locations import located
-from ..tensor import Tensor
+from ..calls.checks import own
+from ..locations.locations import located
+from ..tensor.tensor import Tensor
 from .elementwise import operand
 from .functions import Functions
 

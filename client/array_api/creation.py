@@ -12,11 +12,11 @@ from ...interpreter.schema.attributes import check_dtype
 from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.forms import shown
-from ..checks import device_of, own
-from ..locations import located
-from ..operators import SCALARS, as_number
-from ..tensor import Tensor
-from .exchange import check_copy, host_array
+from ..calls.checks import device_of, own
+from ..locations.locations import located
+from ..tensor.exchange import check_copy, host_array
+from ..tensor.operators import SCALARS, as_number
+from ..tensor.tensor import Tensor
 from .functions import Functions
 
 if TYPE_CHECKING:

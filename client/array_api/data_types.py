@@ -11,12 +11,12 @@ from ...interpreter.errors import MetadataError, MetadataTypeError, metadata_err
 from ...interpreter.schema.promotion import promote
 from ...interpreter.types import kinds
 from ...interpreter.types.meta import Meta, OperandMeta, Scalar
-from ..checks import device_of, own
-from ..locations import located
-from ..operators import SCALARS
-from ..tensor import Tensor
+from ..calls.checks import device_of, own
+from ..locations.locations import located
+from ..tensor.exchange import check_copy
+from ..tensor.operators import SCALARS
+from ..tensor.tensor import Tensor
 from .creation import dtype_name, plain
-from .exchange import check_copy
 from .functions import Functions
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.schema.opdef import REGISTRY, OpDef
 from ...interpreter.types import kinds
-from ..checks import own
-from ..locations import located
-from ..operators import SCALARS, as_number
-from ..tensor import Tensor
-from ..tracebacks import MEANT, hide, hides, signed, too_many
+from ..calls.checks import own
+from ..locations.locations import located
+from ..locations.tracebacks import MEANT, hide, hides, signed, too_many
+from ..tensor.operators import SCALARS, as_number
+from ..tensor.tensor import Tensor
 from .functions import Functions
 
 Operand: TypeAlias = Any  # a Tensor or a Python scalar

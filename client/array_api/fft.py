@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from .functions import Extension
 
 if TYPE_CHECKING:
-    from ..tensor import Tensor
+    from ..tensor.tensor import Tensor
 
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 

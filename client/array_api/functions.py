@@ -9,13 +9,13 @@ from numpy.exceptions import ComplexWarning
 
 from ...interpreter.schema.attributes import check_dtype
 from ...interpreter.types.kinds import REAL
-from ..frames import warn
-from ..tensor import Tensor
-from ..tracebacks import make_public, refusing
-from .hints import EXTENSIONS, missing
+from ..locations.frames import warn
+from ..locations.tracebacks import make_public, refusing
+from ..tensor.hints import EXTENSIONS, missing
+from ..tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ..session.session import Session
 
 
 class Functions:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ...interpreter.errors import MetadataError
 from ...interpreter.types.meta import DTYPES, MAX_NDIM
-from ..checks import device_of
-from ..locations import located
+from ..calls.checks import device_of
+from ..locations.locations import located
 from .data_types import KINDS
 from .functions import Functions
 

@@ -14,7 +14,7 @@ from .elementwise import operand
 from .functions import Extension, Functions
 
 if TYPE_CHECKING:
-    from ..tensor import Tensor
+    from ..tensor.tensor import Tensor
 
 
 class EigResult(NamedTuple):

@@ -9,9 +9,9 @@ from ...interpreter.errors import MetadataError, metadata_error
 from ...interpreter.schema.attributes import check_int, check_shape
 from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.axes import normal_axis
-from ..checks import own
-from ..locations import located
-from ..tensor import Tensor
+from ..calls.checks import own
+from ..locations.locations import located
+from ..tensor.tensor import Tensor
 from .functions import Functions
 
 Axes: TypeAlias = int | tuple[int, ...]

@@ -13,17 +13,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...interpreter.errors import TensordError
-from ..connect import connect, find_address
-from ..forks import ProcessLock
-from ..locations import located
-from ..tracebacks import hide, refusing
+from ..locations.locations import located
+from ..locations.tracebacks import hide, refusing
+from ..process.forks import ProcessLock
+from ..session.connect import connect, find_address
+from ..tensor.hints import ELSEWHERE, EXTENSIONS, FUNCTIONS, missing
 from .beyond import Beyond
 from .constants import Constants
 from .creation import Creation
 from .data_types import DataTypes
 from .elementwise import Elementwise
 from .fft import Fft
-from .hints import ELSEWHERE, EXTENSIONS, FUNCTIONS, missing
 from .indexing import Indexing
 from .info import NamespaceInfo
 from .linalg import Linalg, LinearAlgebra
@@ -36,7 +36,7 @@ from .statistical import Statistical
 from .utility import Utility
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ..session.session import Session
 
 VERSION: Final = "2025.12"
 VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", VERSION)

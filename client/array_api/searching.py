@@ -9,7 +9,7 @@ from .functions import Functions
 
 if TYPE_CHECKING:
     from ...interpreter.types.meta import Scalar
-    from ..tensor import Tensor
+    from ..tensor.tensor import Tensor
 
 
 class Searching(Functions):

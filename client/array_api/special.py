@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.schema.opdef import REGISTRY
-from ..locations import located
+from ..locations.locations import located
 from .elementwise import Operand, binary, operand, unary
 from .functions import Extension, Functions
 
 if TYPE_CHECKING:
-    from ..tensor import Tensor
+    from ..tensor.tensor import Tensor
 
 Ternary: TypeAlias = Callable[[Any, Operand, Operand, Operand], "Tensor"]
 

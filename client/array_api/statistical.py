@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .functions import Functions
 
 if TYPE_CHECKING:
-    from ..tensor import Tensor
+    from ..tensor.tensor import Tensor
 
 Axes: TypeAlias = int | tuple[int, ...] | None
 

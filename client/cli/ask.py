@@ -12,7 +12,7 @@ import click
 from ...interpreter.errors import NoDaemon
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ..session.session import Session
     from ..transport.questions import Questions
 
 NOBODY = "no daemon is running here; start one with `tensord serve`, or name one with --address"
@@ -24,7 +24,7 @@ def connected(address: str | None) -> Iterator[Session]:
 
     What it issues has the command as its location: the lines around would be click's.
     """
-    from ..connect import connect_to_look
+    from ..session.connect import connect_to_look
 
     with connect_to_look(address or running()) as session:
         context = click.get_current_context(silent=True)
@@ -48,7 +48,7 @@ def ask(address: str | None, what: str, *arguments: Any, wait: float = 0.0, pati
     `wait`: seconds for a daemon to come that does not listen yet; `patience`: seconds for the answer.
     """
     from ...interpreter.wire.addresses import is_local
-    from ..seeking import until_there
+    from ..transport.seeking import until_there
 
     def attempt() -> Any:
         where = address or running()
@@ -64,7 +64,7 @@ def ask(address: str | None, what: str, *arguments: Any, wait: float = 0.0, pati
 def questions(address: str, patience: float | None = None) -> Questions:
     """A connection that only asks. ConnectionLost if there is no daemon at the address, or if it refuses us."""
     from ...interpreter.wire.addresses import for_client
-    from ..keys import socket_options
+    from ..transport.keys import socket_options
     from ..transport.link import connecting
     from ..transport.questions import Questions
 

@@ -16,8 +16,8 @@ from .figures import duration, plural, size
 from .waiting import Waiting, waiting
 
 if TYPE_CHECKING:
-    from ..saving import Checkpointing
-    from ..session import Session
+    from ..files.saving import Checkpointing
+    from ..session.session import Session
 
 POLL: Final = 0.25  # seconds between two looks at how far a checkpoint has come
 

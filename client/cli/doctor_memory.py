@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ..held import whole
+from ..requests.held import whole
 from .ask import ask
 from .doctor_checks import Finding, fail, note, ok
 from .figures import duration, plural, size

@@ -16,8 +16,8 @@ from .ask import print_json
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
-    from ..routines.linking import LinkedProgram
-    from ..session import Session
+    from ..linking.linking import LinkedProgram
+    from ..session.session import Session
 
 
 @click.command()
@@ -113,8 +113,8 @@ def check(program: Program, given: dict[str, str], captured: dict[str, str] | No
 
 def looked_up(session: Session, name: str) -> LinkedProgram:
     """The routine of that name, as a function of tensors by position and numbers by name."""
-    from ..routines.linked_routine import LinkedRoutine
-    from ..routines.linking import LinkedProgram
+    from ..linking.linked_routine import LinkedRoutine
+    from ..linking.linking import LinkedProgram
 
     found = session.lookup(name)
     if isinstance(found, LinkedRoutine):
@@ -128,7 +128,7 @@ def session_at(address: str | None, devices: Iterable[str], *, published: bool) 
     """A session with the daemon at the address, else in this process, with the devices that are named. What is
     `published` is found on a daemon alone: on the one that runs, if there is no address."""
     from ...interpreter.wire.addresses import find_daemon
-    from ..connect import connect
+    from ..session.connect import connect
 
     address = address or (find_daemon() if published else None)
     if address is not None:

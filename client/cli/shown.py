@@ -55,7 +55,7 @@ def show_status(found: Mapping[str, Any]) -> None:
 
 def tell_held(address: str | None, by: str, limit: int, device: str, *, as_json: bool) -> None:
     """Ask the daemon who holds the memory of its devices, and show the answer."""
-    from ..held import whole
+    from ..requests.held import whole
     from .held import show_held
 
     found = whole(ask(address, "memory", by, limit, device))

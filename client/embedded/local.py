@@ -15,7 +15,7 @@ from typing import TypeAlias
 from ...interpreter.errors import MetadataError
 from ...vm.machine import VirtualMachine
 from ...vm.serial.machine import SerialMachine
-from ..forks import FORKS, ProcessLock
+from ..process.forks import FORKS, ProcessLock
 from .serial_transport import SerialTransport
 from .transport import EmbeddedTransport
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.wire.limits import Limits
-from ..locations import located, user_line
+from ..locations.locations import located, user_line
 from ..transport.interface import CLOSED
 
 GROUP = Limits().batch  # messages in an atomic group

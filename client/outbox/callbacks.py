@@ -13,7 +13,7 @@ from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...interpreter.errors import ProtocolError
-from ..locations import user_line
+from ..locations.locations import user_line
 
 if TYPE_CHECKING:
     from .outbox import Outbox

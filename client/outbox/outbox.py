@@ -28,13 +28,13 @@ from ...interpreter.concurrency.finalisers import Last
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError, without_frames
 from ...interpreter.wire.messages import RELEASE, Atomic, NamedMessage, encode_message
-from ..forks import FORKS
-from ..locations import Locations, located, user_line
-from ..routines.current import capture_of, refuse_captured
+from ..locations.locations import Locations, located, user_line
+from ..process.forks import FORKS
 from ..transport.interface import FORKED, ClosedTransport, Reply
 from .atomic import AtomicBlock
 from .batches import Closed, Group
 from .callbacks import Lock
+from .current import capture_of, refuse_captured
 from .host_results import HostResults
 from .releases import add_releases, releases
 

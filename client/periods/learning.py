@@ -8,8 +8,8 @@ from typing import Final
 
 from ...interpreter.errors import TensordError
 from ...interpreter.wire.messages import ATOMIC, SIGNATURE, Message
-from ..locations import Locations
-from ..routines.linked import shown_name
+from ..linking.linked import shown_name
+from ..locations.locations import Locations
 from .catalogue import Catalogue
 from .history import KEPT, History, Stretch
 from .linking import Building

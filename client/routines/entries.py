@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..capture.structure import exact
 from .places import reference
-from .structure import exact
 
 if TYPE_CHECKING:
     from ...interpreter.programs.convention import Convention
-    from ..session import Session
-    from ..tensor import Tensor
-    from .evaluation import Evaluation
+    from ..capture.evaluation import Evaluation
+    from ..capture.results import Make
+    from ..linking.linked import Linked
+    from ..session.session import Session
+    from ..tensor.tensor import Tensor
     from .guards import Guards
-    from .linked import Linked
-    from .results import Make
 
 MOST: Final = 64  # entries of a routine
 OUTSIDES: Final = 4  # of them, for arguments that look the same: they differ in their guards

@@ -19,11 +19,11 @@ from types import CodeType
 from typing import Any, Final
 
 from ...interpreter.errors import CaptureError
-from ..locations import located
-from ..tensor import Tensor
+from ..capture.structure import joined, members
+from ..locations.locations import located
+from ..tensor.tensor import Tensor
 from .places import BY_PYTHON, GONE, VALUES, Place, holds, reference, same
 from .search import MOST, Code, Extra, Search, TooMany
-from .structure import joined, members
 
 PLAIN: Final = (dict, list, tuple, slice)
 REMEDY: Final = 'pass it as an argument, or name it as a constant: routine(constants=["{}"])'

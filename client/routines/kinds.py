@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..frames import OWNERS, Owner
+from ..locations.frames import OWNERS, Owner
 from .places import VALUES
 
 PACKAGE: Final = __name__.partition(".client")[0]

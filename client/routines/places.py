@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ..operators import SCALARS
-from .structure import exact
+from ..capture.structure import exact
+from ..tensor.operators import SCALARS
 
 TEXTS: Final = frozenset((str, bytes, type(None)))
 VALUES: Final = SCALARS | TEXTS  # compared by type and value

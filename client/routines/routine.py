@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from ...interpreter.errors import CaptureError, MetadataTypeError, ProtocolError
 from ...interpreter.programs.convention import Convention
 from ...interpreter.programs.passes.table import ALL
-from ..checks import foreign
-from ..contexts import hand
-from ..frames import warn
-from ..locations import located
-from ..tensor import Tensor
-from ..tracebacks import MEANT, hide, hides, make_public
+from ..calls.checks import foreign
+from ..calls.contexts import hand
+from ..capture.binding import Described
+from ..capture.capture import Capture, Constant, fits, plain_number
+from ..capture.evaluation import Evaluation, Misfit
+from ..capture.results import Results
+from ..capture.structure import Arguments, Replacing, is_number, short
+from ..linking.linked import Linked
+from ..linking.linked_routine import LinkedRoutine
+from ..linking.linking import names_of_passes
+from ..locations.frames import warn
+from ..locations.locations import located
+from ..locations.tracebacks import MEANT, hide, hides, make_public
+from ..outbox.current import CURRENT
+from ..tensor.tensor import Tensor
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting, Steps, on_thread
-from .binding import Described
-from .capture import Capture, Constant, fits, plain_number
 from .changes import MANY, Look, differences, look_of
-from .current import CURRENT
 from .entries import Entries, Entry
-from .evaluation import Evaluation, Misfit
 from .guards import Guards, behind
-from .linked import Linked
-from .linked_routine import LinkedRoutine
-from .linking import names_of_passes
-from .results import Results
-from .structure import Arguments, Replacing, is_number, short
 from .watch import Watch
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
-    from ..session import Session
-    from .report import Report
+    from ..linking.report import Report
+    from ..session.session import Session
 
 _LAZY = (
     inspect.isgeneratorfunction,

@@ -36,8 +36,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ..frames import OWNERS, Owner
-from ..tensor import Tensor
+from ..capture.structure import is_named, joined, members
+from ..linking.linked_routine import LinkedRoutine
+from ..linking.linking import LinkedProgram
+from ..locations.frames import OWNERS, Owner
+from ..tensor.tensor import Tensor
 from .kinds import (
     BUFFERS,
     INERT,
@@ -51,12 +54,9 @@ from .kinds import (
     is_random,
     root,
 )
-from .linked_routine import LinkedRoutine
-from .linking import LinkedProgram
 from .names import Names, names_of, texts_in, within
 from .parts import NOT_READ, PROXIES, VIEWS, builtins_of, is_called_unasked, parts_of, slots_of, wrapped_by
 from .places import BYTES, MISSING, TEXTS, VALUES, Bytes, Contents, Place, found_or_missing
-from .structure import is_named, joined, members
 
 FEW: Final = 32  # members of a container that are places by themselves
 MOST: Final = 1024  # places

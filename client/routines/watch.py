@@ -28,7 +28,7 @@ import numpy as np
 from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CaptureError
-from ..frames import OWNERS, PACKAGE, PROGRAM
+from ..locations.frames import OWNERS, PACKAGE, PROGRAM
 from .guards import Guards, refusal
 from .kinds import INERT, is_installed, is_of_program, is_program_class, is_random, root
 

@@ -1,5 +1,6 @@
 """How a session's messages reach a daemon, and the answers come back.
 
+- `seeking`: how a daemon is looked for; `keys`: the client's keys
 - `interface`: what a session needs of any transport
 - `remote`: the transport to a daemon; `link`: its socket; `socket_lock`: which thread has it; `outgoing`, `incoming`:
   frames out and in

@@ -11,7 +11,7 @@ from ...interpreter.errors import ConnectionLost, TensordError, without_frames
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
-from ..locations import user_line
+from ..locations.locations import user_line
 
 CLOSED = "the session is closed"
 FORKED = "this session belongs to another process; connect again after a fork"

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from ...interpreter.types.meta import DTYPE_NAMES, Meta
 from ...interpreter.wire.frames import MAPPED_ARRAY
 from ...interpreter.wire.host_memory import HostMemory, host_memory_of
-from ..forks import FORKS
+from ..process.forks import FORKS
 
 INHERITED: Final = 0  # the use that never ends, of a forked child
 

@@ -38,7 +38,7 @@ from ...interpreter.wire.frames import ACK, CANCEL, MAPPED_ARRAY
 from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
 from ...interpreter.wire.monitor import Event
-from ..forks import FORKS
+from ..process.forks import FORKS
 from .incoming import ACK_EVERY, Incoming
 from .interface import FORKED, Reply
 from .link import ENDS, LINGER_MS, Link

@@ -37,7 +37,7 @@ from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
 from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.segments import Segment, array_at, available, descriptors_left, new_number, place_of
-from ..forks import FORKS
+from ..process.forks import FORKS
 from .loans import Loans
 
 KEEP_FREE = 1 << 29  # bytes of free upload segments kept

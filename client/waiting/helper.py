@@ -14,8 +14,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-from ..locations import HANDLED, user_line
-from ..tracebacks import MEANT, hide
+from ..locations.locations import HANDLED, user_line
+from ..locations.tracebacks import MEANT, hide
 from .steps import Work, keep
 
 

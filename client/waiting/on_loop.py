@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import TensordError
-from ..locations import HANDLED, user_line
-from ..tracebacks import MEANT, hide
+from ..locations.locations import HANDLED, user_line
+from ..locations.tracebacks import MEANT, hide
 from ..transport.interface import Reply
 from .helper import start, started
 from .room import MOST, room

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
     from . import array_api as array_api
-    from .client.contexts import Context
-    from .client.host_arrays import HostPool
+    from .client.calls.contexts import Context
+    from .client.host_arrays.host_arrays import HostPool
     from .client.routines.routine import Routine
-    from .client.session import Session
-    from .client.tensor import Tensor
-    from .client.waiting.connecting import Connecting
+    from .client.session.session import Session
+    from .client.tensor.tensor import Tensor
+    from .client.session.connecting import Connecting
     from .interpreter.build_info import build_info
     from .interpreter.errors import (
         CancelledError,
@@ -69,10 +69,10 @@ __all__ = [
 
 _HOMES = {
     "Program": "interpreter.programs.program",
-    "Context": "client.contexts",
-    "HostPool": "client.host_arrays",
-    "Session": "client.session",
-    "Tensor": "client.tensor",
+    "Context": "client.calls.contexts",
+    "HostPool": "client.host_arrays.host_arrays",
+    "Session": "client.session.session",
+    "Tensor": "client.tensor.tensor",
     "Trace": "vm.tracing.analysis.trace",
     "build_info": "interpreter.build_info",
 }
@@ -118,9 +118,9 @@ def connect(
     Raises MetadataError for addresses, devices, engines, names and options that do not exist, ConnectionLost if nobody
     answers.
     """
-    from .client.connect import connect as make
-    from .client.locations import located
-    from .client.tracebacks import MEANT, hide
+    from .client.session.connect import connect as make
+    from .client.locations.locations import located
+    from .client.locations.tracebacks import MEANT, hide
     from .interpreter.errors import TensordError
 
     try:
@@ -153,7 +153,7 @@ def _in_a_loop(make: Callable[_Given, Session]) -> Callable[_Given, Connecting]:
         closed."""
         from functools import partial
 
-        from .client.waiting.connecting import Connecting
+        from .client.session.connecting import Connecting
 
         return Connecting(partial(make, *args, **kwargs))
 
@@ -197,7 +197,7 @@ def routine(
     from functools import partial
 
     from .client.routines.routine import Routine
-    from .client.tracebacks import MEANT, hide
+    from .client.locations.tracebacks import MEANT, hide
 
     if function is None:
         return partial(routine, eager=eager, passes=passes, constants=constants)
@@ -216,7 +216,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f".{name}", __name__)
     if name not in __all__:
-        from .client.array_api.hints import MODULE, missing
+        from .client.tensor.hints import MODULE, missing
 
         raise missing("module 'tensord'", name, MODULE, sys.modules[__name__])
     return getattr(import_module(f".{_HOMES.get(name, 'interpreter.errors')}", __name__), name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .client.handlers import (
+from .client.calls.handlers import (
     DEFAULT_HANDLER,
     CompositeHandler,
     DeviceHandler,

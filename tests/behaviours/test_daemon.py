@@ -21,7 +21,7 @@ import pytest
 import zmq
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.client.transport.link import Link
 from tensord.interpreter.wire.messages import Fetch
 

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.answers import Answers
-from tensord.client.tensor import Tensor
+from tensord.client.requests.answers import Answers
+from tensord.client.tensor.tensor import Tensor
 from tensord.client.transport.interface import Reply
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.checkpoints.record import INNER

@@ -11,7 +11,7 @@ import pytest
 
 import tensord as td
 from tensord.client.embedded.transport import EmbeddedTransport
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.streams.faults import FOREVER, Fault, FaultKind
 from tensord.vm.machine import VirtualMachine
 

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.handlers import CompositeHandler, DeviceHandler, FallbackHandler, Invocation, LoggingHandler
+from tensord.client.calls.handlers import (
+    CompositeHandler,
+    DeviceHandler,
+    FallbackHandler,
+    Invocation,
+    LoggingHandler,
+)
 
 from .looking_inside import WAIT, assert_sound, moves, ones, records, transfers
 from .made_ops import here, make_op, raising

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.streams.faults import Fault, FaultKind
 
 from .looking_inside import WAIT, device_of, ones

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.routines.replay import Replay
 from tensord.vm.tracing.analysis.insides import Insides

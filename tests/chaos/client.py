@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import tensord as td
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.session.session import Session
+from tensord.client.tensor.tensor import Tensor
 
 from ..puppet import cut
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 from ..daemon import Daemon
 from ..puppet import eventually

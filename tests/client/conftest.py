@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tensord.client.cli.main import main
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 DEVICES = ["cpu:0", "sim:0"]
 

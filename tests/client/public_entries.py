@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tensord as td
-from tensord.client.array_api.hints import Absent
-from tensord.client.handlers import Invocation
-from tensord.client.methods import Methods
-from tensord.client.operators import BINARY, COMPARISONS, UNARY
-from tensord.client.routines.control_flow import ControlFlow
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.calls.handlers import Invocation
+from tensord.client.capture.control_flow import ControlFlow
+from tensord.client.session.session import Session
+from tensord.client.tensor.hints import Absent
+from tensord.client.tensor.methods import Methods
+from tensord.client.tensor.operators import BINARY, COMPARISONS, UNARY
+from tensord.client.tensor.tensor import Tensor
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.wire.fields import Role

@@ -18,7 +18,7 @@ import pytest
 import tensord as td
 from tensord import array_api
 from tensord.client.array_api import namespace
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 from ..daemon import Daemon
 from ..puppet import PATIENCE, Failed, Puppet

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client import signatures
+from tensord.client.calls import signatures
 from tensord.client.outbox import batches
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.wire.messages import ATOMIC, CALL, LOCATION, RELEASE, RESTART, SIGNATURE, UPLOAD
 
 WAIT = 10.0

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.contexts import SLACK
+from tensord.client.calls.contexts import SLACK
 from tensord.interpreter.wire.messages import RELEASE
 
 from ..daemon import Daemon

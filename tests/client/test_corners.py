@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client import signatures
-from tensord.client.locations import Locations
+from tensord.client.calls import signatures
+from tensord.client.locations.locations import Locations
 from tensord.interpreter.wire.messages import Fetch
 
 WAIT = 10.0
@@ -167,7 +167,7 @@ def test_asking_whether_it_is_ready_needs_no_credit(make_session, monkeypatch):
 
 
 def test_locations_are_bounded_on_both_sides(session, monkeypatch):
-    from tensord.client import locations
+    from tensord.client.locations import locations
 
     monkeypatch.setattr(locations, "LIMIT", 50)
     monkeypatch.setattr(locations, "NUMBERS", 100)

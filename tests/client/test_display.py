@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client import display
+from tensord.client.tensor import display
 
 from ..behaviours.looking_inside import WAIT, held, moved, moved_since
 from ..behaviours.made_ops import here

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client import printing
 from tensord.client.outbox.callbacks import refusing
+from tensord.client.requests import printing
 
 from ..behaviours.looking_inside import WAIT
 

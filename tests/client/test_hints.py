@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tensord
-from tensord.client.array_api import hints
 from tensord.client.array_api.namespace import public_names
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.session.session import Session
+from tensord.client.tensor import hints
+from tensord.client.tensor.tensor import Tensor
 
 OLD = {"alltrue", "fix", "in1d", "row_stack", "ptp"}  # what NumPy had once
 # What users of PyTorch, CuPy and JAX look for.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.wire.frames import MAPPED_ARRAY
 
 from ..puppet import eventually

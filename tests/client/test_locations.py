@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 import tensord as td
-from tensord.client import frames, locations
-from tensord.client.frames import Owner, owner_of, shown
-from tensord.client.handlers import DEFAULT_HANDLER
-from tensord.client.routines.linked import Linked
+from tensord.client.calls.handlers import DEFAULT_HANDLER
+from tensord.client.linking.linked import Linked
+from tensord.client.locations import frames, locations
+from tensord.client.locations.frames import Owner, owner_of, shown
 from tensord.interpreter.errors import KernelError, MetadataError, TensordError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta

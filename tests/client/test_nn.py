@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.array_api.hints import present
-from tensord.client.nn import Nn
+from tensord.client.array_api.nn import Nn
+from tensord.client.tensor.hints import present
 from tensord.interpreter.errors import KernelError, MetadataError, MetadataTypeError
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.schema.opdef import find

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tensord.client.random import Random, RandomState
+from tensord.client.array_api.random import Random, RandomState
 from tensord.interpreter.errors import MetadataError, MetadataTypeError
 
 U64 = np.dtype("uint64")

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensord as td
-from tensord.client import reading
-from tensord.client.answers import Answers
-from tensord.client.calls import Calls
+from tensord.client.calls.calls import Calls
+from tensord.client.requests.answers import Answers
+from tensord.client.tensor import reading
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from time import monotonic
 import pytest
 
 import tensord as td
-from tensord.client.seeking import until_there
+from tensord.client.transport.seeking import until_there
 from tensord.interpreter.errors import NoDaemon
 from tensord.interpreter.wire.addresses import default_address, lock_path
 from tensord.vm.service.instance import Instance

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client import spans
+from tensord.client.locations import spans
 from tensord.interpreter.wire.messages import CALL, LOCATION, SPAN
 from tensord.vm.tracing.analysis.trace import Trace
 

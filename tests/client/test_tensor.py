@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client import operators
+from tensord.client.tensor import operators
 from tensord.interpreter.wire.messages import Fetch
 
 from ..behaviours.looking_inside import WAIT, address, assert_sound, held, machine_of, ones, records, transfers

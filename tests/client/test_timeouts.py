@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.session.session import Session
+from tensord.client.tensor.tensor import Tensor
 
 from ..daemon import Daemon
 from ..puppet import PATIENCE, eventually, paused

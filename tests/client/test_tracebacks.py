@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client import names as names_module
-from tensord.client.tensor import Tensor
-from tensord.client.tracebacks import too_many
+from tensord.client.locations.tracebacks import too_many
+from tensord.client.sharing import names as names_module
+from tensord.client.tensor.tensor import Tensor
 
 from .public_entries import entries, names_for, program
 
@@ -174,7 +174,7 @@ def test_all_of_it_if_that_is_wanted(names, monkeypatch):
         run("x @ x", names)
     files = [file for file, _ in entries_of(caught.value)]
     assert files[0] == JOB
-    assert any(file.endswith("client/calls.py") for file in files)
+    assert any(file.endswith("client/calls/calls.py") for file in files)
 
 
 def test_the_cause_stays(names):
@@ -221,7 +221,7 @@ def test_faults_of_the_package_are_shown_whole(names, monkeypatch):
         run("s.names()", names)
     files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
     inside = files[files.index(JOB) + 1 :]
-    assert inside[0].endswith("client/session.py")
+    assert inside[0].endswith("client/session/session.py")
     assert len(inside) > 2
 
 

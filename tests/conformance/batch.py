@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.session.session import Session
+from tensord.client.tensor.tensor import Tensor
 
 from ..equality import is_on_gpu
 from .special import PARTS, Case, column, complex_column, failures

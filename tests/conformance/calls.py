@@ -15,8 +15,8 @@ import array_api_strict
 import numpy as np
 from hypothesis import strategies as st
 
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.session.session import Session
+from tensord.client.tensor.tensor import Tensor
 
 DEVICE = object()
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tensord
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 from ..conftest import assert_empty, machine_of
 from .calls import Call

@@ -18,8 +18,8 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.exceptions import ComplexWarning
 
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.session.session import Session
+from tensord.client.tensor.tensor import Tensor
 from tensord.interpreter.errors import KernelError
 
 from ..equality import is_on_gpu, is_open, why_unequal

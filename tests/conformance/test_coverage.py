@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensord.client.operators import BINARY, COMPARISONS
+from tensord.client.tensor.operators import BINARY, COMPARISONS
 
 from .test_against_numpy_beyond import BEYOND
 from .test_against_scipy_special import SPECIAL

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from tensord.client import operators
+from tensord.client.tensor import operators
 
 from .arrays import arrays, operands
 from .calls import Call, call, quietly

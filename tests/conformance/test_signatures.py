@@ -15,7 +15,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from tensord.client.tensor import Tensor
+from tensord.client.tensor.tensor import Tensor
 
 from .test_against_strict_data_types import KINDS
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tensord.client.routines.routine import Routine
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 ROOT = Path(__file__).parents[2]
 LINES = 14  # the output, x and twelve parameters

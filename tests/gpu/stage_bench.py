@@ -19,7 +19,7 @@ import tensord as td
 from bench.training import RATE, numpy_step, train_on_vm
 from examples.own_daemon import own_daemon
 from examples.train_digits import initial_parameters, load, minibatches
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 from .record import Skip
 from .stage import Given, main

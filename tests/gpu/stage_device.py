@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 from .faulty_ops import NAME, add, faulty
 from .overlap import overlap

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tensord
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.schema.opdef import OpDef
 

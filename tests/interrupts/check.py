@@ -11,7 +11,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any, Final
 
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.interpreter.concurrency.signal_handlers import SIGNALS, Cover
 

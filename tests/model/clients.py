@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tensord
-from tensord.client.routines.linked import Linked
-from tensord.client.tensor import Tensor
+from tensord.client.linking.linked import Linked
+from tensord.client.tensor.tensor import Tensor
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs import program as programs
 from tensord.interpreter.programs.numbers import PARAMETER

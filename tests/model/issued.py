@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from tensord.client.tensor import Tensor
+from tensord.client.tensor.tensor import Tensor
 from tensord.interpreter.programs import program as programs
 from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER
 from tensord.interpreter.programs.program import CASE, COND, EFFECT, MOVE, PRINT, WHILE

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tensord.client.periods import history
-from tensord.client.tensor import Tensor
+from tensord.client.tensor.tensor import Tensor
 
 from .clients import Clients
 from .ops import failing_ops

@@ -20,8 +20,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 import tensord as td
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.session.session import Session
+from tensord.client.tensor.tensor import Tensor
 
 ITEMS = 2048  # of a tensor
 TENSORS = 100  # of a session: about three times what the devices hold together

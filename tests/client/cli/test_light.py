@@ -17,7 +17,14 @@ from tensord.client.cli.commands import Commands
 
 from ...daemon import Daemon
 
-NEVER = ("numpy", "rich", "structlog", "asyncio", "pydantic", "tensord.client.session")  # what takes long to import
+NEVER = (
+    "numpy",
+    "rich",
+    "structlog",
+    "asyncio",
+    "pydantic",
+    "tensord.client.session.session",
+)  # what takes long to import
 HEAVY = (*NEVER, "zmq", "msgpack", "ctypes")
 PROGRAM = """
 import json, sys

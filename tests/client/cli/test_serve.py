@@ -14,7 +14,7 @@ import click
 import pytest
 
 from tensord.client.cli.application import application
-from tensord.client.keys import curve_options
+from tensord.client.transport.keys import curve_options
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.wire.keys import read_public
 from tensord.vm.service.allowlist import AllowList

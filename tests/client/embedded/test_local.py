@@ -12,7 +12,7 @@ import tensord as td
 from tensord.client.embedded import local
 from tensord.client.embedded.serial_transport import SerialTransport
 from tensord.client.embedded.transport import EmbeddedTransport
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 from ...puppet import eventually
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queue import Empty
 
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.wire.messages import RELEASE
 
 

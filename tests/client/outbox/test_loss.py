@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 
 @pytest.fixture

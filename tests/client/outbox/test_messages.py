@@ -10,8 +10,8 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from tensord.client.routines.linked import Linked
-from tensord.client.session import Session
+from tensord.client.linking.linked import Linked
+from tensord.client.session.session import Session
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.codec import Encoder, decode

@@ -15,8 +15,8 @@ import pytest
 import tensord as td
 from tensord.client.periods import catalogue
 from tensord.client.periods.learning import Learning
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.session.session import Session
+from tensord.client.tensor.tensor import Tensor
 from tensord.interpreter.wire.messages import CALL, LINK, PROGRAM, RELEASE, RUN
 
 from ...puppet import eventually
@@ -593,7 +593,7 @@ def test_a_signature_whose_number_is_used_again_is_another_one(
     known: int, make_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same lines with other shapes get the numbers that they had before with others."""
-    monkeypatch.setattr("tensord.client.signatures.KNOWN", known)
+    monkeypatch.setattr("tensord.client.calls.signatures.KNOWN", known)
     session = make_session(routines="auto")
     for size in (4, 5, 6, 7, 4, 5):
         x, w = ones(session, size), ones(session, size)

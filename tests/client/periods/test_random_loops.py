@@ -16,7 +16,7 @@ import pytest
 
 import tensord as td
 from tensord.client.periods import history
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 from ..routines.test_random_functions import STEP_KINDS, Given
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tensord.client.routines.routine import Routine
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.session.session import Session
+from tensord.client.tensor.tensor import Tensor
 
 
 def compared(

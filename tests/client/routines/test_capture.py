@@ -296,7 +296,7 @@ def test_a_routine_has_many_steps_but_not_any_number_of_them(session, monkeypatc
         return x
 
     assert [f(session.asarray(float(n))).item() for n in range(2)] == [300.0, 301.0]
-    monkeypatch.setattr("tensord.client.routines.capture.Builder", partial(Builder, limit=50))
+    monkeypatch.setattr("tensord.client.capture.capture.Builder", partial(Builder, limit=50))
     with pytest.raises(td.QuotaError, match="at most 50 steps") as caught:
         session.routine(lambda x: [x + 1 for _ in range(51)])(session.asarray(0.0))
     assert "test_capture.py" in (caught.value.location or "")

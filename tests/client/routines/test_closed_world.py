@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.errors import CaptureError
 
 from . import state, state_in_containers, state_in_methods, state_unseen  # noqa: F401 - they fill the lists

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 VALUES = np.array([[1.0, -2.0, 5.0, 4.0], [0.0, 6.0, 3.0, -1.0], [7.0, 2.0, 0.0, 5.0]])
 ROWS = np.array([True, False, True])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.errors import TensordError
 
 NUMBERS: list[Any] = [

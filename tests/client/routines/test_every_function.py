@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tensord.client.routines.symbolic import REFUSED
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.capture.symbolic import REFUSED
+from tensord.client.session.session import Session
+from tensord.client.tensor.tensor import Tensor
 
 from ..public_entries import OPERATED, REDUCTIONS, TENSOR, Entry, functions, names_for, operators
 from .compared import equal, read

@@ -17,7 +17,7 @@ import pytest
 
 from tensord.client.routines.guards import Guards
 from tensord.client.routines.names import names_of, within
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.errors import CaptureError
 
 RATE: Any = 2.0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.errors import MetadataError, MetadataTypeError
 
 from .compared import compared

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.routines.linked import Linked
-from tensord.client.session import Session
+from tensord.client.linking.linked import Linked
+from tensord.client.session.session import Session
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.numbers import PARAMETER
 from tensord.interpreter.programs.program import Program
@@ -265,7 +265,7 @@ def test_of_a_program_that_a_full_group_takes_in_part_nothing_is_left(
     machine_of: Callable[[Session], Any],
 ) -> None:
     monkeypatch.setattr("tensord.client.outbox.batches.GROUP", 1)
-    monkeypatch.setattr("tensord.client.routines.linked.RECORDS", 1)
+    monkeypatch.setattr("tensord.client.linking.linked.RECORDS", 1)
     with make_session() as session:
         x = session.asarray([1.0])
         with session.atomic(), pytest.raises(td.ProtocolError, match="at most 1 messages"):
@@ -280,7 +280,7 @@ def test_of_a_program_that_a_full_group_takes_in_part_nothing_is_left(
 FORKED = """
 import os, sys
 import tensord as td
-from tensord.client.routines.linked import Linked
+from tensord.client.linking.linked import Linked
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.routines.linked import Linked
-from tensord.client.session import Session
+from tensord.client.linking.linked import Linked
+from tensord.client.session.session import Session
 
 anywhere = pytest.mark.parametrize("machines", ["here", "serial", "daemon"], indirect=True)
 with_streams = pytest.mark.parametrize("machines", ["here", "daemon"], indirect=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.errors import MetadataError, MetadataTypeError, TensordError
 from tensord.interpreter.programs.passes.table import NAMES
 from tensord.interpreter.programs.program import Program

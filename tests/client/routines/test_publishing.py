@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.errors import CancelledError, MetadataError, MetadataKeyError, MetadataTypeError, ProtocolError
 
 from ...puppet import Puppet, eventually

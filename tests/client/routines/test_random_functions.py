@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 from .compared import equal, read
 

@@ -15,7 +15,7 @@ import pytest
 
 import tensord as td
 from tensord.client.routines import entries
-from tensord.client.tensor import Tensor
+from tensord.client.tensor.tensor import Tensor
 
 from .compared import compared
 

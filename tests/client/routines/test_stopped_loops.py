@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 
 from ...behaviours.looking_inside import WAIT
 from ...puppet import eventually

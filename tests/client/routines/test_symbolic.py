@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.routines.symbolic import REFUSED, SymbolicTensor
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.capture.symbolic import REFUSED, SymbolicTensor
+from tensord.client.session.session import Session
+from tensord.client.tensor.tensor import Tensor
 
 
 def awaited(x: Any) -> Any:

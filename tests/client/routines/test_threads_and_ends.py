@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.routines.current import CURRENT
+from tensord.client.outbox.current import CURRENT
 
 from ...behaviours.looking_inside import WAIT
 from ...daemon import Daemon

@@ -12,7 +12,7 @@ import pytest
 
 import tensord as td
 from examples.own_daemon import own_daemon
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.wire.segments import available, descriptor_budget, open_descriptors
 
 from ...daemon import Daemon

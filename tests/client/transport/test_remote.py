@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.client.transport.remote import BUSY_FLUSH, IDLE_FLUSH
 
 from ...daemon import Daemon

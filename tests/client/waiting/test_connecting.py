@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client import connect as connect_module
+from tensord.client.session import connect as connect_module
 
 from ...behaviours.looking_inside import WAIT
 from ...puppet import eventually, paused

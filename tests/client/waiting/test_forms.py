@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.host_arrays import HostPool
+from tensord.client.files.saving import Checkpointing, Saving
+from tensord.client.host_arrays.host_arrays import HostPool
+from tensord.client.linking.linked_routine import LinkedRoutine
+from tensord.client.linking.linking import LinkedProgram
 from tensord.client.outbox.outbox import Outbox
-from tensord.client.routines.linked_routine import LinkedRoutine
-from tensord.client.routines.linking import LinkedProgram
 from tensord.client.routines.routine import Routine
-from tensord.client.saving import Checkpointing, Saving
-from tensord.client.session import Session
-from tensord.client.tensor import Tensor
+from tensord.client.session.session import Session
+from tensord.client.tensor.tensor import Tensor
 from tests.chaos.rounds import free_port
 
 from ...behaviours.looking_inside import WAIT

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.locations import located
+from tensord.client.locations.locations import located
 from tensord.client.waiting.helper import in_helper
 
 from ...behaviours.looking_inside import WAIT

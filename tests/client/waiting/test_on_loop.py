@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.client.transport.interface import Reply
 
 from ...behaviours.looking_inside import WAIT, assert_sound, device_of, held, ones

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session import Session
+from tensord.client.session.session import Session
 from tensord.interpreter.errors import ProtocolError, TensordError
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.wire.messages import CHAIN, EFFECT, FETCH, UPLOAD

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.connect import connect_daemon
+from tensord.client.session.connect import connect_daemon
 
 from ...daemon import Daemon
 from .raw_client import (

@@ -9,7 +9,7 @@ import pytest
 import zmq
 from zmq.utils import z85
 
-from tensord.client.keys import curve_options
+from tensord.client.transport.keys import curve_options
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.wire import keys
 from tensord.vm.service import zap

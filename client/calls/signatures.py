@@ -1,0 +1,106 @@
+"""The signatures that a session has sent, with their inferred results; found again by one lookup."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...interpreter.errors import MetadataTypeError
+from ...interpreter.schema.infer import InferCache
+from ...interpreter.schema.opdef import FrozenAttributes, OpDef
+from ...interpreter.schema.targets import check_targets
+from ...interpreter.types.meta import Meta, OperandMeta
+from ...interpreter.wire.messages import Signature, encode_message, encode_meta
+from ..outbox.outbox import Outbox
+
+KNOWN = 4096  # signatures a session knows at a time
+MANY = 64  # operands of a signature; of those with more, a session knows fewer
+KNOWN_OF_MANY = 128  # of them, since the other side has a quota for the operands of all
+
+
+class Entry:
+    """What a session knows of one signature. `alive` until its number is given to another signature."""
+
+    __slots__ = ("alive", "heavy", "home", "integers", "number", "output", "outputs")
+
+    def __init__(
+        self, number: int, outputs: tuple[Meta | None, ...], home: str, *, heavy: bool, integers: bool
+    ) -> None:
+        self.number = number
+        self.outputs = outputs
+        self.output = outputs[0] if outputs else None  # of ops with one result
+        self.home = home
+        self.heavy = heavy  # leaves at once, since it does not run on the scheduler's thread
+        self.integers = integers  # an int scalar takes part: each value has to be checked against the dtypes
+        self.alive = True
+
+
+class SignatureKey(NamedTuple):
+    """What makes a signature: everything but the operands themselves."""
+
+    op: OpDef
+    metas: tuple[OperandMeta | None, ...]
+    attributes: FrozenAttributes
+    device: str
+    targets: tuple[Meta | None, ...] | None
+
+
+class Signatures:
+    """Entries by signature, and by cheaper keys that callers make. Guarded by the outbox's lock."""
+
+    __slots__ = ("_infer", "_keys", "_newest", "_outbox", "entries")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.entries: dict[Any, Entry] = {}
+        self._keys: dict[int, list[Any]] = {}  # number -> keys of its entry
+        self._newest = [0, 0]  # of few operands, of many
+        self._infer = InferCache()
+        self._outbox = outbox
+
+    def add(self, key: SignatureKey) -> Entry:
+        """Infer a new signature, number it and send it; MetadataError if the op does not take these operands."""
+        op, metas, attributes, device, targets = key
+        outputs = inferred(self._infer, key)
+        number = self._new_number(len(metas))
+        self._outbox.scalars[number] = tuple(isinstance(meta, type) for meta in metas)
+        wire = None if targets is None else tuple(encode_meta(meta) for meta in targets)
+        encoded = tuple(encode_meta(meta) for meta in metas)
+        self._outbox.messages.append(encode_message(Signature(number, op.name, attributes, encoded, device, wire)))
+        entry = Entry(number, outputs, device, heavy=self._is_heavy(key, outputs), integers=int in metas)
+        self.alias(key, entry)
+        return entry
+
+    def alias(self, key: Any, entry: Entry) -> None:
+        """Find the entry by that key, too."""
+        with self._outbox.lock:
+            if entry.alive and self.entries.get(key) is not entry:
+                self.entries[key] = entry
+                self._keys.setdefault(entry.number, []).append(key)
+
+    def _is_heavy(self, key: SignatureKey, outputs: tuple[Meta | None, ...]) -> bool:
+        known = tuple(meta for meta in key.metas if meta is not None)
+        if key.op.dynamic or len(known) < len(key.metas):
+            return True
+        return key.op.estimate(known, outputs, dict(key.attributes)) > int(self._outbox.transport.inline_work)
+
+    def _new_number(self, operands: int) -> int:
+        """The number of a new signature. Numbers are reused, the oldest first, so that no table grows with history."""
+        many = operands > MANY
+        self._newest[many] += 1
+        number = KNOWN + self._newest[many] % KNOWN_OF_MANY if many else self._newest[many] % KNOWN
+        forgotten = self._keys.pop(number, None)
+        if forgotten is not None:
+            self._outbox.renumber()
+            for key in forgotten:
+                entry = self.entries.pop(key, None)
+                if entry is not None:
+                    entry.alive = False
+        return number
+
+
+def inferred(cache: InferCache, key: SignatureKey) -> tuple[Meta | None, ...]:
+    """The metas of an op's outputs; MetadataError if the op does not take these operands."""
+    op, metas, attributes, _, targets = key
+    if op.inputs and not op.attributes and all(isinstance(meta, type) for meta in metas):
+        raise MetadataTypeError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
+    outputs = cache.infer(op, metas, attributes)
+    return outputs if targets is None else check_targets(op, outputs, targets)

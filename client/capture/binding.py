@@ -1,0 +1,190 @@
+"""Calls by a calling convention: nested arguments become a program's tensors and numbers.
+
+A capture notes the convention of its call (`Described`); `Bound` follows one, which may have come from another session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import is_dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+
+from ...interpreter.errors import MetadataError, MetadataOverflowError, MetadataTypeError
+from ...interpreter.programs.convention import PARAMETER, Convention, Fixed, Nested, Node, Other, Place
+from ...interpreter.programs.program import Program
+from ...interpreter.types.meta import SCALAR_TYPES, Meta
+from ..calls.checks import own
+from ..locations.locations import located
+from ..tensor.tensor import Tensor
+from .capture import plain_number
+from .numbers import SymbolicNumber, fixed
+from .structure import exact, is_named, is_number, joined, members
+from .symbolic import SymbolicTensor
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+CONTAINERS: Final = {"dict": dict, "list": list, "tuple": tuple, "slice": slice}
+
+
+class Described:
+    """Notes the convention of arguments. `leaves`: which of their numbers are parameters, `fixed`: which are the same
+    at each call."""
+
+    def __init__(self, leaves: Sequence[int], fixed: Collection[int]) -> None:
+        self._leaves = {leaf: place for place, leaf in enumerate(leaves)}
+        self._fixed = fixed
+        self._tensors: dict[int, int] = {}  # by id()
+        self._numbers = 0
+
+    def node(self, value: Any) -> Node:
+        """The node of one argument."""
+        if isinstance(value, Tensor):
+            return Place(PARAMETER, self._tensors.setdefault(id(value), len(self._tensors)))
+        if is_number(value):
+            return self._number(plain_number(value))
+        found = members(value)
+        if found is not None:
+            return nested(value, found, [self.node(each) for _, each in found])
+        plain = value is None or isinstance(value, str | bool)
+        return Fixed((str(value) if isinstance(value, str) else value) if plain else Other(type(value).__name__))
+
+    def _number(self, value: Any) -> Node:
+        leaf, self._numbers = self._numbers, self._numbers + 1
+        place = self._leaves.get(leaf)
+        if place is None:
+            return Fixed(value)
+        return Place("number", place, value if leaf in self._fixed else None)
+
+
+def nested(value: Any, found: Sequence[tuple[Any, Any]], nodes: Sequence[Node]) -> Nested:
+    """The node of a container with these members."""
+    for kind, container in CONTAINERS.items():
+        if isinstance(value, container) and not is_named(value):
+            names = tuple(name for name, _ in found) if kind == "dict" else ()
+            return Nested(kind, "", names, tuple(nodes))
+    kind = "named" if is_named(value) else "fields"
+    return Nested(kind, type(value).__name__, tuple(name for name, _ in found), tuple(nodes))
+
+
+class Bound:
+    """The tensors and numbers of one call, in the order of the program's parameters.
+
+    Raises MetadataError, or MetadataTypeError, at the user's line for arguments that do not fit.
+    """
+
+    def __init__(
+        self, session: Session, program: Program, convention: Convention, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        self.tensors: list[Any] = [None] * len(program.parameters)
+        self.numbers: list[Any] = [None] * len(program.number_parameters)
+        self._session = session
+        self._program = program
+        given = by_name(convention, args, kwargs)
+        for name, node in convention.arguments:
+            self._take(node, given[name], name)
+
+    def _take(self, node: Node, value: Any, path: str) -> None:
+        if isinstance(node, Fixed):
+            value = fixed(value)
+            if type(value) is not type(node.value) or exact(value) != exact(node.value):
+                self._refuse(path, f"was {node.value!r}", value)
+        elif isinstance(node, Nested):
+            for name, member, each in zip(
+                node.names or range(len(node.members)), node.members, self._members(node, value, path), strict=True
+            ):
+                self._take(member, each, joined(path, name))
+        elif node.what == PARAMETER:
+            self._tensor(node.slot, value, path)
+        else:
+            self._number(node, value, path)
+
+    def _tensor(self, index: int, value: Any, path: str) -> None:
+        tensor, source, before = own(self._session, value), self._program.parameters[index], self.tensors[index]
+        meta = tensor._meta
+        if meta is not source.meta:
+            if type(meta) is not Meta:
+                refuse_symbolic(tensor)
+                raise located(MetadataError(f"{path} has a shape that depends on data: wait for it first (.wait())"))
+            raise located(MetadataError(f"{path} is {source.meta}, not {meta}"))
+        if before is not None and before is not tensor:
+            raise located(MetadataError(f"{path} was one tensor with {source.name} at the capture, and is another now"))
+        self.tensors[index] = tensor
+
+    def _number(self, node: Place, value: Any, path: str) -> None:
+        kind = SCALAR_TYPES[self._program.number_parameters[node.slot].kind]
+        if not (is_number(value) or type(value) is SymbolicNumber):
+            self._refuse(path, f"is {kind.__name__}", value)
+        number = as_kind(path, plain_number(value), kind)
+        if node.value is not None and exact(fixed(number)) != exact(node.value):
+            self._refuse(path, f"was {node.value!r}", value)
+        self.numbers[node.slot] = number
+
+    def _members(self, node: Nested, value: Any, path: str) -> list[Any]:
+        """The members of a container like the one at the capture, in the order of then."""
+        self._check_kind(node, value, path)
+        found = list(vars(value).items()) if isinstance(value, SimpleNamespace) else members(value) or []
+        if not node.names:
+            before, now = f"{len(node.members)} members", f"{len(found)}"
+            fits = len(found) == len(node.members)
+        else:
+            before, now = ", ".join(map(str, node.names)), ", ".join(str(name) for name, _ in found) or "none"
+            fits = len(found) == len(node.names) and {name for name, _ in found} == set(node.names)
+        if not fits:
+            raise located(MetadataTypeError(f"{path} had {before} at the capture, and has {now} now"))
+        by_name = dict(found)
+        return [by_name[name] for name in node.names] if node.names else [each for _, each in found]
+
+    def _check_kind(self, node: Nested, value: Any, path: str) -> None:
+        """Is it such a container? Classes do not travel: any with the members of a named tuple or dataclass will do."""
+        if node.kind in CONTAINERS:
+            if not isinstance(value, CONTAINERS[node.kind]) or is_named(value):
+                self._refuse(path, f"is a {node.kind}", value)
+        elif not isinstance(value, SimpleNamespace) and not (is_named(value) or is_dataclass(value)):
+            self._refuse(path, f"is a {node.label}, with {', '.join(node.names)}", value)
+
+    def _refuse(self, path: str, expected: str, value: Any) -> NoReturn:
+        if type(value) is SymbolicNumber:
+            value = value._value
+        shown = repr(value) if is_number(value) or isinstance(value, str | bool) else type(value).__name__
+        message = f"{path} {expected} at the capture, not {shown:.60}: the routine runs for such arguments alone"
+        raise located(MetadataTypeError(message))
+
+
+def refuse_symbolic(tensor: Tensor) -> None:
+    """CaptureError for a tensor of a capture whose shape data decide: nobody can wait for that."""
+    if type(tensor) is SymbolicTensor:
+        tensor._known()
+
+
+def by_name(convention: Convention, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by name: those by position first, as Python does it; MetadataTypeError if they are others."""
+    names = [name for name, _ in convention.arguments]
+    given = dict(zip([name for name, _ in convention.positional], args, strict=False))
+    if len(args) > len(convention.positional) or given.keys() & kwargs.keys() or {*given, *kwargs} != set(names):
+        raise located(MetadataTypeError(f"{convention.name} takes {signature(convention)}, as it was captured"))
+    return given | dict(kwargs)
+
+
+def signature(convention: Convention) -> str:
+    """The arguments as people write them."""
+    keywords = [f"{name}=" for name, _ in convention.keywords]
+    return f"({', '.join([*(name for name, _ in convention.positional), *keywords])})"
+
+
+def as_kind(name: str, value: Any, kind: Any) -> Any:
+    """A number of that type; an int or a bool stands for a float, as in Python. One that the runs of a capture compute
+    stays so, if it is of the type, or an int for a float; else it is fixed."""
+    if type(value) is kind:
+        return value
+    if type(value) is SymbolicNumber and type(value._value) is int and kind is float:
+        value = cast(Any, value) * 1.0
+    if type(value) is SymbolicNumber and type(value._value) is kind:
+        return value
+    if (kind in (float, complex) and isinstance(value, int | float)) or (kind is int and isinstance(value, int)):
+        try:
+            return kind(value)
+        except OverflowError:
+            raise located(MetadataOverflowError(f"the number {name} is too large for a {kind.__name__}")) from None
+    raise located(MetadataTypeError(f"the number {name} is {kind.__name__}, not {value.__class__.__name__}"))

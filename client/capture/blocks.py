@@ -1,0 +1,207 @@
+"""Captures within a capture: the functions of control flow, each of which becomes a block of the program.
+
+What a function takes from outside of itself, tensors of the captures around as well as others, becomes a captured
+tensor of its block: the step with the block gives it. Numbers likewise, and arithmetic among them is done outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...interpreter.concurrency.blocks import ends_block
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import CaptureError, MetadataError
+from ...interpreter.programs.numbers import DRAW, PARAMETER
+from ...interpreter.programs.program import Program
+from ...interpreter.types.meta import Meta
+from ..locations.locations import located, user_line
+from ..outbox.current import CURRENT
+from ..tensor.operators import SCALARS
+from ..tensor.tensor import Tensor
+from .capture import LOCATED, Capture, Constant
+from .numbers import SymbolicNumber
+from .structure import Replacing, members, rebuilt, short
+from .symbolic import SymbolicTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Draws:
+    """The random call that the outermost step of control flow takes, if one of its blocks draws."""
+
+    def __init__(self, root: Capture) -> None:
+        self._root = root
+        self._numbers: tuple[SymbolicNumber, ...] = ()
+
+    def numbers(self) -> tuple[SymbolicNumber, ...]:
+        """Seed and number of the call."""
+        self._numbers = self._numbers or self._root.draw()
+        return self._numbers
+
+
+class BlockCapture(Capture):
+    """The capture of one function, within another."""
+
+    def __init__(self, around: Capture, draws: Draws) -> None:
+        super().__init__(around.session, around._names)
+        self.around: Capture = around
+        self.draws: Draws = draws
+        self._builder = around._builder.block()
+        self._devices, self._chains, self._callbacks = around._devices, around._chains, around._callbacks
+        self._taken: dict[int, int] = {}  # variables of the capture around -> captured tensors of the block
+        self._slots: dict[int, int] = {}  # its numbers -> numbers of the block
+        self._returned: set[int] = set()
+
+    def begin(self) -> None:
+        """Record what this thread does in the block, until `end`."""
+        CURRENT.capture = self
+
+    @ends_block
+    def end(self) -> None:
+        """The block is over, and so are its tensors."""
+        with SHIELD:
+            CURRENT.capture = self.around
+            self.over = True
+            for symbol in self._symbols:
+                symbol._die()
+
+    def block(self, results: Sequence[int]) -> Block:
+        """The program, and what it takes from outside: newest values and numbers of the capture around."""
+        around = self.around
+        return Block(
+            self.finish(results),
+            [around._builder.newest[variable] for variable in self._taken],
+            [~slot for slot in self._slots],
+        )
+
+    def result(self, tensor: Tensor) -> int:
+        """The variable that is returned for a tensor: its own, or that of a copy, if others have it, too."""
+        variable, builder = self._variable(tensor), self._builder
+        outside = variable < len(builder.parameters) or variable in self._taken.values()
+        if outside or variable in self._returned:
+            variable = builder.move(self._value(tensor), self._slot(tensor._home), user_line())
+        self._returned.add(variable)
+        return variable
+
+    def seed(self) -> SymbolicNumber:
+        """The seed of the random call."""
+        return self.draws.numbers()[0]
+
+    def draw(self) -> tuple[SymbolicNumber, ...]:
+        """The seed and the number of the random call, and the number of the draw in it."""
+        with LOCATED:
+            return (*self.draws.numbers(), SymbolicNumber(self, self._builder.number("int", DRAW), None))
+
+    # -- from outside ----------------------------------------------------------------------------------------------
+
+    def _variable(self, tensor: Tensor) -> int:
+        if type(tensor) is SymbolicTensor and tensor._capture is self:
+            return tensor._variable
+        return self._take(self.around._variable(tensor))
+
+    def _take(self, outer: int) -> int:
+        """The captured tensor that stands for a variable of the capture around."""
+        found, around = self._taken.get(outer), self.around._builder
+        if found is None:
+            meta = around.metas[outer]
+            if meta is None:
+                raise MetadataError("the shape of a tensor from outside of a block depends on data")
+            found = self._taken[outer] = self._builder.captured(meta, around.homes[outer])
+        return found
+
+    def _keep(self, constant: Constant, meta: Meta) -> int:
+        return self._take(self.around._keep(constant, meta))
+
+    def _slot_of(self, number: SymbolicNumber) -> int:
+        if number._capture is self:
+            return number._slot
+        outer = self.around._slot_of(number)
+        found = self._slots.get(outer)
+        if found is None:
+            kind = self.around._builder.numbers[outer].kind
+            found = self._slots[outer] = self._builder.number(kind, PARAMETER)
+        return found
+
+
+class Block(NamedTuple):
+    """A captured function: its program, and the values and numbers (n < 0) that it gets besides the arguments."""
+
+    program: Program
+    values: list[int]
+    numbers: list[int]
+
+
+class Captured(NamedTuple):
+    """A block, and what its function has returned: the tensors, and what they were in."""
+
+    block: Block
+    tensors: list[Tensor]
+    value: Any
+
+
+def captured(
+    around: Capture, function: Callable[..., Any], arguments: Sequence[Any], draws: Draws, *, own: bool
+) -> Captured:
+    """Capture a function with these arguments. `own`: each tensor among them is a parameter of its own, although it is
+    there twice."""
+    with LOCATED:
+        block = BlockCapture(around, draws)
+    known: dict[int, Any] = {}
+
+    def parameter(value: Any, name: str) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        if own or id(value) not in known:
+            known[id(value)] = block.parameter(value, short(name))
+        return known[id(value)]
+
+    block.begin()
+    try:
+        replacing = Replacing()
+        given = [replacing.replaced(value, str(place), parameter) for place, value in enumerate(arguments)]
+        value = function(*given)
+        tensors = list(tensors_in(value))
+        with LOCATED:
+            results = [block.result(tensor) for tensor in tensors]
+    finally:
+        block.end()
+    with LOCATED:
+        return Captured(block.block(results), tensors, value)
+
+
+def tensors_in(value: Any, *, strict: bool = True) -> Iterator[Tensor]:
+    """The tensors of a nested value; CaptureError for something else in it, if that is not allowed."""
+    if isinstance(value, Tensor):
+        yield value
+    elif type(value) not in SCALARS and (found := members(value)) is not None:
+        for _, each in found:
+            yield from tensors_in(each, strict=strict)
+    elif value is not None and strict:
+        message = f"the functions of control flow return tensors, and containers of them, not {type(value).__name__}"
+        raise located(CaptureError(f"{message}: make a tensor of it (asarray)"))
+
+
+def structure_of(value: Any) -> Any:
+    """What a nested result looks like, without its tensors."""
+    if isinstance(value, Tensor) or value is None:
+        return value is None
+    return (type(value), *[(name, structure_of(each)) for name, each in members(value) or ()])
+
+
+def with_tensors(value: Any, tensors: Iterator[Tensor]) -> Any:
+    """The nested result with other tensors."""
+    if isinstance(value, Tensor):
+        return next(tensors)
+    if value is None:
+        return None
+    return rebuilt(value, [with_tensors(each, tensors) for _, each in members(value) or ()])
+
+
+def check_structures(op: str, values: Sequence[Any]) -> None:
+    """MetadataError unless all of them look the same."""
+    if any(structure_of(value) != structure_of(values[0]) for value in values):
+        raise located(
+            MetadataError(f"{op}: the functions return containers that differ: all have to return the same", op=op)
+        )

@@ -1,0 +1,235 @@
+"""Control flow: `session.cond`, `case`, `while_loop` and `repeat`.
+
+In a routine they record a step of the program, with the functions as its blocks. Outside, the step is a routine of its
+own, which is kept for the next call with the same functions: one message for each call.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from numbers import Integral
+from threading import RLock
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ...interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
+from ...interpreter.programs.constructs import FORMS, LIMIT, MAX_ITERATIONS, check_head
+from ...interpreter.programs.program import CASE, COND, REPEAT, WHILE
+from ...interpreter.wire.forms import shown
+from ..calls.checks import own
+from ..locations.locations import located
+from ..locations.tracebacks import make_public
+from ..outbox.current import CURRENT, capture_of
+from ..tensor.tensor import Tensor
+from .blocks import Draws, captured, check_structures, tensors_in, with_tensors
+from .capture import LOCATED, Capture
+from .numbers import fixed
+from .structure import is_number
+
+if TYPE_CHECKING:
+    from ..routines.routine import Routine
+    from ..session.session import Session
+
+KEPT: Final = 64  # steps that are kept as routines
+
+
+class ControlFlow:
+    """The control flow of a session. The machine decides which functions run, so nobody waits for a value."""
+
+    def cond(self, predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any], /, *args: Any) -> Any:
+        """`then(*args)` if the predicate is true, else `otherwise(*args)`.
+
+        `predicate`: a tensor without dimensions. Both functions return tensors of the same shapes, dtypes and devices,
+        perhaps in containers; the results are new tensors. They may write in place to what they get, and to tensors
+        outside. If the predicate has failed, neither runs, and results and written tensors have its error.
+        """
+        return run(self, COND, predicate, (then, otherwise), args)
+
+    def case(self, index: Any, functions: Sequence[Callable[..., Any]], /, *args: Any) -> Any:
+        """`functions[index](*args)`, as `cond`. `index`: an integer tensor without dimensions.
+
+        KernelIndexError, of the results, for an index that is not in [0, len(functions)).
+        """
+        if not isinstance(functions, list | tuple):
+            message = f"case: takes a list of functions, not {type(functions).__name__}"
+            raise located(MetadataTypeError(message, op=CASE))
+        return run(self, CASE, index, tuple(functions), args)
+
+    def while_loop(
+        self,
+        test: Callable[..., Any],
+        body: Callable[..., Any],
+        /,
+        *state: Any,
+        max_iterations: int | None = None,
+    ) -> Any:
+        """`while test(*state): state = body(*state)`; the state in the end: one value, or a tuple of several.
+
+        `state`: tensors, perhaps in containers; the body returns the same shapes, dtypes and devices. The loop has a
+        copy of the state that it begins with. `test` returns a tensor without dimensions. KernelError, of the results,
+        if it is still true after `max_iterations` rounds; the machine has a bound of its own (`iterations`).
+        """
+        return run(self, WHILE, None, (test, body), state, ((MAX_ITERATIONS, as_bound(max_iterations)),))
+
+    def repeat(self, count: Any, body: Callable[..., Any], /, *state: Any) -> Any:
+        """`for _ in range(count): state = body(*state)`, as `while_loop`. `count`: an int, or an integer tensor."""
+        return run(self, REPEAT, count, (body,), state)
+
+
+make_public(ControlFlow)
+
+
+def run(
+    session: Any,
+    op: str,
+    head: Any,
+    functions: tuple[Callable[..., Any], ...],
+    args: tuple[Any, ...],
+    attributes: tuple[tuple[str, Any], ...] = (),
+) -> Any:
+    """Carry out a step of control flow: record it, or run a routine that is it."""
+    head = as_int(head)
+    check(session, op, head, functions, args)
+    if op in (COND, CASE) and not isinstance(head, Tensor):
+        return chosen(op, head, functions)(*args)
+    capture = capture_of(session._outbox)
+    if capture is not None:
+        return record(capture, op, head, functions, args, attributes)
+    return session._flows.routine(session, op, functions, attributes)(head, *args)
+
+
+def check(session: Session, op: str, head: Any, functions: tuple[Callable[..., Any], ...], args: Any) -> None:
+    """MetadataError for what control flow does not take."""
+    if not functions or len(functions) > FORMS[op].most:
+        raise located(MetadataError(f"{op} takes 1 to {FORMS[op].most} functions, not {len(functions)}", op=op))
+    for function in functions:
+        if not callable(function):
+            raise located(MetadataTypeError(f"{op} takes functions, not {type(function).__name__}", op=op))
+    with LOCATED:
+        if isinstance(head, Tensor):
+            check_head(op, own(session, head)._known())
+        elif op == REPEAT and not (isinstance(head, int) and not isinstance(head, bool)):
+            raise MetadataTypeError(f"{op}: the count is an int or a tensor, not {head.__class__.__name__}", op=op)
+    if FORMS[op].loops:
+        for value in args:
+            check_state(op, value)
+
+
+def as_bound(most: Any) -> int | None:
+    """The most rounds of a loop, as a plain number, for which a routine's number is fixed; else MetadataTypeError."""
+    most = fixed(most)
+    if most is None or (isinstance(most, Integral) and not isinstance(most, bool) and int(most) in range(LIMIT + 1)):
+        return None if most is None else int(most)
+    raise located(MetadataTypeError(f"max_iterations is a number from 0 on, not {shown(most)}", op=WHILE))
+
+
+def as_int(value: Any) -> Any:
+    """A NumPy integer as Python's."""
+    return value.item() if isinstance(value, np.integer) else value
+
+
+def check_state(op: str, value: Any) -> None:
+    """MetadataTypeError unless all that is in it are tensors."""
+    if is_number(value):
+        message = f"{op}: the state is made of tensors, since numbers do not change in a run: asarray({value!r})"
+        raise located(MetadataTypeError(message, op=op))
+
+
+def chosen(op: str, head: Any, functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """The function that Python itself decides for."""
+    if op == COND:
+        return functions[0 if head else 1]
+    if not isinstance(head, int):
+        raise located(MetadataTypeError(f"case: the index is an int or a tensor, not {head.__class__.__name__}", op=op))
+    if not 0 <= head < len(functions):
+        raise located(MetadataIndexError(f"case: there is no function {head}; there are {len(functions)}", op=op))
+    return functions[head]
+
+
+def record(
+    capture: Capture,
+    op: str,
+    head: Any,
+    functions: Sequence[Callable[..., Any]],
+    args: Sequence[Any],
+    attributes: Sequence[tuple[str, Any]],
+) -> Any:
+    """Record a step of control flow; its results, as the functions return them."""
+    draws, loops = capture.draws or Draws(capture), FORMS[op].loops
+    blocks = [captured(capture, function, args, draws, own=loops) for function in functions]
+    values = [state_of(args), as_state(blocks[-1].value, len(args))] if loops else [block.value for block in blocks]
+    check_structures(op, values)
+    with LOCATED:
+        results = capture.construct(
+            op, head, arguments_of(args, own=loops), [each.block for each in blocks], attributes
+        )
+    return with_tensors(values[0], iter(results))
+
+
+def state_of(args: Sequence[Any]) -> Any:
+    """A loop's state as the loop returns it."""
+    return args[0] if len(args) == 1 else tuple(args) if args else None
+
+
+def as_state(value: Any, count: int) -> Any:
+    """What a body has returned, likewise: several as a tuple."""
+    return tuple(value) if count > 1 and isinstance(value, list) else value
+
+
+def arguments_of(args: Sequence[Any], *, own: bool) -> list[Tensor]:
+    """The tensors among the arguments; each once, unless each is to be a parameter of its own."""
+    found = [tensor for value in args for tensor in tensors_in(value, strict=False)]
+    return found if own else list({id(tensor): tensor for tensor in found}.values())
+
+
+class Flows:
+    """Steps of control flow outside of routines, each kept as a routine, for the functions that it was made of.
+
+    Of one session, which is not kept here: dropped, it closes at once, unless it has such steps.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Any, Routine[..., Any]] = OrderedDict()
+        self._lock = RLock()
+
+    def routine(
+        self, session: Session, op: str, functions: tuple[Callable[..., Any], ...], attributes: Any
+    ) -> Routine[..., Any]:
+        """The routine that is this step: `routine(head, *args)`."""
+        from ..routines.routine import Routine
+
+        key = (op, attributes, *map(identity, functions))
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                found = self._kept[key] = Routine(session, partial(recorded, op, functions, attributes))
+                found.__dict__["__qualname__"] = f"{op} of {', '.join(map(name_of, functions))}"
+                if len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+        return found
+
+
+def recorded(op: str, functions: Any, attributes: Any, head: Any, *args: Any) -> Any:
+    """The function of such a routine."""
+    session = CURRENT.capture.session if CURRENT.capture is not None else None
+    return run(session, op, head, functions, args, attributes)
+
+
+def identity(function: Any) -> Any:
+    """Equal for functions that do the same: a lambda is made anew each time, of the same code and the same cells."""
+    if isinstance(function, MethodType):
+        return (MethodType, identity(function.__func__), id(function.__self__))
+    if type(function) is not FunctionType:
+        return id(function)
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    return (function.__code__, id(function.__globals__), *map(id, (*(function.__closure__ or ()), *defaults)))
+
+
+def name_of(function: Any) -> str:
+    """The name of a function, for people."""
+    return str(getattr(function, "__qualname__", type(function).__name__))

@@ -1,0 +1,203 @@
+"""Symbolic numbers: what a function gets in place of Python's numbers while it is captured.
+
+As an operand, and in arithmetic among numbers, a symbolic number is a number of the program: a run computes it from
+that run's arguments. Whatever else is done with one (a comparison, an index, a shape, `math`, text) works on the value
+that it has now. The parameters behind it are *fixed* by that: their values become a part of the capture's key.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ...interpreter.errors import CaptureError
+from ...interpreter.programs.numbers import ARITHMETIC
+from ...interpreter.types.meta import Scalar
+from ..locations.locations import located
+from ..outbox.current import CURRENT
+from ..tensor.operators import COMPARISONS, OPERANDS, SCALARS
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+    from .capture import Capture
+
+# Python's names of operators that are not `__op__` for an arithmetic `op`.
+_WORDS: Final = {"and": "and_", "or": "or_"}
+_OTHERS: Final = ("lshift", "rshift", "divmod")  # binary, and no arithmetic of programs
+_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "complex": complex,
+    "index": operator.index,
+    "hash": hash,
+    "str": str,
+    "trunc": math.trunc,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
+
+
+class SymbolicNumber:
+    """A number of a capture, in the program's `slot`; `value` is what it is now, None for what only a run knows.
+
+    `leaves`: the positions of the numbers among the arguments that are behind it.
+    """
+
+    __slots__ = ("_capture", "_leaves", "_slot", "_value")
+
+    def __init__(self, capture: Capture, slot: int, value: Any, leaves: frozenset[int] = frozenset()) -> None:
+        self._capture = capture
+        self._slot = slot
+        self._value = value
+        self._leaves = leaves
+
+    def _check(self) -> None:
+        """Raise CaptureError unless this thread is in the number's capture."""
+        if CURRENT.capture is None or not CURRENT.capture.is_within(self._capture):
+            over = "that is over" if self._capture.over else "that another thread is in"
+            raise located(CaptureError(f"the number belongs to a capture {over}: a routine returns what it computes"))
+
+    def _fixed(self) -> Any:
+        """The value that it has now, on which the capture depends from now on."""
+        self._check()
+        if self._value is None:
+            raise located(CaptureError("the numbers of a random call are known when the routine runs, not before"))
+        self._capture.fix(self._leaves)
+        return self._value
+
+    def _operand_meta(self, session: Session) -> Any:
+        """The type that an op of that session sees; CaptureError if it may be no operand there."""
+        self._check()
+        if session is not self._capture.session:
+            raise located(CaptureError("the number belongs to a capture of another session"))
+        return self.__class__
+
+    def _as_number(self) -> SymbolicNumber:
+        """One of Python's numbers, for one of NumPy's scalars."""
+        if not isinstance(self._value, np.generic):
+            return self
+        return SymbolicNumber(self._capture, self._slot, self._value.item(), self._leaves)
+
+    def _kept(self) -> bool:
+        """May arithmetic with it be left to the runs? NumPy's scalars compute by NumPy's rules."""
+        return type(self._value) in SCALARS
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The value's: `isinstance` tells a float from an int, and the types of numbers are a part of the key."""
+        return type(self._value) if self._value is not None else int
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(self._value, name):
+            raise AttributeError(f"{type(self._value).__name__!r} object has no attribute {name!r}")
+        return getattr(self._fixed(), name)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._fixed(), spec)
+
+    def __round__(self, digits: Any = None) -> Any:
+        return round(self._fixed(), fixed(digits))
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is not None:
+            return pow(self._fixed(), fixed(other), fixed(modulus))
+        return _combined("pow", operator.pow, self, other)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._fixed(), dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(isinstance(each, Tensor) for each in inputs):
+            return NotImplemented
+        return getattr(ufunc, method)(*map(fixed, inputs), **options)
+
+    def __copy__(self) -> SymbolicNumber:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> SymbolicNumber:
+        return self
+
+    def __reduce__(self) -> Any:
+        return self._fixed().__reduce__()
+
+    def __repr__(self) -> str:
+        return f"<{self.__class__.__name__} of a capture>"
+
+
+def fixed(value: Any) -> Any:
+    """The value of a symbolic number, which is fixed by that; anything else as it is."""
+    return value._fixed() if type(value) is SymbolicNumber else value
+
+
+def plain(value: Any) -> Any:
+    """An attribute with the values of the symbolic numbers in it."""
+    if type(value) is tuple or type(value) is list:
+        return type(value)(map(plain, value))
+    return fixed(value)
+
+
+def compared(name: str, number: SymbolicNumber, tensor: Tensor) -> Tensor:
+    """The comparison with the number on the left."""
+    operands: list[Any] = [number, tensor]
+    return tensor._session.call(COMPARISONS[name], operands)[0]
+
+
+def _combined(op: str, function: Callable[..., Any], *operands: Any) -> Any:
+    """Arithmetic among numbers: a number of the program where it can be one, else done on the values."""
+    if any(isinstance(each, Tensor) for each in operands):
+        return NotImplemented
+    for each in operands:
+        if type(each) is SymbolicNumber:
+            each._check()
+            capture = each._capture
+    if not all(each._kept() if type(each) is SymbolicNumber else type(each) in SCALARS for each in operands):
+        return function(*map(fixed, operands))
+    try:
+        value = function(*[each._value if type(each) is SymbolicNumber else each for each in operands])
+    except Exception:  # the function may go on, and do something else for other values
+        for each in operands:
+            fixed(each)
+        raise
+    made = capture.arithmetic(op, operands, value)
+    return function(*map(fixed, operands)) if made is None else made
+
+
+def _arithmetic(op: str, function: Callable[..., Any], arity: int) -> None:
+    if arity == 1:
+        setattr(SymbolicNumber, f"__{op}__", lambda self: _combined(op, function, self))
+        return
+    if op != "pow":  # which takes a third operand
+        setattr(SymbolicNumber, f"__{op}__", lambda self, other: _combined(op, function, self, other))
+    setattr(SymbolicNumber, f"__r{op}__", lambda self, other: _combined(op, function, other, self))
+
+
+def _on_values(name: str, function: Callable[..., Any]) -> None:
+    def operate(self: SymbolicNumber, other: Any) -> Any:
+        if isinstance(other, Tensor):  # NumPy's scalars ask first, as in their own comparisons; Python's leave it to it
+            number = self._as_number()
+            return NotImplemented if number is self or name not in COMPARISONS else compared(name, number, other)
+        return function(self._fixed(), fixed(other))
+
+    def reflected(self: SymbolicNumber, other: Any) -> Any:
+        return NotImplemented if isinstance(other, Tensor) else function(fixed(other), self._fixed())
+
+    setattr(SymbolicNumber, f"__{name}__", operate)
+    if name not in COMPARISONS:
+        setattr(SymbolicNumber, f"__r{name}__", reflected)
+
+
+for _op, (_arity, _function) in ARITHMETIC.items():
+    _arithmetic(_op, _function, _arity)
+for _name in (*COMPARISONS, *_OTHERS):
+    _on_values(_name, divmod if _name == "divmod" else getattr(operator, _WORDS.get(_name, _name)))
+for _name, _function in _CONVERSIONS.items():
+    setattr(SymbolicNumber, f"__{_name}__", lambda self, _function=_function: _function(self._fixed()))
+OPERANDS.add(SymbolicNumber)
+
+Number = SymbolicNumber | Scalar

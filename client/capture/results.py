@@ -1,0 +1,109 @@
+"""From a run's results to what the function returned: nested, with numbers, the caller's own tensors, other objects."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ...interpreter.errors import CaptureError
+from ...interpreter.programs.convention import CAPTURED, NUMBER, PARAMETER, RESULT, Fixed, Nested, Node, Place
+from ..locations.locations import located
+from ..tensor.tensor import Tensor
+from .binding import nested
+from .numbers import SymbolicNumber
+from .structure import members, rebuilt
+from .symbolic import SymbolicTensor
+
+if TYPE_CHECKING:
+    from .capture import Capture
+
+# (a run's results, its tensors, the numbers of the program) -> what the function returned
+Make: TypeAlias = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
+LAZY = (GeneratorType, CoroutineType, AsyncGeneratorType)
+
+
+class Results:
+    """What a captured function returned: `make` makes it for a run, which returns `variables`; `node` describes it."""
+
+    def __init__(self, capture: Capture, value: Any) -> None:
+        self.variables: list[int] = []
+        self._capture = capture
+        self.node = self._node(value)
+        self.make = maker(self.node, value)
+
+    def _node(self, value: Any) -> Node:
+        if type(value) is SymbolicTensor:
+            return self._tensor(value)
+        if type(value) is SymbolicNumber:
+            value._check()
+            return Place(NUMBER, value._slot) if value._kept() else Fixed(value._fixed())
+        found = None if isinstance(value, Tensor) else members(value)
+        if found is not None:
+            return nested(value, found, [self._node(each) for _, each in found])
+        if isinstance(value, LAZY):
+            message = f"a routine returns tensors, numbers and containers of them, not a {type(value).__name__}"
+            raise located(CaptureError(f"{message}, whose code would run when the capture is over"))
+        return Fixed(value)
+
+    def _tensor(self, tensor: SymbolicTensor) -> Node:
+        tensor._check()
+        variable = tensor._variable
+        if self._capture.is_parameter(tensor):
+            return Place(PARAMETER, variable)
+        if variable not in self.variables:
+            self.variables.append(variable)
+        return Place(RESULT, self.variables.index(variable))
+
+
+def maker(node: Node, like: Any = None, captured: Sequence[Tensor] = ()) -> Make:
+    """Makes what the node says, with containers like that one; of plain classes if there is none."""
+    if isinstance(node, Fixed):
+        value = node.value
+        return lambda *_: value
+    if isinstance(node, Nested):
+        inside = [each for _, each in members(like) or ()] if like is not None else [None] * len(node.members)
+        makers = [maker(member, each, captured) for member, each in zip(node.members, inside, strict=True)]
+        return container(node, like, makers)
+    slot = node.slot
+    if node.what == PARAMETER:
+        return lambda _, tensors, __: tensors[slot]
+    if node.what == RESULT:
+        return lambda results, _, __: results[slot]
+    if node.what == CAPTURED:
+        tensor = captured[slot]
+        return lambda *_: tensor
+    return lambda _, __, numbers: numbers[slot]
+
+
+def container(node: Nested, like: Any, makers: Sequence[Make]) -> Make:
+    """Makes a container like that one."""
+    if node.kind == "tuple":
+        return lambda *given: tuple([make(*given) for make in makers])
+    if like is not None:
+        return lambda *given: rebuilt(like, [make(*given) for make in makers])
+    build = builder(node)
+    return lambda *given: build([make(*given) for make in makers])
+
+
+def builder(node: Nested) -> Callable[[list[Any]], Any]:
+    """Builds a container of its members. Classes of other programs are not known here, but the names of members are."""
+    names = node.names
+    if node.kind == "list":
+        return list
+    if node.kind == "slice":
+        return lambda found: slice(*found)
+    if node.kind == "dict":
+        return lambda found: dict(zip(names, found, strict=True))
+    if node.kind == "named":
+        make: Callable[[list[Any]], Any] = named_tuple(node.label, names)._make
+        return make
+    return lambda found: SimpleNamespace(**dict(zip(names, found, strict=True)))
+
+
+@lru_cache(256)
+def named_tuple(label: str, names: tuple[str, ...]) -> Any:
+    """A class of named tuples."""
+    return namedtuple(label, names)  # noqa: PYI024 - its fields are known at run time alone

@@ -1,0 +1,183 @@
+"""Nested arguments and results: dicts, lists, tuples, named tuples, dataclasses and slices of tensors and numbers.
+
+`Arguments` is what a call is looked up by. Its key is a flat tuple, of which each part says how many follow, so that
+two structures never have the same key:
+
+- of a tensor: its meta and its home; of a number: its type (NumPy's scalars count as numbers)
+- of a string, a bool, None: itself; of a container: its type, and the names or the number of its members
+- of any other object: its id(); whoever finds something by the key has to compare the objects, too
+
+The order is that of the structure, and the same in `Arguments`, `members` and `replaced`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from struct import pack
+from typing import Any, Final
+
+import numpy as np
+
+from ...interpreter.errors import MetadataTypeError
+from ..locations.locations import located
+from ..tensor.operators import SCALARS
+from ..tensor.tensor import Tensor
+
+NUMBERS: Final = frozenset((int, float, complex))
+TRUE, FALSE, NONE = ("True",), ("False",), ("None",)
+
+
+class Arguments:
+    """The key of a call's arguments, and what is in them: tensors, numbers and other objects, in order."""
+
+    __slots__ = ("key", "numbers", "objects", "tensors")
+
+    def __init__(self, *first: Any) -> None:
+        self.key: list[Any] = list(first)
+        self.tensors: list[Tensor] = []
+        self.numbers: list[Any] = []
+        self.objects: list[Any] = []
+
+    def add(self, values: Iterable[Any]) -> None:
+        """Add arguments. The hot path of a routine's call."""
+        key = self.key
+        for value in values:
+            kind = type(value)
+            if kind is Tensor:
+                key.append(value._meta)
+                key.append(value._home)
+                self.tensors.append(value)
+            elif kind in NUMBERS:
+                key.append(kind)
+                self.numbers.append(value)
+            elif kind is dict:
+                key.append((dict, *value, *map(type, value)))
+                self.add(value.values())
+            elif kind is tuple or kind is list:
+                key.append((kind, len(value)))
+                self.add(value)
+            else:
+                self._add_other(value)
+
+    def _add_other(self, value: Any) -> None:
+        if value is None or value is True or value is False:
+            self.key.append(NONE if value is None else TRUE if value else FALSE)
+        elif isinstance(value, str):
+            self.key.append(value if type(value) is str else (str, str(value)))
+        elif is_number(value):
+            self.key.append(type(value))
+            self.numbers.append(value)
+        elif isinstance(value, np.ndarray):
+            message = "a NumPy array is no argument of a routine: make a tensor of it with session.asarray"
+            raise located(MetadataTypeError(message))
+        else:
+            found = members(value)
+            if found is None:
+                self.key.append(id(value))
+                self.objects.append(value)
+            else:
+                self.key.append((type(value), *(name for name, _ in found)))
+                self.add(each for _, each in found)
+
+
+def exact(value: Any) -> Any:
+    """What is equal for numbers that are equal to the last bit, and of one type: NaN is NaN, and 0.0 is not -0.0."""
+    if isinstance(value, np.generic):
+        return value.tobytes()
+    if type(value) is float:
+        return pack("d", value)
+    return pack("dd", value.real, value.imag) if type(value) is complex else value
+
+
+def is_number(value: Any) -> bool:
+    """Is it one of Python's numbers, or a NumPy scalar that is one?"""
+    kind = type(value.item()) if isinstance(value, np.number) else type(value)
+    return kind in NUMBERS
+
+
+def is_named(value: Any) -> bool:
+    """Is it a named tuple?"""
+    return isinstance(value, tuple) and hasattr(value, "_fields") and hasattr(value, "_make")
+
+
+def is_container(value: Any) -> bool:
+    """Has it members?"""
+    if isinstance(value, dict | list) or type(value) in (tuple, slice) or is_named(value):
+        return True
+    return is_dataclass(value) and not isinstance(value, type)
+
+
+def members(value: Any) -> list[tuple[Any, Any]] | None:
+    """The members of a container by name or position; None if it is no container."""
+    if isinstance(value, dict):
+        return list(value.items())
+    if isinstance(value, list) or type(value) is tuple:
+        return list(enumerate(value))
+    if is_named(value):
+        return list(zip(value._fields, value, strict=True))
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(each.name, getattr(value, each.name)) for each in fields(value) if hasattr(value, each.name)]
+    if type(value) is slice:
+        return [("start", value.start), ("stop", value.stop), ("step", value.step)]
+    return None
+
+
+def rebuilt(value: Any, with_members: Iterable[Any]) -> Any:
+    """A container like that one, with other members."""
+    given = list(with_members)
+    if type(value) in (list, tuple):
+        return type(value)(given)
+    if type(value) is slice:
+        return slice(*given)
+    if is_named(value):
+        return value._make(given)
+    made = copy.copy(value)
+    if isinstance(value, dict):
+        made.update(zip(value, given, strict=True))
+    elif isinstance(value, list):
+        made[:] = given
+    else:
+        for (name, _), each in zip(members(value) or (), given, strict=True):
+            object.__setattr__(made, name, each)
+    return made
+
+
+def joined(path: str, name: Any) -> str:
+    """The name of a member: "params.w", "layers.0"."""
+    return f"{path}.{name}" if path else str(name)
+
+
+def short(name: str) -> str:
+    """The name as programs have it."""
+    return "".join(letter if letter.isprintable() else "_" for letter in name[:256])
+
+
+class Replacing:
+    """Copies of structures. `changed` tells whether somebody has put other members into their containers since."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[str, Any, list[Any]]] = []  # name, container, its members
+
+    def replaced(self, value: Any, name: str, leaf: Callable[[Any, str], Any]) -> Any:
+        """A copy, for which `leaf` is asked for each member that is no container, with its name."""
+        found = None if isinstance(value, Tensor) or type(value) in SCALARS else members(value)
+        if found is None:
+            return leaf(value, name)
+        made = rebuilt(value, [self.replaced(each, joined(name, key), leaf) for key, each in found])
+        self._made.append((name, made, listed(made)))
+        return made
+
+    def changed(self) -> Iterator[str]:
+        """The names of containers that have other members now."""
+        for name, made, before in self._made:
+            now = listed(made)
+            if len(now) != len(before) or any(one is not other for one, other in zip(now, before, strict=True)):
+                yield name
+
+
+def listed(container: Any) -> list[Any]:
+    """The members of a container, and a dict's keys."""
+    keys = container if isinstance(container, dict) else ()
+    return [*keys, *(each for _, each in members(container) or ())]

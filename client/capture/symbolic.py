@@ -1,0 +1,148 @@
+"""Symbolic tensors: what a function gets in place of tensors while it is captured.
+
+A symbolic tensor has shape, dtype and device, and no value. Ops on it pass the same operators, methods and functions
+as on any other tensor. What asks for its value raises CaptureError at the user's line, and says what to do instead.
+Once the capture is over, its symbolic tensors are dead: any use raises.
+
+Their class has all methods of `Tensor`, and `isinstance` takes it for one, but it is no subclass: of two operands
+Python asks that of a subclass first, so that `x > y` would become `y < x`, whose result may live on another device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+
+from ...interpreter.errors import CaptureError
+from ...interpreter.types.meta import Meta
+from ..locations.locations import located
+from ..locations.tracebacks import make_public
+from ..outbox.current import CURRENT
+from ..tensor import reading
+from ..tensor.methods import Methods
+from ..tensor.operators import OPERANDS
+from ..tensor.tensor import RELEASED, Tensor
+
+if TYPE_CHECKING:
+    from .capture import Capture
+
+    Base = Tensor
+else:
+    Base = Methods
+
+_READ: Final = "return the tensor and read it outside, or print it in its place (session.print)"
+_NUMBER: Final = "use the tensor itself as an operand, or pass the number as an argument"
+_CHOICE: Final = "choose elementwise (xp.where), or let the machine choose (session.cond, while_loop)"
+_WAIT: Final = "wait outside, for what the routine returns"
+_TEXT: Final = "session.print writes it at each run"
+_HINT: Final = "say where values had better be outside"
+
+# What asks for a value -> what to do instead.
+REFUSED: Final = {
+    **dict.fromkeys(("numpy", "numpy_async", "tolist", "tolist_async", "__dlpack__"), _READ),
+    **dict.fromkeys(("item", "item_async", "__float__", "__int__", "__complex__"), _NUMBER),
+    "__index__": "index with the tensor itself, or pass the number as an argument",
+    **dict.fromkeys(("__bool__", "__contains__"), _CHOICE),
+    **dict.fromkeys(("wait", "is_ready", "is_ready_async", "error_async", "__await__"), _WAIT),
+    **dict.fromkeys(("residency", "residency_async"), _WAIT),
+    **dict.fromkeys(("__str__", "__format__"), _TEXT),
+    **dict.fromkeys(("pin", "unpin", "evict", "prefetch"), _HINT),
+}
+
+
+class SymbolicTensor(Base):
+    """A tensor of a capture. `_variable` is the program's variable behind it, by its first value."""
+
+    __slots__ = ("__weakref__", "_capture", "_home", "_id", "_meta", "_reading", "_session", "_variable")
+    _capture: Capture | None
+
+    def __init__(self, capture: Capture, variable: int, meta: Meta | None, home: str) -> None:
+        self._session = capture.session
+        self._id = 0  # nothing is there to be released
+        self._meta = meta
+        self._home = home
+        self._reading = reading.EXPOSED
+        self._capture = capture
+        self._variable = variable
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What it stands for."""
+        return Tensor
+
+    def _check(self) -> None:
+        """Raise CaptureError unless this thread is in the capture that the tensor belongs to."""
+        if self._capture is None:
+            raise located(CaptureError("the tensor belongs to a capture that is over: a routine returns what it makes"))
+        if CURRENT.capture is None or not CURRENT.capture.is_within(self._capture):
+            raise located(CaptureError("the tensor belongs to a capture that another thread is in"))
+
+    def _refusal(self, what: str, instead: str) -> CaptureError:
+        self._check()
+        return located(CaptureError(f"{what}: a tensor has no value while a routine is captured; {instead}"))
+
+    def _own(self) -> Self:
+        raise self._refusal("this", _READ)
+
+    def _as_number(self) -> Self:
+        """Itself: it is an operand."""
+        return self
+
+    def _known(self) -> Meta:
+        if type(self._meta) is Meta:
+            return self._meta
+        raise self._refusal("its shape depends on data", "do without it, or make the tensor outside and pass it")
+
+    def _die(self) -> None:
+        """The capture is over."""
+        self._capture = None
+        self._meta = RELEASED
+
+    def __copy__(self) -> Tensor:
+        return self.copy()
+
+    @property
+    def error(self) -> NoReturn:
+        """CaptureError."""
+        raise self._refusal("error", _WAIT)
+
+    def release(self) -> None:
+        """Nothing, since a routine's tensors go with their last use. CaptureError for an argument."""
+        self._check()
+        if self._capture is not None and self._capture.is_parameter(self):
+            message = "release: the tensor is an argument of the routine that is captured; release it outside"
+            raise located(CaptureError(message))
+
+    def __repr__(self) -> str:
+        if self._capture is None:
+            return "<tensor of a capture that is over>"
+        return (
+            f"<tensor of a capture, {'of unknown shape' if self._meta is None else repr(self._meta)} on {self._home}>"
+        )
+
+
+def _refused(name: str, instead: str) -> Callable[..., NoReturn]:
+    def refuse(self: SymbolicTensor, *_: Any, **__: Any) -> NoReturn:
+        raise self._refusal(name.strip("_"), instead)
+
+    refuse.__name__, refuse.__qualname__ = name, f"SymbolicTensor.{name}"
+    refuse.__doc__ = "CaptureError: there is no value."
+    return refuse
+
+
+_OF_THE_CLASS: Final = frozenset(
+    ("__annotations__", "__del__", "__dict__", "__doc__", "__module__", "__slots__", "__weakref__")
+)
+for _name, _instead in REFUSED.items():
+    setattr(SymbolicTensor, _name, _refused(_name, _instead))
+for _name, _method in vars(Tensor).items():
+    if (
+        _name not in vars(SymbolicTensor)
+        and _name not in _OF_THE_CLASS
+        and not isinstance(_method, MemberDescriptorType)
+    ):
+        setattr(SymbolicTensor, _name, _method)
+SymbolicTensor.__name__ = Tensor.__name__  # which Python's own errors name: "unsupported operand type(s) for +"
+make_public(SymbolicTensor, frozenset(name for name in REFUSED if name.startswith("__")))
+OPERANDS.add(SymbolicTensor)

@@ -1,0 +1,5 @@
+"""Files of tensors.
+
+- `loading`: from a file to tensors
+- `saving`: from tensors to a file; checkpoints
+"""

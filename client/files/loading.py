@@ -1,0 +1,176 @@
+"""Loading: from a file of tensors to handles. The bytes stay in the file until an op needs them.
+
+The client opens the file, so whoever may read it here may load it, and describes it: what is wrong with its header is
+raised at the user's line. The machine gets the entries, and opens the client's descriptor.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import (
+    ConnectionLost,
+    MetadataError,
+    MetadataKeyError,
+    MetadataTypeError,
+    ProtocolError,
+    TensordError,
+)
+from ...interpreter.files.describe import describe
+from ...interpreter.files.header import Entry, FileHeader
+from ...interpreter.files.on_wire import MOST, encode_entry, meta_of
+from ...interpreter.files.open_file import OpenFile, open_path
+from ...interpreter.files.tensor_file import Identity
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.messages import File, Load, encode_message
+from ...interpreter.wire.names import some_of
+from ..calls.checks import device_of
+from ..locations.locations import located
+from ..outbox.current import refuse_captured
+from ..outbox.outbox import Outbox
+from ..tensor.tensor import Tensor
+from ..waiting.steps import Steps, Work
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+
+def loading(
+    session: Session,
+    path: str | os.PathLike[str],
+    names: Iterable[str] | None,
+    device: str | None,
+    *,
+    own: bool,
+    raw: bool,
+    digest: bool,
+) -> Steps[dict[str, Tensor]]:
+    """The tensors of a file by name; see `Session.load`."""
+    outbox = session._outbox
+    home = device_of(session, device)
+    refuse_captured(outbox, "no file can be loaded")
+    location = outbox.locations.issued()
+    if not outbox.transport.opens_files:
+        return (yield from loading_there(session, path, names, home, location, own=own, raw=raw, digest=digest))
+    try:
+        file, header, entries = yield Work(partial(described, path, names, raw=raw))
+    except TensordError as error:
+        raise located(error) from None
+    with outbox.numbered() as number, forgetting(outbox, number):
+        yield from announcing(outbox, number, file, header.name)
+        records = {entry.name: wire_form(entry) for entry in entries}
+        return defined(session, number, records, home, location, own=own, digest=digest)
+
+
+def described(
+    path: str | os.PathLike[str], names: Iterable[str] | None, *, raw: bool
+) -> tuple[OpenFile, FileHeader, list[Entry]]:
+    """A file of this process's host, its header, and the entries of those names."""
+    try:
+        file = open_path(path)
+        header = describe(file, raw=raw)
+        return file, header, chosen(header, names)
+    except TypeError as error:
+        raise MetadataTypeError(f"load: {error}") from None
+    except ValueError as error:
+        if isinstance(error, TensordError):
+            raise
+        raise MetadataError(f"load: {error}") from None
+
+
+def loading_there(
+    session: Session,
+    path: str | os.PathLike[str],
+    names: Iterable[str] | None,
+    home: str,
+    location: int,
+    *,
+    own: bool,
+    raw: bool,
+    digest: bool,
+) -> Steps[dict[str, Tensor]]:
+    """The tensors of a file of the machine's host, which this process cannot open."""
+    outbox = session._outbox
+    if not outbox.transport.names_files:
+        raise located(
+            ProtocolError(
+                "load: the machine cannot open this process's files; load them where it runs, over ipc, or have its "
+                "configuration name directories (files)"
+            )
+        )
+    try:
+        where = os.fsdecode(path)
+    except TypeError as error:
+        raise located(MetadataTypeError(f"load: {error}")) from None
+    with outbox.numbered() as number, forgetting(outbox, number):
+        found = yield outbox.ask(lambda request, _: File(number, (where, raw), request), located=False)
+        there = {record[0]: record for record in found[len(Identity._fields) :]}
+        wanted = there if names is None else (names,) if isinstance(names, str) else tuple(names)
+        if missing := [name for name in wanted if name not in there]:
+            raise located(MetadataKeyError(f"{where}: has no tensor {missing[0]!r} (it has: {some_of(there)})"))
+        records = {name: there[name] for name in wanted}
+        return defined(session, number, records, home, location, own=own, digest=digest)
+
+
+def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
+    """The entries of those names; all without."""
+    if names is None:
+        return list(header.entries.values())
+    if isinstance(names, str):
+        names = (names,)
+    names = tuple(names)
+    if strange := [name for name in names if not isinstance(name, str)]:
+        raise TypeError(f"names are texts, and {strange[0]!r} is none")
+    return [header.entry(name) for name in dict.fromkeys(names)]
+
+
+def announcing(outbox: Outbox, number: int, file: OpenFile, name: str) -> Steps[None]:
+    """Have the machine open the file, and check that it is the one that was described."""
+    reply = outbox.ask(lambda request, _: File(number, (file.fd, name), request), located=False)
+    reply.when_done(partial(keep, file))  # its descriptor stays open until then, whoever interrupts the wait
+    there = Identity(*(yield reply))
+    if there != file.identity:
+        raise located(file.failed("has changed while it was loaded; load it again"))
+
+
+def keep(_file: OpenFile) -> None:
+    """Nothing to do: whoever calls this has kept the file."""
+
+
+def defined(
+    session: Session, number: int, records: Mapping[str, Any], home: str, location: int, *, own: bool, digest: bool
+) -> dict[str, Tensor]:
+    """Define tensors of the file that has the number, from entries as they travel; then the number is free."""
+    outbox = session._outbox
+    found: dict[str, Tensor] = {}
+    with outbox.lock:
+        rest = iter(records.items())
+        while some := list(islice(rest, MOST)):
+            ids = [outbox.new_id() for _ in some]
+            entries = [record for _, record in some]
+            outbox.messages.append(encode_message(Load(number, ids, entries, home, own, digest, location)))
+            for id_, (name, record) in zip(ids, some, strict=True):
+                found[name] = Tensor(session, id_, meta_of(record), home)
+    return found
+
+
+@contextmanager
+def forgetting(outbox: Outbox, number: int) -> Iterator[None]:
+    """Have the machine forget the number at the end, whatever happens; tensors keep their file."""
+    try:
+        yield
+    finally:
+        with suppress(ConnectionLost):
+            with outbox.lock:
+                outbox.messages.append(encode_message(File(number, (), 0)))
+            outbox.flush(patient=False)  # one small message
+
+
+def wire_form(entry: Entry) -> Any:
+    """An entry as it travels; of one that cannot be had, why."""
+    return encode_entry(entry) if isinstance(entry.meta, Meta) else (entry.name, entry.error)

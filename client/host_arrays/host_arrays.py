@@ -1,0 +1,200 @@
+"""Host arrays: NumPy arrays in memory that the machine reads, and pools of them.
+
+`transport/loans` says when one can be written. Source of the pools: Glow's `TensorPool`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import ConnectionLost, DeviceMemoryError, MetadataError, ProtocolError, metadata_error
+from ...interpreter.schema.attributes import check_dtype, check_int, check_shape
+from ...interpreter.types.meta import Meta
+from ...interpreter.types.sizes import size
+from ...interpreter.wire.host_memory import host_memory_of
+from ..locations.locations import located
+from ..locations.tracebacks import make_public
+from ..waiting.on_loop import on_loop
+from ..waiting.steps import Awaiting, Steps, on_thread
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ..session.session import Session
+
+
+def host_meta(function: str, shape: Any, dtype: Any) -> Meta:
+    """The meta of a host array, float64 by default; MetadataError if there is none such."""
+    try:
+        return Meta.of(check_shape(shape), check_dtype("float64" if dtype is None else dtype))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise located(metadata_error(error, f"{function}: {error}", function)) from None
+
+
+def new_host_array(session: Session, meta: Meta, function: str = "empty_host") -> NDArray[Any]:
+    """A host array, contents undefined; DeviceMemoryError if this process gets no memory for it."""
+    try:
+        return unfilled(session, meta)
+    except MemoryError:
+        needed = f"{meta} needs {size(meta.nbytes)} of memory, which this process cannot get"
+        message = f"{function}: {needed}; use smaller arrays"
+        raise located(DeviceMemoryError(message, op=function)) from None
+
+
+def unfilled(session: Session, meta: Meta) -> NDArray[Any]:
+    """A host array; a plain one where the machine reads no memory of this process."""
+    memory = session._transport.host_memory(meta.nbytes)
+    return np.empty(meta.shape, meta.dtype) if memory is None else memory.loans.array(memory, meta.shape, meta.dtype)
+
+
+def is_handed_over(array: NDArray[Any]) -> bool:
+    """Is the memory of a host array in use by an upload?"""
+    memory = host_memory_of(array)
+    return memory is not None and memory.loans.handed_over
+
+
+class HostPool:
+    """Host arrays of one shape and dtype, to be used again and again: `get`, fill, `asarray`, `put`.
+
+    Thread-safe. A pool ends with its session, with its block, or with `close`; the arrays that are out stay valid.
+    """
+
+    def __init__(self, session: Session, meta: Meta, count: int, *, grow: bool) -> None:
+        self._session = session
+        self._meta = meta
+        self._grow = grow
+        self._lock = RLock()  # a signal handler may come in between
+        self._in: deque[NDArray[Any]] = deque()
+        self._out: dict[int, weakref.ref[NDArray[Any]]] = {}  # by identity
+        self._made = self._gets = self._missed = 0
+        self._closed = False
+        self.reserve(count)
+
+    def get(self) -> NDArray[Any] | None:
+        """An array that can be written, contents undefined. A new one if there is none, or None with `grow=False`.
+
+        Never waits for an array to be handed back. ProtocolError once the pool is closed.
+        """
+        return on_thread(self._session._outbox, self._getting())
+
+    def get_async(self) -> Awaiting[NDArray[Any] | None]:
+        """`array = await pool.get_async()`: as `get`, which may ask the machine; the loop goes on meanwhile."""
+        return on_loop(self._session._outbox, self._getting())
+
+    def _getting(self) -> Steps[NDArray[Any] | None]:
+        self._check_open()
+        array = self._take()
+        if array is None and self._in and self._session._outbox.answers():
+            yield self._session._answers.ask_to_catch_up()  # what has been handed back by now is known then
+            array = self._take()
+        with self._lock:
+            self._gets += 1
+            if array is None:
+                self._missed += 1
+                if not self._grow:
+                    return None
+                array = self._make()
+            key = id(array)
+            self._out[key] = weakref.ref(array, lambda _: self._out.pop(key, None))
+        return array
+
+    def put(self, array: NDArray[Any]) -> None:
+        """Give an array back. One that is still handed over is there for `get` once it has been handed back.
+
+        MetadataError for what `get` has not given, such as a view, and for what was given back already.
+        """
+        with self._lock:
+            found = self._out.pop(id(array), None)
+            if found is None or found() is not array:
+                again = any(each is array for each in self._in)
+                why = "the array is in the pool already" if again else "the array is none of this pool's, or a view"
+                raise located(MetadataError(f"put: {why}: give back each array that `get` gave, itself, and once"))
+            if not self._closed:
+                self._in.append(array)
+
+    def reserve(self, count: int) -> None:
+        """Make so many arrays more."""
+        self._check_open()
+        for _ in range(check_count(count)):
+            with self._lock:
+                self._in.append(self._make())
+
+    def stats(self) -> dict[str, int]:
+        """`made` in all; `free` to be given; `out`, in the program's hands; `handed_over` of all; `bytes` of all;
+        `gets`, and how many of them found none (`missed`)."""
+        with self._lock:
+            mine = list(self._in)
+            out = [array for each in list(self._out.values()) if (array := each()) is not None]
+            busy = sum(map(is_handed_over, mine))
+            return {
+                "made": self._made,
+                "free": len(mine) - busy,
+                "out": len(out),
+                "handed_over": busy + sum(map(is_handed_over, out)),
+                "bytes": (len(mine) + len(out)) * self._meta.nbytes,
+                "gets": self._gets,
+                "missed": self._missed,
+            }
+
+    def close(self) -> None:
+        """Let go of the arrays that are in the pool. Closing twice is fine."""
+        with self._lock:
+            self._closed = True
+            self._in.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<tensord.HostPool of {self._meta} closed>"
+        stats = self.stats()
+        counts = ", ".join(f"{stats[name]} {text}" for name, text in STATES.items())
+        return f"<tensord.HostPool of {self._meta}: {counts}, {size(stats['bytes'])}>"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise located(ProtocolError("the pool is closed: make another one with session.pool()"))
+        if self._session.closed:
+            raise located(ConnectionLost("the session has ended, and the pool with it"))
+
+    def _take(self) -> NDArray[Any] | None:
+        """The array that was given back first of those that can be written; None if there is none."""
+        with self._lock:
+            for _ in range(len(self._in)):
+                array = self._in.popleft()
+                if not is_handed_over(array):
+                    return array
+                self._in.append(array)
+        return None
+
+    def _make(self) -> NDArray[Any]:
+        array = new_host_array(self._session, self._meta, "pool")
+        self._made += 1
+        return array
+
+
+def check_count(count: Any) -> int:
+    """A number of arrays; MetadataError if it is none."""
+    try:
+        number = check_int(count)
+    except (TypeError, ValueError) as error:
+        raise located(metadata_error(error, f"pool: count: {error}", "pool")) from None
+    if number < 0:
+        raise located(MetadataError(f"pool: count: {number} arrays cannot be made", op="pool"))
+    return number
+
+
+STATES = {"free": "free", "out": "out", "handed_over": "handed over"}
+make_public(HostPool)

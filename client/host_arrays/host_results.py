@@ -1,0 +1,72 @@
+"""Blocks whose results come near the host while later ones are computed, so that a fetch finds them there.
+
+Source: Glow's `ensureOnHost` and its graphs' outputs, which are copied back unless they are left on the device.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from ...interpreter.errors import ProtocolError, TensordError
+from ..calls.checks import check_host, own
+from ..locations.locations import located
+from ..locations.tracebacks import make_public
+from ..outbox import host_results
+from ..outbox.current import refuse_captured
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ..session.session import Session
+
+
+class HostResults:
+    """The results of the ops that the session issues inside come near the host. See `Session.host_results`.
+
+    MetadataError if the machine has no cpu device; CaptureError while a routine is captured.
+    """
+
+    def __init__(self, session: Session) -> None:
+        refuse_captured(session._outbox, "what is brought to the host is decided for each call")
+        check_host(session)
+        self._session = session
+        self._moves = not all(name.startswith("cpu:") for name in session.devices)  # else nothing has to
+        self._inside = False
+
+    def leave(self, tensor: Tensor) -> Tensor:
+        """Leave a result where it is: `h = results.leave(f(x))`. Says nothing about results of before. Returns it."""
+        outbox = self._session._outbox
+        own(self._session, tensor)
+        with outbox.lock:
+            if outbox.host_results is not None:
+                outbox.host_results.leave(tensor._id)
+        return tensor
+
+    def __enter__(self) -> Self:
+        if self._inside:
+            raise located(ProtocolError("this block is open already: make another one with session.host_results()"))
+        outbox = self._session._outbox
+        with outbox.lock:
+            self._inside = True
+            if self._moves:
+                if outbox.host_results is None:
+                    outbox.host_results = host_results.HostResults()
+                outbox.host_results.begin(outbox.ids)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        outbox = self._session._outbox
+        with outbox.lock:
+            self._inside = False
+            if self._moves and outbox.host_results is not None:
+                outbox.host_results.end(outbox.ids)
+        with suppress(TensordError):  # the session has ended
+            outbox.flush()
+            outbox.flush()  # the hints
+
+
+make_public(HostResults)

@@ -1,0 +1,101 @@
+"""From the user's values to an upload: a copy of the values, and a message that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import metadata_error
+from ...interpreter.schema.promotion import WIRE_INTEGERS
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.arrays import name_of
+from ...interpreter.wire.forms import shown
+from ...interpreter.wire.messages import Upload, encode_message
+from ..locations.locations import located
+from ..tensor.operators import SCALARS
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+
+def upload(session: Session, values: ArrayLike, home: str, dtype: Any) -> Tensor:
+    """Copy the values to memory that the machine reads, unless they are there; returns the new tensor."""
+    outbox = session._outbox
+    transport = outbox.transport
+    meta, array = transport.lend(values, dtype) or copied(values, dtype, transport.new_array)
+    if meta.nbytes > outbox.transport.inline_work:
+        outbox.make_way()
+    with outbox.lock, SHIELD:
+        id_, location = outbox.new_id(), outbox.locations.here(2)
+        outbox.messages.append(encode_message(Upload(id_, meta.shape, name_of(meta.dtype), home, array, location)))
+        made = Tensor(session, id_, meta, home)
+    outbox.appended()
+    return made
+
+
+def copied(values: ArrayLike, dtype: Any, new_array: Callable[[Meta], NDArray[Any]]) -> tuple[Meta, NDArray[Any]]:
+    """A copy of the values in a new array; MetadataError unless they are numbers of the dtype."""
+    try:
+        source = unmasked(values) if isinstance(values, np.ndarray) else numbers_of(values, dtype)
+        meta = Meta.of(source.shape, source.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype))
+        check_castable(source.dtype, meta.dtype)
+        array = new_array(meta)
+        array[...] = source
+    except (TypeError, ValueError, OverflowError) as error:
+        raise located(metadata_error(error, f"asarray: {error}", "asarray")) from None
+    return meta, array
+
+
+def unmasked(values: NDArray[Any]) -> NDArray[Any]:
+    """The array; TypeError if some of its elements are masked."""
+    if type(values) is not np.ndarray and np.ma.is_masked(values):
+        raise TypeError("some elements are masked, and tensors have no masks: say what they become (values.filled(0))")
+    return values
+
+
+def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:
+    """The values as an array; TypeError or OverflowError unless they are numbers, also where NumPy would make some of
+    them."""
+    if dtype is not None and type(values) in SCALARS:
+        return np.asarray(values, dtype=dtype)
+    found = np.asarray(values)
+    mixed = found.dtype.kind == "O"  # large ints, fractions; or None, which NumPy takes for NaN
+    if found.dtype.kind not in "biufc" and not (dtype is not None and mixed and all(map(is_number, found.flat))):
+        raise unfit(found)
+    return found if dtype is None else np.asarray(values, dtype=dtype)
+
+
+def unfit(found: NDArray[Any]) -> Exception:
+    """Why the elements are no numbers, by the first that is none, and what to do."""
+    unsupported = f"dtype {found.dtype} is not supported"
+    if found.dtype.kind in "US":
+        return TypeError(f"text is not a number: {unsupported}; convert it with int() or float()")
+    if found.dtype.kind != "O":
+        return TypeError(unsupported)
+    first = next((value for value in found.flat if not is_number(value)), None)
+    if first is not None or None in found.flat:
+        hint = "; for a missing value use nan" if first is None else ""
+        return TypeError(f"{type(first).__name__} is not a number: {unsupported}{hint}")
+    large = next((value for value in found.flat if isinstance(value, int) and value not in WIRE_INTEGERS), None)
+    if large is not None:
+        which = shown(large) if large.bit_length() <= 128 else f"of {large.bit_length()} bits"
+        return OverflowError(f'the integer {which} has more than 64 bits; with dtype="float64" it is rounded')
+    return TypeError(f'{unsupported}; say what the numbers are to become: dtype="float64", for example')
+
+
+def is_number(value: Any) -> bool:
+    """Does the value have a method that makes it a number?"""
+    return any(hasattr(value, name) for name in ("__float__", "__complex__", "__index__"))
+
+
+def check_castable(given: np.dtype[Any], wanted: np.dtype[Any]) -> None:
+    """TypeError if a conversion would silently drop imaginary parts, or if the elements are not numbers."""
+    if given.kind not in "biufc":
+        raise TypeError(f"dtype {given} is not supported")
+    if given.kind == "c" and wanted.kind not in "cb":
+        raise TypeError(f"{given.name} cannot become {wanted.name}: take the real part first")

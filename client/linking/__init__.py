@@ -1,0 +1,6 @@
+"""Programs that run on a session.
+
+- `linking`: `session.link`, for programs that were not captured here; `report`: what the machine has made of a routine
+- `linked`: a program with its devices and captured tensors, ready to run
+- `linked_routine`: one capture as a function of its own; `inlining`: one that is called in a capture
+"""

@@ -1,0 +1,239 @@
+"""A linked program that is called while a routine is captured: its steps become steps of the capture.
+
+They are what a run of it stands for: the same ops on the same devices, on the variables behind its arguments and the
+tensors that it captures, with the lines that they were captured at; prints and effects on their chains. Random draws
+take the calls of the session's random numbers that the run would have taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...interpreter.errors import CaptureError, MetadataError, MetadataTypeError, TensordError
+from ...interpreter.programs.constructs import layout, numbers_given, results_of
+from ...interpreter.programs.inlining import Slots, add_step
+from ...interpreter.programs.numbers import ARITHMETIC, CONSTANT, DRAW, PARAMETER, SEED, Number
+from ...interpreter.programs.program import Program, Step
+from ...interpreter.schema.promotion import check_scalar
+from ..calls.checks import own
+from ..capture.blocks import Draws
+from ..capture.capture import LOCATED, Capture, Identity, kind_of, limited
+from ..capture.numbers import SymbolicNumber
+from ..locations.locations import located, user_line
+from ..outbox.current import CURRENT
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+    from .linked import Linked
+
+PYTHONS: Final = (ArithmeticError, ValueError, TypeError)  # what arithmetic raises
+
+
+def capture_for(session: Session, name: str) -> Capture | None:
+    """The capture that this thread is in; CaptureError if it is of another session than that of the routine."""
+    capture = CURRENT.capture
+    if capture is not None and capture.session is not session:
+        message = f"{name} belongs to another session than the routine that is captured"
+        raise located(CaptureError(f"{message}: publish it, and look it up there"))
+    return capture
+
+
+def inlined(
+    capture: Capture, linked: Linked, tensors: Sequence[Tensor], values: Sequence[Any], name: str
+) -> list[Tensor]:
+    """Record what a run would do; its results. `values`: of the program's numbers, by slot (`evaluated`)."""
+    captured = [still_there(capture.session, tensor, name) for tensor in linked.captured]
+    inlining = Inlining(capture, linked, values, name)
+    with LOCATED:
+        inlining.take((*tensors, *captured))
+        for step in linked.program.steps:
+            inlining.add(step)
+    return inlining.results()
+
+
+def still_there(session: Session, tensor: Tensor, name: str) -> Tensor:
+    """A captured tensor; CaptureError if it was released, as with the context that it was made in."""
+    try:
+        return own(session, tensor)
+    except TensordError as error:
+        message = f"{name} captures a tensor that is gone ({error.message}): keep it (context.keep), or link anew"
+        raise located(CaptureError(message)) from None
+
+
+def uncomputable(error: Exception) -> MetadataError:
+    """The error of numbers that Python cannot compute."""
+    return (
+        error
+        if isinstance(error, MetadataError)
+        else MetadataError(f"the program's numbers cannot be computed: {error}")
+    )
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def evaluated(
+    capture: Capture, program: Program, given: Iterable[Any], ints: Iterable[tuple[str, int, Any, Any]]
+) -> list[Any]:
+    """The value of each number of the program: plain, or one that the runs of the capture compute. In a block, a draw
+    of an op is two numbers, in a tuple: that of the random call, and its part; a draw of control flow is the former,
+    since its own blocks have the parts. `ints`: the ints that are operands of ops."""
+    rest, values = iter(given), list[Any]()
+    with LOCATED:
+        if capture.draws is not None and program.draws:
+            check_draws(program)
+        of_ops = {~operand for step in program.steps if not step.blocks for operand in step.operands if operand < 0}
+        try:
+            for slot, number in enumerate(program.numbers):
+                if number.op == DRAW:
+                    values.append(drawn(capture, of_op=slot in of_ops))
+                else:
+                    values.append(next(rest) if number.op == PARAMETER else value_of(capture, number, values))
+        except PYTHONS as error:
+            raise uncomputable(error) from None
+        for op, slot, metas, attributes in ints:
+            if type(values[slot]) is int:
+                check_scalar(op, values[slot], metas, attributes)
+            else:
+                capture._check_ints(op, [values[slot]], metas, attributes)
+    return values
+
+
+def drawn(capture: Capture, *, of_op: bool) -> Any:
+    """The value of a draw, which an op takes, or control flow."""
+    if not of_op:
+        return (capture.draws or Draws(capture)).numbers()[1]
+    numbers = capture.draw()[1:]
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def value_of(capture: Capture, number: Number, earlier: Sequence[Any]) -> Any:
+    """The value of a number that is neither a parameter nor a draw."""
+    if number.op == CONSTANT:
+        return number.value
+    if number.op == SEED:
+        return capture.seed()
+    value = ARITHMETIC[number.op][1](*[earlier[slot] for slot in number.operands])
+    kind = kind_of(value._value if type(value) is SymbolicNumber else value)
+    if kind != number.kind:
+        message = f"a number of the program is {number.kind}, and {kind} for these values"
+        raise MetadataTypeError(message, op=number.op)
+    return value
+
+
+def check_draws(program: Program) -> None:
+    """CaptureError unless the program, which a block calls, draws as captures do: the number of a random call is that
+    of ops which draw, and of blocks which add a part of their own. Elsewhere it would be the same in each round."""
+    draws = {slot for slot, number in enumerate(program.numbers) if number.op == DRAW}
+    computed = {slot for number in program.numbers for slot in number.operands}
+    if draws & computed or uses_otherwise(program, draws, inside=False):
+        message = (
+            "the program uses the number of a random call for more than draws, and would get the same in each round"
+        )
+        raise CaptureError(f"{message}: call it outside of control flow, or capture a function that draws (routine)")
+
+
+def uses_otherwise(program: Program, draws: Collection[int], *, inside: bool) -> bool:
+    """Do steps use these numbers otherwise? `inside`: they are those of a block."""
+    for step in program.steps:
+        if not step.blocks:
+            if not all(~n not in draws or draws_by(program, step, n, inside=inside) for n in step.operands):
+                return True
+            continue
+        head = layout(step).head
+        if head is not None and ~head in draws:
+            return True
+        for block, taken in numbers_given(step):
+            if uses_otherwise(block, {slot for slot, outer in taken.items() if outer in draws}, inside=True):
+                return True
+    return False
+
+
+def draws_by(program: Program, step: Step, operand: int, *, inside: bool) -> bool:
+    """Is the operand the call of a random stream: the last one, after the seed, or before the part if there is one?"""
+    place = step.operands.index(operand)
+    rest = step.operands[place + 1 :]
+    after_seed = place > 0 and step.operands[place - 1] < 0
+    if not inside:
+        return after_seed and not rest
+    return after_seed and len(rest) == 1 and rest[0] < 0 and program.numbers[~rest[0]].op == DRAW
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+class Inlining:
+    """One linked program in one capture."""
+
+    def __init__(self, capture: Capture, linked: Linked, values: Sequence[Any], name: str) -> None:
+        self._capture = capture
+        self._builder = capture._builder
+        self._program = linked.program
+        self._devices = linked.devices
+        self._values = values
+        self._name = name
+        self._variables: dict[int, int] = {}  # of the program -> of the capture
+        self._line = user_line()
+        with LOCATED:
+            self._slots = Slots(
+                [capture._slot(device) for device in linked.devices],
+                [limited(capture._chains, chain, "chains") for chain in linked.chains],
+                [limited(capture._callbacks, Identity(f), "functions of side effects") for f in linked.callbacks],
+            )
+
+    def take(self, tensors: Sequence[Tensor]) -> None:
+        """Let the program's parameters and captured tensors be these."""
+        sources = (*self._program.parameters, *self._program.captured)
+        for value, (tensor, source) in enumerate(zip(tensors, sources, strict=True)):
+            self._capture.root.name(tensor, source.name)
+            self._variables[value] = self._builder.variables[self._capture._value(tensor)]
+        for step in self._program.steps:
+            if step.blocks:
+                self._check_homes(step)
+
+    def _check_homes(self, step: Step) -> None:
+        """CaptureError if a step of control flow is given a tensor of another home than its blocks are for."""
+        program, builder = self._program, self._builder
+        for value in step.operands:
+            variable = self._variables.get(program.variables[value]) if value >= 0 else None
+            wanted = self._slots.devices[program.homes[value]] if variable is not None else -1
+            if variable is not None and builder.homes[variable] != wanted:
+                name = (*program.parameters, *program.captured)[program.variables[value]].name or "a tensor"
+                found, home = self._capture.devices[builder.homes[variable]], self._capture.devices[wanted]
+                message = f"{self._name} takes {name} on {home} into its {step.op}, not on {found}: move it (to_device)"
+                raise CaptureError(f"{message}, or call {self._name} outside of the routine")
+
+    def add(self, step: Step) -> None:
+        """Record a step."""
+        operands = tuple([each for operand in step.operands for each in self._operand(operand, step)])
+        into = None if step.into is None else tuple(map(self._newest, step.into))
+        made = add_step(self._builder, step, operands, into, self._slots, self._locate)
+        new = len(results_of(step.blocks[-1])) if step.blocks else 0 if step.into else len(step.results)
+        for place in range(new):
+            self._variables[step.first + place] = made[place]
+
+    def results(self) -> list[Tensor]:
+        """The tensors that a run returns."""
+        program, builder = self._program, self._builder
+        found: list[Tensor] = []
+        for value in program.results:
+            variable = self._variables[program.variables[value]]
+            home = self._devices[program.homes[value]]
+            found.append(self._capture._symbol(variable, builder.metas[builder.newest[variable]], home))
+        return found
+
+    def _newest(self, value: int) -> int:
+        return self._builder.newest[self._variables[self._program.variables[value]]]
+
+    def _operand(self, operand: int, step: Step) -> Iterable[int]:
+        """The values, or the numbers (n < 0), in the place of an operand: two for an op's draw in a block."""
+        if operand >= 0:
+            return (self._newest(operand),)
+        value = self._values[~operand]
+        values = value if type(value) is tuple else (value,)
+        return map(self._capture._operand, values[:1] if step.blocks else values)
+
+    def _locate(self, location: Any) -> Any:
+        return location or self._line

@@ -1,0 +1,176 @@
+"""A linked program: a routine of the machine's, run by one message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ...interpreter.concurrency.finalisers import FINALISER, NOTHING
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import MetadataError
+from ...interpreter.programs.passes.table import ALL
+from ...interpreter.programs.program import PRINT, Program, Step, effects_of
+from ...interpreter.programs.records import wire_records
+from ...interpreter.types.meta import Scalar
+from ...interpreter.wire.locations import NAME
+from ...interpreter.wire.messages import RUN, Link, ProgramPart, encode_message
+from ..locations.locations import located
+from ..outbox.callbacks import refusing
+from ..requests.printing import line_of
+from ..tensor.reading import forget
+from ..tensor.tensor import Tensor
+from ..transport.interface import Reply
+from ..transport.outgoing import AtLine
+from ..waiting.steps import Steps, on_thread
+from .report import Report
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+PENDING: Final = 1 << 20  # elements that a value counts as whose shape data decide
+RECORDS: Final = 64  # of a program, in one message
+
+
+class Linked:
+    """A program with a device for each of its slots, and the tensors that it captures, which it keeps alive.
+
+    `chains` and `callbacks` are those of its side effects, by slot; `name` is what records show; `passes` may change
+    the program. Dropping it releases the routine.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        program: Program,
+        devices: Sequence[str],
+        captured: Sequence[Tensor] = (),
+        chains: Sequence[int] = (),
+        callbacks: Sequence[Callable[..., None]] = (),
+        name: str = "",
+        passes: Sequence[str] = (ALL,),
+    ) -> None:
+        self.name = shown_name(name)
+        self.lines: set[int] = set()  # the numbers of its lines
+        self.passes = tuple(passes)
+        self.program = program
+        self.devices = tuple(devices)
+        self.captured = tuple(captured)
+        self._session = session
+        self._id = 0  # so that it can be dropped at any time
+        self._written = program.written
+        known = session._effects.known
+        self.chains = tuple([known(chains[n] if n < len(chains) else None) for n in range(program.chains)])
+        self.callbacks = tuple(callbacks)
+        self._results = tuple((program.metas[value], self.devices[program.homes[value]]) for value in program.results)
+        self._effects = tuple((step.op, *self._effect(step, depth > 0)) for step, depth in effects_of(program))
+        self._room = program.inner
+        self._asks = program.asks
+        self._heavy = work_of(program) > session._outbox.transport.inline_work
+        self._drop: Callable[[], object] = NOTHING
+        self._id = self._link(session)
+
+    def _link(self, session: Session) -> int:
+        """Send the program, and link it; the routine's id."""
+        outbox = session._outbox
+        with outbox.lock, SHIELD:
+            program_id, location = outbox.new_id(), outbox.locations.here(3)
+            try:
+                records = self._records()
+                for start in range(0, len(records), RECORDS):
+                    outbox.messages.append(encode_message(ProgramPart(program_id, records[start : start + RECORDS])))
+                id_ = outbox.new_id()
+                ids = tuple([tensor._id for tensor in self.captured])
+                outbox.captured.update(ids)
+                link = Link(id_, program_id, self.devices, ids, location, self.name, self.passes)
+                outbox.messages.append(encode_message(link))
+                self._drop = partial(outbox.release, id_)
+            finally:  # a full group takes a part of a program, and no more
+                outbox.release(program_id)
+        outbox.appended()
+        return id_
+
+    def _effect(self, step: Step, repeats: bool) -> tuple[int, Callable[..., None]]:
+        """Chain and callback of a step that prints or calls back, once or any number of times."""
+        attributes = dict(step.attributes)
+        chain = self.chains[attributes["chain"]]
+        if step.op == PRINT:
+            callback = line_of(attributes["parts"], attributes["sep"])
+        else:
+            callback = refusing(self._session._outbox, self.callbacks[attributes["callback"]])
+        return chain, AtLine(callback, step.location, repeats=repeats)
+
+    def _records(self) -> list[tuple[Any, ...]]:
+        """The program's records, with the numbers of its lines. The caller holds the outbox's lock."""
+        numbers: dict[Any, int] = {None: 0}
+        locations = self._session._outbox.locations
+
+        def number(text: Any) -> int:
+            if text not in numbers:
+                numbers[text] = locations.numbered(text, self)
+            return numbers[text]
+
+        return list(wire_records(self.program, number))
+
+    def run(self, inputs: Sequence[Tensor], numbers: Sequence[Scalar] = ()) -> list[Tensor]:
+        """Issue one run; its results, at once. `numbers` has a value for each number of the program.
+
+        The inputs are tensors of the session with the metas of the program's parameters.
+        """
+        session = self._session
+        outbox = session._outbox
+        if self._asks and outbox.is_inside():
+            message = "control flow waits for values, which an atomic block does not: take it outside of the block"
+            raise located(MetadataError(message))
+        if self._heavy:
+            outbox.make_way()
+        prints: list[Reply] = []
+        with outbox.lock, SHIELD:
+            location = outbox.locations.here(2)
+            for value in self._written:
+                forget(inputs[value] if value < len(inputs) else self.captured[value - len(inputs)])
+            first = outbox.ids + self._room + 1
+            outbox.ids = first + len(self._results) - 1
+            ids = tuple(range(first, first + len(self._results)))
+            given = tuple([tensor._id for tensor in inputs])
+            effects = self._requested(prints) if self._effects else ()
+            outbox.messages.append([RUN, self._id, given, tuple(numbers), ids, effects, location])
+            for reply in prints:
+                session._printing.expect(reply, session)
+            made = [Tensor(session, id_, meta, home) for id_, (meta, home) in zip(ids, self._results, strict=True)]
+        outbox.appended()
+        return made
+
+    def report(self) -> Report:
+        """What the machine has made of it."""
+        return on_thread(self._session._outbox, self.reporting())
+
+    def reporting(self) -> Steps[Report]:
+        """`report`, in steps."""
+        return Report((yield self._session._answers.ask("routine", self._id)))
+
+    def _requested(self, prints: list[Reply]) -> tuple[tuple[int, Callable[..., None], int], ...]:
+        """Chain, callback and request of each side effect. `prints` gets the replies of those that print, which are
+        awaited at the session's end."""
+        found = []
+        for op, chain, callback in self._effects:
+            request = 0
+            if op == PRINT:
+                request, reply = self._session._outbox.transport.request()
+                prints.append(reply)
+            found.append((chain, callback, request))
+        return tuple(found)
+
+    __del__ = FINALISER
+
+
+def shown_name(name: str) -> str:
+    """A name as records show it: its end, if it is long, without the functions around."""
+    found = name.replace("<locals>.", "")
+    return "".join(letter if letter.isprintable() else "_" for letter in found[-NAME:])
+
+
+def work_of(program: Program) -> int:
+    """An estimate of a run's work, in element operations."""
+    metas = [meta for step in program.steps for meta in step.results]
+    return sum(PENDING if meta is None else meta.size for meta in metas)

@@ -1,0 +1,89 @@
+"""One capture of a routine as a function of its own: what is published, and what a look-up gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import MetadataTypeError
+from ...interpreter.programs.convention import CAPTURED, Convention, Fixed, Nested, Node, Other, Place
+from ..capture.binding import Bound, signature
+from ..capture.results import maker
+from ..locations.locations import located
+from ..locations.tracebacks import hides, make_public
+from ..outbox.current import CURRENT
+from ..tensor.tensor import Tensor
+from ..waiting.on_loop import on_loop
+from ..waiting.steps import Awaiting
+from .inlining import capture_for
+from .linked import Linked
+from .linking import LinkedProgram
+from .report import Report
+
+if TYPE_CHECKING:
+    from ...interpreter.programs.program import Program
+    from ..session.session import Session
+
+
+class LinkedRoutine:
+    """A routine for one kind of arguments: called as its function is, it runs the program, and returns what that would.
+
+    `routine.link(*arguments)` makes one, and so does `session.lookup` of a routine that was published. Arguments of
+    another kind raise MetadataError: there is nothing that could be captured anew.
+    """
+
+    def __init__(self, session: Session, linked: Linked, convention: Convention) -> None:
+        self.program: Program = linked.program
+        self._session = session
+        self._linked = linked
+        self._convention = convention
+        self.flat = LinkedProgram(session, linked)  # the same on tensors by position and numbers by name
+        self._make = maker(convention.result, captured=linked.captured)
+
+    @hides
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Run it. MetadataError for arguments that do not fit, before anything is sent.
+
+        In a routine its steps become steps of that one, with the same effects.
+        """
+        capture = None if CURRENT.capture is None else capture_for(self._session, self._convention.name)
+        given = Bound(self._session, self.program, self._convention, args, kwargs)
+        results, values = self.flat._issue(capture, given.tensors, given.numbers, self._convention.name)
+        return self._make(results, given.tensors, values)
+
+    def report(self) -> Report:
+        """What the machine has made of it so far, in this session."""
+        return self._linked.report()
+
+    def report_async(self) -> Awaiting[Report]:
+        """`await routine.report_async()`: as `report`."""
+        return on_loop(self._session._outbox, self._linked.reporting())
+
+    def bound(self) -> LinkedRoutine:
+        """The same without its first argument, which is the object whose method it is."""
+        convention = self._convention
+        name, first = convention.positional[0]
+        if not (isinstance(first, Fixed) and isinstance(first.value, Other)):
+            message = f"{convention.name}: {name} has tensors among its fields: make the routine of a plain function"
+            raise located(MetadataTypeError(message))
+        return LinkedRoutine(self._session, self._linked, convention._replace(positional=convention.positional[1:]))
+
+    def __repr__(self) -> str:
+        devices, convention = ", ".join(self._linked.devices), self._convention
+        return f"<tensord.LinkedRoutine {convention.name}{signature(convention)} on {devices}>"
+
+
+make_public(LinkedRoutine)
+
+
+def portable(convention: Convention, captured: tuple[Tensor, ...]) -> Convention:
+    """The convention for others, to whom the captured tensors are numbers."""
+    places = {id(tensor): place for place, tensor in enumerate(captured)}
+
+    def changed(node: Node) -> Node:
+        if isinstance(node, Nested):
+            return node._replace(members=tuple(map(changed, node.members)))
+        if isinstance(node, Fixed) and id(node.value) in places:
+            return Place(CAPTURED, places[id(node.value)])
+        return node
+
+    return convention._replace(result=changed(convention.result))

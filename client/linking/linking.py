@@ -1,0 +1,231 @@
+"""Linking programs: `session.link` gives a program devices and tensors, and makes a function of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.programs.constructs import numbers_given
+from ...interpreter.programs.numbers import PARAMETER, evaluate
+from ...interpreter.programs.passes.table import ALL, chosen_names
+from ...interpreter.programs.program import NO_OPS, Program
+from ...interpreter.schema.promotion import check_scalar
+from ...interpreter.types.meta import SCALAR_TYPES, Scalar
+from ..calls.checks import device_of, own
+from ..calls.contexts import open_from
+from ..capture.binding import as_kind, refuse_symbolic
+from ..locations.locations import located
+from ..locations.tracebacks import hides, make_public
+from ..outbox.current import CURRENT
+from ..requests.effects import check_callback
+from ..tensor.tensor import Tensor
+from ..waiting.on_loop import on_loop
+from ..waiting.steps import Awaiting
+from .inlining import PYTHONS, capture_for, evaluated, inlined, uncomputable
+from .linked import Linked
+from .report import Report
+
+if TYPE_CHECKING:
+    from ..capture.capture import Capture
+    from ..session.session import Session
+
+
+class LinkedProgram:
+    """A program linked to devices and tensors: `(y,) = f(x)`, one message for each call.
+
+    Takes the program's parameters by position, in their order, and its numbers by name; a number without a name is
+    `n` and its slot. Returns a tuple of tensors, at once.
+    """
+
+    def __init__(self, session: Session, linked: Linked) -> None:
+        self.program = program = linked.program
+        self.devices = linked.devices
+        self._session = session
+        self._linked = linked
+        numbers = [(slot, number) for slot, number in enumerate(program.numbers) if number.op == PARAMETER]
+        self._names = {number.name or f"n{slot}": SCALAR_TYPES[number.kind] for slot, number in numbers}
+        self._ints = list(int_operands(program, {slot: slot for slot in range(len(program.numbers))}))
+
+    @hides
+    def __call__(self, /, *tensors: Tensor, **numbers: Scalar) -> tuple[Tensor, ...]:
+        """Run it. MetadataError for other tensors than the parameters', and for numbers that are none of it."""
+        session, program, name = self._session, self.program, self._linked.name or "the program"
+        capture = None if CURRENT.capture is None else capture_for(session, name)
+        given = [own(session, tensor) for tensor in tensors]
+        if len(given) != len(program.parameters):
+            expected = ", ".join(f"{source.name or 'a tensor'} {source.meta}" for source in program.parameters)
+            raise located(MetadataError(f"the program takes {len(program.parameters)} tensors: {expected}"))
+        for tensor, source in zip(given, program.parameters, strict=True):
+            if tensor._meta is not source.meta:
+                refuse_symbolic(tensor)
+                raise located(MetadataError(f"parameter {source.name} is {source.meta}, not {tensor._meta}"))
+        return tuple(self._issue(capture, given, self._by_name(numbers), name)[0])
+
+    def _issue(
+        self, capture: Capture | None, tensors: Sequence[Tensor], numbers: Sequence[Scalar], name: str
+    ) -> tuple[list[Tensor], Sequence[Any]]:
+        """Run it, or make its steps a part of the routine that is captured; the results, and the value of each number
+        of the program."""
+        if capture is None:
+            for tensor in self._linked.captured:
+                if tensor._id <= 0:  # it was released, as with the context that it was made in
+                    tensor._check()
+            values = self._values(numbers)
+            return self._linked.run(tensors, values), values
+        values = evaluated(capture, self.program, numbers, self._ints)
+        return inlined(capture, self._linked, tensors, values, name), values
+
+    def _by_name(self, numbers: Mapping[str, Scalar]) -> list[Scalar]:
+        """The numbers that a run is given, in their order."""
+        if numbers.keys() != self._names.keys():
+            unknown = next((name for name in numbers if name not in self._names), None)
+            if unknown is not None and not self._names:
+                raise located(MetadataTypeError(f"the program takes no number {unknown!r}"))
+            raise located(
+                MetadataTypeError(f"the program takes the numbers {', '.join(self._names) or 'none'}, by name")
+            )
+        return [as_kind(name, numbers[name], kind) for name, kind in self._names.items()]
+
+    def _values(self, parameters: Sequence[Scalar]) -> Sequence[Scalar]:
+        """The value of each number of the program. MetadataError where Python cannot compute one of them."""
+        program = self.program
+        if not program.numbers:
+            return ()
+        drawn = program.draws
+        seed, calls = self._session._random_state.take(drawn) if drawn else (0, ())
+        try:
+            values = evaluate(program.numbers, parameters, seed, tuple(calls))
+            for op, slot, metas, attributes in self._ints:
+                check_scalar(op, values[slot], metas, attributes)
+        except (MetadataError, *PYTHONS) as error:
+            raise located(uncomputable(error)) from None
+        return values
+
+    def report(self) -> Report:
+        """What the machine has made of it so far: its segments, their memory, and where each value lies, and why."""
+        return self._linked.report()
+
+    def report_async(self) -> Awaiting[Report]:
+        """`await program.report_async()`: as `report`."""
+        return on_loop(self._session._outbox, self._linked.reporting())
+
+    def __repr__(self) -> str:
+        name = f"{self._linked.name} " if self._linked.name else ""
+        return f"<tensord.LinkedProgram {name}{self.program.digest[:12]} on {', '.join(self._linked.devices)}>"
+
+
+make_public(LinkedProgram)
+
+
+def int_operands(program: Program, slots: Mapping[int, int]) -> Iterator[tuple[str, int, Any, Any]]:
+    """Op, slot, metas and attributes of each int that is an operand of an op, in blocks, too, where `slots` says which
+    number of the program around a number is."""
+    for step in program.steps:
+        for block, taken in numbers_given(step) if step.blocks else ():
+            yield from int_operands(block, {inner: slots[outer] for inner, outer in taken.items() if outer in slots})
+        ints = [~operand for operand in step.operands if operand < 0 and program.numbers[~operand].kind == "int"]
+        if step.op in NO_OPS or not ints:
+            continue
+        metas = tuple(SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else program.metas[o] for o in step.operands)
+        yield from ((step.op, slots[slot], metas, dict(step.attributes)) for slot in ints if slot in slots)
+
+
+def link(
+    session: Session,
+    programs: Program | Iterable[Program],
+    devices: Mapping[str, str] | None,
+    tensors: Mapping[str, Tensor] | None,
+    name: str = "",
+    callbacks: Sequence[Callable[..., None]] = (),
+    passes: str | Iterable[str] = ALL,
+) -> Any:
+    """One linked program, or a list of them."""
+    names = names_of_passes(passes)
+    if isinstance(programs, Program):
+        return link_one(session, programs, devices or {}, tensors or {}, name, callbacks, names)
+    if not isinstance(programs, list | tuple) or not all(isinstance(each, Program) for each in programs):
+        raise located(MetadataTypeError("link: takes a program, or a list of them; td.Program.parse(text) makes one"))
+    return [link_one(session, each, devices or {}, tensors or {}, name, callbacks, names) for each in programs]
+
+
+def names_of_passes(passes: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of passes as they travel. MetadataError at the user's line for one that is none."""
+    if not isinstance(passes, str | Iterable):
+        raise located(MetadataTypeError(f"passes: takes names of passes, not {type(passes).__name__}"))
+    names = (passes,) if isinstance(passes, str) else tuple(passes)
+    try:
+        chosen_names(names)
+    except MetadataError as error:
+        raise located(error) from None
+    return names
+
+
+def link_one(
+    session: Session,
+    program: Program,
+    devices: Mapping[str, str],
+    tensors: Mapping[str, Tensor],
+    name: str = "",
+    callbacks: Sequence[Callable[..., None]] = (),
+    passes: Sequence[str] = (ALL,),
+) -> LinkedProgram:
+    """Link a program: slots without a device get those of the session, in their order; tensors that are not given are
+    looked up in the contexts around. The program calls the first of the callbacks, as many as it needs."""
+    homes = [chosen_device(session, slot, devices) for slot in range(program.devices)]
+    for slot in devices:
+        if slot not in {f"d{number}" for number in range(program.devices)}:
+            raise located(MetadataError(f"link: the program has no device slot {slot!r}; it has {program.devices}"))
+    check_names([source.name for source in program.captured])
+    captured = [captured_tensor(session, source.name, tensors) for source in program.captured]
+    for tensor, source in zip(captured, program.captured, strict=True):
+        if tensor._meta is not source.meta:
+            raise located(MetadataError(f"link: {source.name} is {source.meta}, not {tensor._meta}"))
+    called = called_back(program, callbacks)
+    linked = Linked(session, program, homes, captured, callbacks=called, name=name, passes=passes)
+    return LinkedProgram(session, linked)
+
+
+def called_back(program: Program, callbacks: Sequence[Callable[..., None]]) -> Sequence[Callable[..., None]]:
+    """The functions that a program calls in its effects. MetadataError if there are too few of them."""
+    if not isinstance(callbacks, list | tuple):
+        raise located(MetadataTypeError(f"link: callbacks= takes a list of functions, not {type(callbacks).__name__}"))
+    needed = program.callbacks
+    if len(callbacks) < needed:
+        message = f"link: the program has effects, which call {needed} functions, and callbacks= gives {len(callbacks)}"
+        raise located(MetadataError(f"{message}: give a list of them, in the order of their numbers"))
+    for callback in callbacks[:needed]:
+        check_callback(callback)
+    return callbacks[:needed]
+
+
+def chosen_device(session: Session, slot: int, devices: Mapping[str, str]) -> str:
+    """The device of a slot."""
+    name = devices.get(f"d{slot}")
+    if name is not None:
+        return device_of(session, name)
+    known = session.devices
+    if slot >= len(known):
+        raise located(MetadataError(f"link: name a device for slot d{slot}: devices={{'d{slot}': {known[0]!r}}}"))
+    return known[slot]
+
+
+def check_names(names: Sequence[str]) -> None:
+    """MetadataError unless each captured tensor has a name of its own: they are given by name."""
+    name, times = next(iter(Counter(names).most_common(1)), ("", 0))
+    if times > 1:
+        message = f"link: the program captures {times} tensors of the name {name!r}"
+        raise located(MetadataError(f"{message}, which are given by name: name each differently in the program's text"))
+
+
+def captured_tensor(session: Session, name: str, tensors: Mapping[str, Tensor]) -> Tensor:
+    """The tensor that a program captures under that name."""
+    if name in tensors:
+        return own(session, tensors[name])
+    context = open_from(session._innermost())
+    if context is not None and name in context:
+        return own(session, context[name])
+    raise located(
+        MetadataError(f"link: the program captures a tensor {name!r}: give it in tensors=, or name it in a context")
+    )

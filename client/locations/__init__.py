@@ -1,0 +1,6 @@
+"""Where the user's code is.
+
+- `locations`: the lines that issue calls, and `spans`: sent once, then named by number
+- `frames`: whose code a frame runs; `cells`: what notebooks call theirs
+- `tracebacks`: errors that end at the user's line
+"""

@@ -1,0 +1,165 @@
+"""Whose code a frame runs, and which frames say where a call came from.
+
+A file of code belongs to this package, to what is installed (Python's own library and site-packages), or to the user's
+program. Frames are found by walking outwards from one of this package's own, never by counting: a call may come from a
+function in C with no Python frame below it, so the walk may find none. That is no error: a location is then empty.
+
+The nearest frame outside this package is where the call was made. Where that is installed code, which the user did not
+write, its callers matter: they are followed to the first line of the program, which is always shown.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from enum import IntEnum, auto
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import TypeAlias
+
+from ...interpreter.wire.limits import Limits
+from ...interpreter.wire.locations import CALLED_BY
+from .cells import cell_of
+
+Line: TypeAlias = tuple[CodeType, int]  # and the number of the line
+LONGEST = Limits().text  # characters of a location
+FURTHEST = 16  # frames outside the package that are looked at: each costs a lookup at each call
+FILES = 1 << 14  # whose owners are remembered: each cell of a notebook is a file
+
+_HERE = str(Path("client", "locations", "frames.py"))
+_ROOT = (lambda: None).__code__.co_filename.removesuffix(_HERE)
+_COMPILED = str(Path("src", "tensord", ""))  # the sources of compiled modules, as their builds named them
+_LIBRARY = str(Path(os.__file__).parent) + os.sep
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+_GENERATED = ("<frozen ", "<__array_function__ ")  # the import system, and what NumPy puts in front of its functions
+
+
+class Owner(IntEnum):
+    """Whose code it is."""
+
+    PACKAGE = auto()
+    INSTALLED = auto()
+    PROGRAM = auto()
+
+
+class _Owners(dict[str, Owner]):
+    """File name -> owner."""
+
+    def __missing__(self, file: str) -> Owner:
+        if len(self) >= FILES:
+            self.clear()
+        self[file] = owner = owner_of(file)
+        return owner
+
+
+OWNERS = _Owners()
+PACKAGE, PROGRAM = Owner.PACKAGE, Owner.PROGRAM
+
+
+def owner_of(file: str) -> Owner:
+    """Whose code the file of that name, as code objects have it, holds."""
+    if file.startswith((_ROOT, _COMPILED)):
+        return PACKAGE
+    return Owner.PROGRAM if shorter(file) == file and not file.startswith(_GENERATED) else Owner.INSTALLED
+
+
+def shorter(file: str) -> str:
+    """The name of an installed file as its package has it: "sklearn/base.py", "asyncio/events.py"."""
+    for folder in _INSTALLED:
+        if folder in file:
+            return file.rpartition(folder)[2]
+    return file.removeprefix(_LIBRARY)
+
+
+def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[list[FrameType], list[FrameType | None]]:
+    """Up to `count` frames, the nearest first, of which the last is the program's, if the program has any.
+
+    They end at the program's nearest frame, or with `every` go on from there. Also returns the path to them: all frames
+    up to the last one, or the whole stack, with None behind it, if that had to be looked at.
+    """
+    found: list[FrameType] = []
+    path: list[FrameType | None] = []
+    reached = count == 1  # the program
+    left = FURTHEST
+    while left:
+        path.append(frame)
+        if frame is None:
+            return found, path
+        owner = OWNERS[frame.f_code.co_filename]
+        if owner is not PACKAGE:
+            left -= 1
+            reached = reached or owner is Owner.PROGRAM
+            if len(found) < count:
+                found.append(frame)
+            elif reached:
+                found[-1] = frame
+            if reached and (not every or len(found) == count):
+                return found, path
+        frame = frame.f_back
+    if not reached:  # the nearest lines alone say where it was
+        del path[path.index(found[-1]) + 1 :]
+    return found, path
+
+
+def warn(text: str, category: type[Warning]) -> None:
+    """Warn about the user's line, as `warnings.warn` does with the right number of frames."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
+        frame = frame.f_back
+    if frame is None:
+        warnings.warn(text, category, stacklevel=2)
+        return
+    names = frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
+
+
+def describe(frames: Iterable[FrameType]) -> str:
+    """ "file:line in function" of each frame, the nearest first; "" for no frames."""
+    return describe_lines(lines_of(frames))
+
+
+def lines_of(frames: Iterable[FrameType]) -> list[Line]:
+    """Where the frames are now, to be described later, if at all: that costs ten times as much."""
+    return [(frame.f_code, frame.f_lineno) for frame in frames]
+
+
+def describe_lines(lines: Sequence[Line]) -> str:
+    """`describe`, of lines whose frames may be gone."""
+    room = (LONGEST + len(CALLED_BY)) // max(1, len(lines)) - len(CALLED_BY)
+    return CALLED_BY.join(printable(describe_one(*line))[-room:] for line in lines)
+
+
+def printable(text: str) -> str:
+    """The text as UTF-8 has it: names of files may hold bytes that are not."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def describe_one(code: CodeType, line: int) -> str:
+    """ "file:line in function"."""
+    return f"{line_in(code.co_filename, line)} in {code.co_qualname}"
+
+
+def describe_place(code: CodeType, offset: int) -> str:
+    """ "file:line" of an instruction's offset."""
+    line = next((line for start, end, line in code.co_lines() if start <= offset < end), None)
+    return printable(line_in(code.co_filename, line or code.co_firstlineno))
+
+
+def line_in(file: str, line: int) -> str:
+    """ "file:line", or "Cell In[12], line 1" where that is a notebook's cell."""
+    cell = cell_of(file)
+    return f"{cell}, line {line}" if cell else f"{shown(file)}:{line}"
+
+
+def shown(file: str) -> str:
+    """A file's name for people: relative to its package, or to the working directory if it lies below."""
+    short = shorter(file)
+    if short != file:
+        return short
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return file

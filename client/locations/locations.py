@@ -1,0 +1,253 @@
+"""Locations: where the user's code issued a call. Captured as (code, instruction offset), resolved to text once.
+
+Reading a frame's line number walks the code's line table; the offset is one attribute. So each call site is looked up
+by its offset, and only a site never seen before is resolved, named and sent. A line of the program's own is a site by
+itself: one lookup. A line of installed code is a site together with its callers, up to the program's line (`frames`):
+one lookup each. `frames=` gives every site that many callers.
+
+What a handler issues counts as issued where the op was called that it handles (`Handled`), not in the handler.
+
+A location number is that of the line, and above it that of the open spans (`spans`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import AbstractContextManager
+from types import CodeType, FrameType
+from typing import Any, Protocol, TypeAlias, TypeVar
+from weakref import WeakSet
+
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import MetadataError, TensordError
+from ...interpreter.wire.forms import shown
+from ...interpreter.wire.locations import LINE
+from ...interpreter.wire.messages import Location, NamedMessage
+from .frames import OWNERS, PACKAGE, PROGRAM, Line, describe, describe_lines, describe_place, lines_from, lines_of
+from .spans import Spans
+
+Raised = TypeVar("Raised", bound=TensordError)
+LIMIT = 1 << 14
+NUMBERS = 4 * LIMIT
+TEXTS = LINE - NUMBERS  # lines of programs, whose numbers are above: a routine may live longer than a site
+RETRY = 1024  # lines without a number, after which it is looked anew for numbers that are free
+VARIABLE = "TENSORD_FRAMES"
+FRAMES = 4  # lines of a location, unless another number is set
+MOST = 16
+
+
+class Numbered(Protocol):
+    """What has lines by their numbers, as a linked program."""
+
+    lines: set[int]
+
+    def __hash__(self) -> int: ...
+
+
+class Handled(threading.local):
+    """The frame of this package around which each thread's handlers were called, if they are at work; and the line of
+    the program for which the thread takes a later step, if it does (`waiting`)."""
+
+    frame: FrameType | None = None
+    line: str | None = None
+
+
+HANDLED = Handled()
+_lines: dict[tuple[int, int], tuple[CodeType, str]] = {}  # the texts of lines of the program, by code and offset
+Callers: TypeAlias = dict[Any, Any]  # (id of code, instruction offset) -> a number, or the callers of that line
+
+
+class Locations:
+    """The call sites of one session, by number. Looked up without the session's lock, added under it.
+
+    `sites` is a tree: a line of the program has a number, a line of a library the lines that have called it, and so on.
+    Where the stack ends with no line of the program, the key is None. Code is kept, so that its id is not used again.
+    """
+
+    __slots__ = (
+        "_codes",
+        "_count",
+        "_every",
+        "_free",
+        "_given",
+        "_missed",
+        "_texts",
+        "_users",
+        "command",
+        "lock",
+        "newest",
+        "sites",
+        "size",
+        "spans",
+        "unsent",
+    )
+
+    def __init__(self, lock: AbstractContextManager[bool], frames: int | None = None) -> None:
+        self.lock = lock
+        self.sites: Callers = {}
+        self.size = 0  # keys in the tree, or somewhat more
+        self._codes: dict[int, CodeType] = {}
+        self._texts: dict[str, int] = {}  # lines of programs
+        self._users: WeakSet[Numbered] = WeakSet()  # the programs
+        self._given = 0  # numbers for their lines; beyond TEXTS those that are free are used again
+        self._free: list[int] = []
+        self._missed = 0
+        self.newest = 0
+        self.unsent: list[NamedMessage] = []
+        self.spans = Spans(self)
+        self._count = FRAMES if frames is None else frames
+        self._every = frames is not None
+        self.command = ""  # of the command line, which is where all was issued then
+
+    def here(self, ours: int = 1) -> int:
+        """The number of the place where the program has called into this package; 0 if it is not known.
+
+        `ours`: the callers of this method that are certainly of this package, and need not be looked at.
+        """
+        try:
+            frame = sys._getframe(ours + 1)
+        except ValueError:  # the outermost of them was called from C
+            return self.spans.bits()
+        line = self.site(frame)
+        span = self.spans.get()
+        return line if span is None else line | (span.bits or self.spans.number(span))
+
+    def issued(self) -> int:
+        """The number of the place where the program has called the op that is issued now."""
+        if HANDLED.frame is None:
+            return self.here(2)
+        return self.site(HANDLED.frame) | self.spans.bits()
+
+    def numbered(self, text: str, user: Numbered) -> int:
+        """A number for a line that is known by its text, which stands for that line as long as the user lives; 0, for
+        no line, if there are no more. The caller holds the lock."""
+        number = self._texts.get(text, 0)
+        if not number and (number := self._free_number()):
+            self._texts[text] = number
+            self.unsent.append(Location(number, text))
+        user.lines.add(number)
+        self._users.add(user)
+        return number
+
+    def _free_number(self) -> int:
+        """A number that stands for no line of a user that lives; 0 if all of them do."""
+        if self._given < TEXTS:
+            self._given += 1
+            return NUMBERS + self._given
+        if not self._free and self._missed % RETRY == 0:
+            used = set[int]().union(*[user.lines for user in self._users])
+            unused = [text for text, number in self._texts.items() if number not in used]
+            self._free = [self._texts.pop(text) for text in unused]
+        if not self._free:
+            self._missed += 1
+            return 0
+        self._missed = 0
+        return self._free.pop()
+
+    def place(self, number: int) -> str:
+        """`train.py:12`, the program's line of a site with that number; "" if there is none any more. Looks through all
+        sites; the caller holds the lock."""
+        found = [(self._codes[key[0]], key[1]) for key in path_to(self.sites, number) if key is not None]
+        ours = (each for each in found if OWNERS[each[0].co_filename] is PROGRAM)
+        return describe_place(*next(ours, found[-1])) if found else ""
+
+    def site(self, frame: FrameType | None) -> int:
+        """The number of the line where that frame is now, or the nearest frame around it outside this package."""
+        while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
+            frame = frame.f_back
+        nearest, callers = frame, self.sites
+        while frame is not None:
+            found = callers.get((id(frame.f_code), frame.f_lasti))
+            if type(found) is int:
+                return found
+            if found is None:
+                return self._add(nearest)
+            frame, callers = frame.f_back, found
+        return 0 if nearest is None else callers.get(None) or self._add(nearest)
+
+    def _add(self, nearest: FrameType | None) -> int:
+        frames, path = lines_from(nearest, self._count, every=self._every)
+        text = self.command or describe(frames)
+        with self.lock, SHIELD:
+            if self.size >= LIMIT:
+                self.sites.clear()
+                self._codes.clear()
+                self.size = 0
+            self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
+            self.unsent.append(Location(self.newest, text))
+            self._keep(path)
+            return self.newest
+
+    def _keep(self, path: list[FrameType | None]) -> None:
+        """Find the newest number by these frames from now on."""
+        callers = self.sites
+        *nearer, last = [None if frame is None else self._key(frame) for frame in path]
+        for key in nearer:
+            if key not in callers:
+                callers[key] = {}
+                self.size += 1
+            callers = callers[key]
+            if type(callers) is int:  # another thread has been here
+                return
+        self.size += last not in callers
+        callers[last] = self.newest
+
+    def _key(self, frame: FrameType) -> tuple[int, int]:
+        code = frame.f_code
+        self._codes[id(code)] = code
+        return id(code), frame.f_lasti
+
+
+def path_to(callers: Callers, number: int) -> list[Any]:
+    """The keys that lead to a number in a tree of call sites, the nearest line first; none if it is not there."""
+    for key, found in callers.items():
+        rest = path_to(found, number) if type(found) is dict else []
+        if rest or found == number:
+            return [key, *rest]
+    return []
+
+
+def user_line() -> str | None:
+    """The line from which the program has come to this function's caller; None if there is none."""
+    if HANDLED.line is not None:
+        return HANDLED.line
+    frame: FrameType | None = HANDLED.frame or sys._getframe(1)
+    while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
+        frame = frame.f_back
+    if frame is None or OWNERS[frame.f_code.co_filename] is not PROGRAM:
+        return describe_lines(user_lines()) or None
+    code, text = _lines.get((id(frame.f_code), frame.f_lasti), (None, ""))
+    if code is not frame.f_code:
+        text = describe([frame])
+        if len(_lines) >= LIMIT:
+            _lines.clear()
+        _lines[id(frame.f_code), frame.f_lasti] = frame.f_code, text
+    return text
+
+
+def user_lines() -> list[Line]:
+    """The same line, with its callers if it is in a library, not described yet."""
+    return lines_of(lines_from(HANDLED.frame or sys._getframe(1), FRAMES, every=False)[0])
+
+
+def located(error: Raised) -> Raised:
+    """The error with the user's line."""
+    if error.location is None:
+        error.location = user_line()
+    return error
+
+
+def check_frames(frames: int | None) -> int | None:
+    """The number of lines of a location: as given, else $TENSORD_FRAMES, else None. MetadataError for other values."""
+    if frames is not None:
+        if type(frames) is not int or not 1 <= frames <= MOST:
+            raise MetadataError(f"frames= is a number from 1 to {MOST}, not {shown(frames)}")
+        return frames
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return None
+    if not named.isdecimal() or not 1 <= int(named) <= MOST:
+        raise MetadataError(f"${VARIABLE} is a number from 1 to {MOST}, not {shown(named)}")
+    return int(named)

@@ -1,0 +1,107 @@
+"""Spans: names for parts of a program, which the instructions issued inside them have in the trace.
+
+Open spans belong to a context: a thread, or a task of asyncio. A span gets a number, and is sent, when an instruction
+first needs it, so one in which nothing happens costs nothing. The number is a part of the instruction's location, so
+instructions cost the same inside a span and outside, on the wire and in the machine.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from ...interpreter.concurrency.blocks import ends_block
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import ProtocolError
+from ...interpreter.wire.locations import DEPTH, LINE_BITS, NAME, SPANS
+from ...interpreter.wire.messages import Span as SpanMessage
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .locations import Locations
+
+
+class Spans:
+    """The spans of one session. `current` is a context's innermost open span, `get` gives it."""
+
+    __slots__ = ("_locations", "_newest", "_numbered", "current", "get")
+
+    def __init__(self, locations: Locations) -> None:
+        self._locations = locations
+        self._newest = 0
+        self._numbered: WeakValueDictionary[int, Span] = WeakValueDictionary()
+        self.current: ContextVar[Span | None] = ContextVar("tensord span", default=None)
+        self.get = self.current.get
+
+    @property
+    def used(self) -> bool:
+        """Was any instruction issued inside a span?"""
+        return self._newest > 0
+
+    def bits(self) -> int:
+        """The open spans' part of a location; 0 outside of spans."""
+        span = self.get()
+        return 0 if span is None else span.bits or self.number(span)
+
+    def number(self, span: Span) -> int:
+        """Give the span a number, and send it; returns its part of a location."""
+        with self._locations.lock, SHIELD:
+            if not span.bits:  # else another thread has been here
+                self._newest = self._newest % (SPANS - 1) + 1
+                former = self._numbered.get(self._newest)
+                if former is not None:
+                    former.bits = 0  # it is still open, and gets another number when it needs one
+                self._numbered[self._newest] = span
+                self._locations.unsent.append(SpanMessage(self._newest, span.path))
+                span.bits = self._newest << LINE_BITS
+            return span.bits
+
+
+class Span:
+    """A span: open while its block runs, in one context at a time. Of a path of more than 32 names, the first 32 count.
+
+    `bits` is its part of a location, 0 until it has a number.
+    """
+
+    __slots__ = ("__weakref__", "_spans", "_token", "bits", "name", "path")
+
+    def __init__(self, spans: Spans, name: str) -> None:
+        self._spans = spans
+        self._token: Token[Span | None] | None = None
+        self.bits = 0
+        self.name = printable(name)
+        self.path: tuple[str, ...] = ()
+
+    def __enter__(self) -> None:
+        if self._token is not None:
+            raise ProtocolError(f"the span {self.name!r} is open already: make another one with session.span")
+        outer = self._spans.get()
+        path = (*(() if outer is None else outer.path), self.name)[:DEPTH]
+        try:
+            with SHIELD:
+                if path != self.path:
+                    self.path, self.bits = path, 0
+                self._token = self._spans.current.set(self)
+                SHIELD.hold(self)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    @ends_block
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with SHIELD:
+            SHIELD.let_go(self)
+            token, self._token = self._token, None
+            if token is not None:
+                with suppress(ValueError):  # closed in another context than it was opened in, which keeps it open
+                    self._spans.current.reset(token)
+
+
+def printable(name: str) -> str:
+    """The name in one line, and not too long."""
+    return "".join(letter if letter.isprintable() else " " for letter in name[:NAME])

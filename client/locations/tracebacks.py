@@ -1,0 +1,132 @@
+"""Tracebacks that end at the user's line: the frames of this package are taken off the errors that it raises.
+
+An exception gets an entry for each frame that it leaves. The outermost frame of this package takes the package's
+entries off again, and its bare `raise` adds none, so the next entry is the caller's. Each public entry has such a
+clause: those on the hot path by hand, where it costs nothing, and the others through `public`, which is one more call.
+
+`TENSORD_TRACEBACK=full` leaves everything as it is. Errors that are not meant for users, from a fault of this package,
+keep their entries in any case.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from types import FunctionType, TracebackType
+from typing import Any, Final, TypeAlias, TypeVar
+
+from ...interpreter.errors import TensordError
+from .frames import OWNERS, PACKAGE
+
+C = TypeVar("C", bound=Callable[..., Any])
+VARIABLE: Final = "TENSORD_TRACEBACK"
+DEBUG: Final = "TENSORD_DEBUG"  # of the command line, which then shows tracebacks
+_COUNTED: Final = re.compile(r"takes (?:from (\d+) to )?(\d+) positional arguments? but (\d+) ")
+Kinds: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+MEANT: Final = (TensordError, TimeoutError)  # for users, who need their own line alone
+
+
+def hide(error: BaseException) -> None:
+    """Take this package's frames off the error's traceback; to be followed by a bare `raise`."""
+    if os.environ.get(VARIABLE) != "full" and not os.environ.get(DEBUG):
+        error.__traceback__ = foreign(error.__traceback__)
+
+
+def foreign(traceback: TracebackType | None) -> TracebackType | None:
+    """The entries of other code: of callbacks and handlers that this package has called."""
+    kept = []
+    while traceback is not None:
+        if OWNERS[traceback.tb_frame.f_code.co_filename] is not PACKAGE:
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    found: TracebackType | None = None
+    for each in reversed(kept):
+        found = TracebackType(found, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return found
+
+
+def public(function: C, meant: Kinds = MEANT) -> C:
+    """The function as an entry from users' code; errors of the kinds `meant` are for users."""
+
+    @wraps(function)
+    def entry(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except meant as error:
+            hide(error)
+            raise
+        except Exception as error:
+            here = error.__traceback__
+            inside = None if here is None else here.tb_next
+            if inside is None and type(error) is TypeError:
+                error.args = (as_called(function, str(error)),)
+            error.__traceback__ = inside  # for wrong arguments, the caller's entry alone
+            raise
+
+    return entry  # type: ignore[return-value]
+
+
+def refusing(function: C) -> C:
+    """An entry from users' code that raises for what there is not: any error of it is for users."""
+    return public(function, Exception)
+
+
+def as_called(function: Callable[..., Any], message: str) -> str:
+    """Python's message about wrong arguments as the caller sees them: without the class, and the object itself."""
+    message = message.replace(f"{function.__qualname__}()", f"{function.__name__}()")
+    counted = _COUNTED.search(message)
+    if counted is None or next(iter(function.__code__.co_varnames), "") != "self":
+        return message
+    least, most, given = (int(number or counted[2]) - 1 for number in counted.groups())
+    return too_many(function.__name__, least, most, given)
+
+
+def too_many(name: str, least: int, most: int, given: int) -> str:
+    """What the caller is told of `given` positional arguments of a function that takes `least` to `most`."""
+    wanted = f"{most}" if least == most else f"{least} to {most}"
+    return f"{name}() takes {wanted} positional argument{'' if wanted == '1' else 's'}, not {given}"
+
+
+def public_property(found: property) -> property:
+    """The property as an entry from users' code."""
+    get: Any = found.fget
+
+    def entry(self: Any) -> Any:  # `public`, with fewer arguments to pass on
+        try:
+            return get(self)
+        except MEANT as error:
+            hide(error)
+            raise
+
+    return property(wraps(get)(entry), found.fset and public(found.fset), found.fdel, found.__doc__)
+
+
+def hides(function: C) -> C:
+    """Mark a function that has a clause of its own."""
+    function.hides = True  # type: ignore[attr-defined]
+    return function
+
+
+def signed(function: C) -> C:
+    """Leave `*more` out of a function's signature: it catches arguments too many, which Python would count with self.
+
+    `public` could mend Python's message, but costs a call; this costs some 30 ns.
+    """
+    found = signature(function)
+    kept = [each for each in found.parameters.values() if each.kind is not each.VAR_POSITIONAL]
+    function.__signature__ = found.replace(parameters=kept)  # type: ignore[attr-defined]
+    return function
+
+
+def make_public(kind: type, names: frozenset[str] = frozenset()) -> None:
+    """Make entries of a class's own public functions and properties, and of those with these names."""
+    for name, value in list(vars(kind).items()):
+        if name.startswith("_") and name not in names:
+            continue
+        if type(value) is FunctionType and not hasattr(value, "hides"):
+            setattr(kind, name, public(value))
+        elif type(value) is property:
+            setattr(kind, name, public_property(value))

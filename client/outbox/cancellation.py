@@ -1,0 +1,41 @@
+"""Cancelling a session's instructions, and taking instructions again."""
+
+from __future__ import annotations
+
+import threading
+
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.wire.messages import Restart, encode_message
+from .current import refuse_captured
+from .outbox import Outbox
+
+
+class Cancellation:
+    """Counts a session's cancellations, and with `era` also its restarts: each invalidates remembered values."""
+
+    __slots__ = ("_cancels", "_lock", "_outbox", "era")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._cancels = 0
+        self.era = 0
+        self._lock = threading.RLock()  # a signal handler may cancel, too
+
+    def cancel(self) -> None:
+        """Cancel pending instructions, and those issued until `restart`. Overtakes the messages sent before."""
+        refuse_captured(self._outbox, "nothing can be cancelled")
+        transport = self._outbox.transport
+        with SHIELD:
+            with self._lock:
+                self._cancels += 1
+                self.era += 1
+            transport.cancel()
+
+    def restart(self) -> None:
+        """Take instructions again. The message carries the number of cancellations so far: a later one stays valid."""
+        with self._outbox.lock, SHIELD:
+            self._outbox.refuse_inside()
+            self._outbox.messages.append(encode_message(Restart(self._cancels)))
+            with self._lock:
+                self.era += 1
+        self._outbox.flush()

@@ -1,0 +1,110 @@
+"""Questions to the machine, and waiting for the answers: values, readiness, figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.messages import Fetch, Query, Sync, Wait
+from ...interpreter.wire.segments import SHARED_FROM
+from ..locations.locations import located
+from ..outbox.outbox import Build, Outbox
+from ..transport.interface import Reply
+from ..waiting.steps import Steps
+
+if TYPE_CHECKING:
+    from ..tensor.tensor import Tensor
+
+
+class Answers:
+    """A session's questions, and their answers. Every question sends the unsent messages first."""
+
+    __slots__ = ("_outbox",)
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def fetch(self, tensor: Tensor) -> NDArray[Any]:
+        """The tensor's value; waits."""
+        return fetched(tensor, self._outbox.await_reply(self._outbox.ask(self._question(tensor))))
+
+    def fetching(self, tensor: Tensor) -> Steps[NDArray[Any]]:
+        """`fetch`, in steps."""
+        return fetched(tensor, (yield self._outbox.ask(self._question(tensor))))
+
+    def fetching_all(self, tensors: Sequence[Tensor]) -> Steps[list[NDArray[Any]]]:
+        """The values of several tensors, in one round trip."""
+        replies = self._outbox.ask_all([self._question(tensor) for tensor in tensors])
+        found = []
+        for tensor, reply in zip(tensors, replies, strict=True):
+            found.append(fetched(tensor, (yield reply)))
+        return found
+
+    def _question(self, tensor: Tensor) -> Build:
+        """The question for the value. A large value is read in the daemon's memory: an *export*, with its own id."""
+        outbox, meta = self._outbox, tensor._meta
+        exports = outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM
+
+        def build(request: int, location: int) -> Fetch:
+            return Fetch(tensor._id, request, location, outbox.new_id() if exports else 0)
+
+        return build
+
+    def ask_ready(self, tensor: Tensor) -> Reply:
+        """Ask to be told when the tensor is ready. Does not wait."""
+        return self._outbox.ask(lambda request, at: Wait((tensor._id,), request, at))
+
+    def await_ready(self, tensor: Tensor, timeout: float | None) -> Any:
+        """Wait until the tensor is ready; returns its meta and home in wire form."""
+        limit = seconds("wait", timeout)
+        return self._outbox.await_reply(self.ask_ready(tensor), limit)
+
+    def query(self, what: str, *arguments: Any, timeout: float | None = None) -> Any:
+        """The machine's answer to a question about itself; waits. TimeoutError after `timeout` seconds."""
+        return self._outbox.await_reply(self.ask(what, *arguments), timeout)
+
+    def ask(self, what: str, *arguments: Any) -> Reply:
+        """Ask the machine about itself. Does not wait."""
+        return self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
+
+    def look_at(self, tensor: Tensor, timeout: float) -> dict[str, Any]:
+        """State, error and meta of a tensor, as they are now. Moves nothing; TimeoutError if there is no answer."""
+        found: dict[str, Any] = self._outbox.await_reply(self.ask("state", tensor._id), timeout)
+        return found
+
+    def ask_to_catch_up(self) -> Reply:
+        """A question that a daemon answers at once, behind the answers that are ready. Does not wait."""
+        return self.ask("names", 0)
+
+    def ask_to_sync(self) -> Reply:
+        """Ask to be told when everything issued before has ended: how many instructions have failed since the last such
+        answer. Does not wait."""
+        return self._outbox.ask(Sync)
+
+
+def fetched(tensor: Tensor, value: NDArray[Any]) -> NDArray[Any]:
+    """The value that was fetched; the tensor's meta is known from it."""
+    if tensor._meta is None:
+        tensor._meta = Meta.of(value.shape, value.dtype)
+    return value
+
+
+def seconds(what: str, timeout: Any) -> float | None:
+    """A timeout in seconds, None for no limit; what is over already is 0. MetadataError unless it is a real number."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, (bool, np.bool_)) or not isinstance(timeout, (int, float, np.integer, np.floating)):
+        kind = type(timeout).__name__
+        raise located(MetadataTypeError(f"{what}: a timeout is a number of seconds or None, not a {kind}"))
+    if isinstance(timeout, (float, np.floating)) and math.isnan(timeout):
+        raise located(MetadataError(f"{what}: the timeout is not a number (NaN)"))
+    return float(min(max(timeout, 0), LONGEST))
+
+
+LONGEST = 1e9  # seconds: some thirty years

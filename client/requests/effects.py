@@ -1,0 +1,83 @@
+"""Side effects and their chains: user code that runs in program order, with the values that tensors have there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import MetadataError, ProtocolError
+from ...interpreter.wire.forms import shown
+from ...interpreter.wire.messages import Chain, Effect, encode_message
+from ..locations.locations import located
+from ..outbox.callbacks import refusing
+from ..outbox.current import refuse_captured
+from ..outbox.outbox import Outbox
+from ..transport.interface import Reply
+from ..waiting.steps import Steps
+
+
+class Effects:
+    """The side effects of one session. A chain is a number; the effects on one chain happen in order, or not at all."""
+
+    __slots__ = ("_chains", "_default", "_outbox")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._chains: set[int] = set()
+        self._default = self._add_chain()  # it travels with the session's first message
+
+    def new_chain(self) -> int:
+        """A new chain."""
+        refuse_captured(self._outbox, "a chain is made once, not by each run; none can be made")
+        id_ = self._add_chain()
+        self._outbox.appended()
+        return id_
+
+    def _add_chain(self) -> int:
+        with self._outbox.lock, SHIELD:
+            id_ = self._outbox.new_id()
+            self._outbox.messages.append(encode_message(Chain(id_)))
+            self._chains.add(id_)
+        return id_
+
+    def issue(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> None:
+        """Call back with the values of the tensors with these ids, after the effects already on the chain."""
+        check_callback(callback)
+        known, guarded = self.known(chain), refusing(self._outbox, callback)
+        with self._outbox.lock, SHIELD:
+            location = self._outbox.locations.here(2)
+            self._outbox.messages.append(encode_message(Effect(ids, known, guarded, 0, location)))
+        self._outbox.appended()
+
+    def issue_tolerant(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> Reply:
+        """The same for a callback that takes an error in the place of a value; the reply comes when it has run."""
+        known = self.known(chain)
+        with self._outbox.lock, SHIELD:
+            location = self._outbox.locations.here(2)
+            reply: Reply
+            request, reply = self._outbox.transport.request()
+            self._outbox.messages.append(encode_message(Effect(ids, known, callback, request, location, tolerant=True)))
+        self._outbox.appended()
+        return reply
+
+    def checking(self, chain: int | None) -> Steps[None]:
+        """Wait for a chain; raises the error that stopped it."""
+        known = self.known(chain)
+        yield self._outbox.ask(lambda request, at: Effect((), known, nothing, request, at))
+
+    def known(self, chain: int | None) -> int:
+        """The number of a chain, by default the session's own; ProtocolError if it is none of the session's."""
+        if chain is not None and (type(chain) is not int or chain not in self._chains):
+            raise located(ProtocolError(f"{shown(chain)} is no chain of this session; make one with chain()"))
+        return self._default if chain is None else chain
+
+
+def check_callback(callback: Any) -> None:
+    """MetadataError unless it can be called."""
+    if not callable(callback):
+        raise located(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"))
+
+
+def nothing() -> None:
+    """The side effect that only waits for its chain."""

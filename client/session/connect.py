@@ -1,0 +1,192 @@
+"""From an address to a session: a daemon's, or one on a machine in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.wire.addresses import VARIABLE as ADDRESS
+from ...interpreter.wire.addresses import default_address, find_daemon, for_client, is_local
+from ...interpreter.wire.forms import shown
+from ...interpreter.wire.names import LONGEST, is_name, program_name
+from ..locations.locations import check_frames
+from ..outbox.outbox import Outbox
+from ..requests.answers import seconds
+from ..transport.seeking import running, tell_of_fallback, until_there
+from .session import Session
+
+EMBEDDED = "local:default"
+ENGINES = ("vm", "serial")
+VARIABLE = "TENSORD_ENGINE"
+AUTO = "auto"
+
+
+def connect(
+    address: str | None,
+    *,
+    devices: Sequence[str | Mapping[str, object]] | None = None,
+    tracing: bool = True,
+    strict: bool = False,
+    keys: str | os.PathLike[str] | None = None,
+    engine: str | None = None,
+    frames: int | None = None,
+    name: str | None = None,
+    routines: str | None = None,
+    detail: int = 0,
+    wait: float | None = None,
+) -> Session:
+    """See `tensord.connect`."""
+    if type(detail) is not int or detail < 0:
+        raise MetadataError(f"detail= is how many runs one of is timed, 0 for none, not {shown(detail)}")
+    session = connect_anywhere(
+        address,
+        devices=devices,
+        tracing=tracing,
+        strict=strict,
+        keys=keys,
+        engine=engine,
+        frames=frames,
+        name=name,
+        outbox=outbox_for(routines),
+        wait=wait,
+    )
+    if detail:
+        try:
+            session._query("detail", detail)
+        except BaseException:
+            session.close()
+            raise
+    return session
+
+
+def connect_anywhere(
+    address: str | None,
+    *,
+    devices: Sequence[str | Mapping[str, object]] | None,
+    tracing: bool,
+    strict: bool,
+    keys: str | os.PathLike[str] | None,
+    engine: str | None,
+    frames: int | None,
+    name: str | None,
+    outbox: type[Outbox],
+    wait: float | None,
+) -> Session:
+    """A session on a daemon, or on a machine in this process."""
+    if address is not None and type(address) is not str:
+        raise MetadataError(f"an address is a string, not {type(address).__name__}")
+    if engine is not None:
+        check_engine("engine=", engine)
+    lines = check_frames(frames)
+    if keys is not None and not isinstance(keys, str | os.PathLike):
+        raise MetadataTypeError(f"keys= names a file or a directory, not {type(keys).__name__}")
+    if name is not None and not is_name(name):
+        raise MetadataError(f"name= is a printable text of 1 to {LONGEST} characters, not {shown(name)}")
+    patience = seconds("connect", wait)
+    local = devices is not None or engine is not None or not tracing
+    where = address or (EMBEDDED if local else find_address())
+    who = name or program_name()
+    if is_local(where or EMBEDDED) and (where is not None or patience is None):
+        from ..embedded.local import connect_local
+
+        if patience is not None:
+            raise MetadataError(
+                f"wait= is for a daemon: the machine at {where} is of this process, and is there at once"
+            )
+        usual = usual_engine()
+        sought = default_address() if where is None and usual != "serial" else ""
+        where = where or EMBEDDED
+        machine = connect_local(where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict, name=who)
+        if sought:
+            tell_of_fallback(sought, where)
+        return Session(machine, lines, outbox, address=where, sought=sought)
+    refuse_local(where or "", engine, devices, tracing=tracing)
+
+    def attempt() -> Session:
+        there = for_client(where or running()).text
+        return connect_daemon(there, who, strict=strict, keys=keys, frames=lines, outbox=outbox)
+
+    return until_there(attempt, patience or 0.0)
+
+
+def refuse_local(where: str, engine: object, devices: object, *, tracing: bool) -> None:
+    """MetadataError for what only machines of this process take."""
+    if engine is not None:
+        raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
+    if devices is not None:
+        raise MetadataError("devices= is for machines of this process: a daemon's are those it was started with")
+    if not tracing:
+        raise MetadataError(
+            "tracing= is for machines of this process: a daemon keeps a trace unless its [trace] is off"
+        )
+
+
+def outbox_for(routines: object) -> type[Outbox]:
+    """The outbox of a session that is to find routines by itself ("auto"), or not (None)."""
+    if routines is None:
+        return Outbox
+    if routines != AUTO:
+        raise MetadataError(f'routines= is "{AUTO}" or None, not {shown(routines)}')
+    from ..periods.outbox import PeriodicOutbox
+
+    return PeriodicOutbox
+
+
+def connect_to_look(address: str) -> Session:
+    """A session of the command line's own: on a daemon, a look, of which the log tells at level debug only."""
+    return connect(address) if is_local(address) else connect_daemon(for_client(address).text, None)
+
+
+def find_address() -> str | None:
+    """Where `connect()` finds a machine: $TENSORD_ADDRESS, else a running daemon; None: a machine in this process.
+
+    With $TENSORD_ENGINE=serial no daemon is looked for. MetadataError if $TENSORD_ADDRESS names one all the same.
+    """
+    if usual_engine() != "serial":
+        return find_daemon()
+    named = os.environ.get(ADDRESS) or None
+    if named is not None and not is_local(named):
+        raise MetadataError(
+            f"${VARIABLE}=serial is for machines of this process, and ${ADDRESS} names a daemon, {named}: "
+            "unset one of the two"
+        )
+    return named
+
+
+def usual_engine() -> str:
+    """The default engine of a machine in this process: $TENSORD_ENGINE, else "vm"."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return ENGINES[0]
+    check_engine(f"${VARIABLE}", named)
+    return named
+
+
+def check_engine(where: str, engine: object) -> None:
+    """MetadataError unless `engine` names an engine."""
+    if type(engine) is not str or engine not in ENGINES:
+        known = " or ".join(f'"{name}"' for name in ENGINES)
+        raise MetadataError(f"{where} is {known}, not {shown(engine)}")
+
+
+def connect_daemon(
+    address: str,
+    name: str | None,
+    *,
+    strict: bool = False,
+    keys: str | os.PathLike[str] | None = None,
+    frames: int | None = None,
+    outbox: type[Outbox] = Outbox,
+) -> Session:
+    """A session on the daemon at that address; without a name, a look. ConnectionLost if there is none, or if it
+    refuses us."""
+    from ..process.exits import close_at_exit
+    from ..transport.keys import socket_options
+    from ..transport.link import connecting
+    from ..transport.remote import RemoteTransport
+
+    with connecting(address):
+        transport = RemoteTransport(address, socket_options(address, keys), name, strict=strict)
+        close_at_exit(transport)
+        return Session(transport, frames, outbox, address=address)

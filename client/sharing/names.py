@@ -1,0 +1,191 @@
+"""Names under which sessions of one machine share tensors and routines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ...interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish, encode_message
+from ...interpreter.wire.names import check_names
+from ..calls.checks import own
+from ..locations.locations import located
+from ..outbox.outbox import Outbox
+from ..requests.answers import seconds
+from ..tensor.reading import expose
+from ..tensor.tensor import Tensor
+from ..transport.interface import Reply
+from ..waiting.steps import Pause, Steps, Within
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+PAUSE: Final = 0.02  # seconds until names that nobody has published are asked for again
+ANSWER: Final = 2.0  # seconds that the machine has to answer, however short the wait
+ROUTINE: Final = "routine"  # what an answer about one begins with
+
+
+class AtOnce:
+    """A wait of 0 seconds for somebody to publish, and without a limit for the answer: that of a call without one."""
+
+    def __repr__(self) -> str:
+        return "0.0"
+
+
+AT_ONCE: Final[Any] = AtOnce()
+
+
+class Publishable(NamedTuple):
+    """What stands for a tensor or a routine in a message: its id; of a routine, how it is called, if it has a
+    convention. `exposed`: the tensors to which others may write from then on."""
+
+    id: int
+    exposed: tuple[Tensor, ...]
+    convention: Any = None
+
+
+class Names:
+    """One session's access to the machine's names, in steps. Inside `atomic`, what publishes waits for no answer."""
+
+    __slots__ = ("_outbox",)
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def publishing(self, given: Mapping[str, Publishable], *, durable: bool = False) -> Steps[None]:
+        """Publish tensors and routines under their names, all at once."""
+        names, ids = listed_names(tuple(given)), tuple(each.id for each in given.values())
+        try:
+            check_names(names)
+        except MetadataError as error:
+            raise located(error) from None
+        outbox = self._outbox
+        for each in given.values():
+            for tensor in each.exposed:
+                expose(tensor)
+        conventions = {each.id: each.convention for each in given.values() if each.convention is not None}
+        with outbox.lock:
+            for routine, convention in conventions.items():
+                outbox.messages.append(encode_message(Convention(routine, convention)))
+        told = outbox.tell(lambda request: Publish(names, ids, request, durable))
+        if told is not None:
+            yield told
+
+    def looking_up(
+        self, given: Sequence[str], *, snapshot: bool, wait: float | None
+    ) -> Steps[tuple[list[Any], list[int], list[Any]]]:
+        """What stands under these names, taken at once, as the machine tells it: of each name; new ids for all tensors
+        in that; the records of all programs in that. Asks again for `wait` seconds if nothing is published yet.
+
+        The time is kept here, since a machine that hangs keeps none: TimeoutError if it has not answered by then.
+        """
+        names, limit = listed_names(given), seconds("lookup", None if wait is AT_ONCE else wait)
+        began, missing = monotonic(), None
+        until = began if wait is AT_ONCE else inf if limit is None else began + limit
+        answered = inf if limit is None else began + max(limit, ANSWER)
+        while True:
+            try:
+                return (yield from self._told(names, answered, snapshot=snapshot))
+            except MetadataKeyError as error:
+                if monotonic() >= until:
+                    raise
+                missing = error.reraisable()
+            except TimeoutError:
+                if missing is not None:  # the machine has answered before
+                    raise missing from None
+                raise TimeoutError(
+                    f"lookup: the machine has not answered for {max(limit or 0.0, ANSWER):g} s"
+                ) from None
+            yield Pause(PAUSE)
+
+    def _told(
+        self, names: Sequence[str], deadline: float, *, snapshot: bool
+    ) -> Steps[tuple[list[Any], list[int], list[Any]]]:
+        count = len(names)
+        while True:
+            ids, found = yield from self._asking(names, count, deadline, snapshot=snapshot)
+            if type(found) is not int:
+                return list(found[: len(names)]), ids, list(found[len(names) :])
+            count = found  # routines capture tensors, which have ids, too
+
+    def _asking(
+        self, names: Sequence[str], count: int, deadline: float, *, snapshot: bool
+    ) -> Steps[tuple[list[int], Any]]:
+        ids: list[int] = []
+
+        def build(request: int, _location: int) -> Lookup:
+            ids.extend(self._outbox.new_id() for _ in range(count))
+            return Lookup(names, tuple(ids), request, snapshot)
+
+        reply = self._outbox.ask(build, located=False)
+        try:
+            return ids, (yield Within(reply, None if deadline == inf else max(deadline - monotonic(), 0.0)))
+        except BaseException:  # nobody makes handles of them
+            reply.when_done(partial(self._drop, reply, ids))
+            raise
+
+    def _drop(self, reply: Reply, ids: Sequence[int]) -> None:
+        """Release the tensors of an answer that nobody takes. Called on any thread, inside any lock."""
+        if reply.error is None and type(reply.value) is not int:
+            for id_ in ids:
+                self._outbox.release(id_)
+
+    def unpublishing(self, names: Sequence[str]) -> Steps[None]:
+        """Remove names."""
+        plain = listed_names(names)
+        told = self._outbox.tell(lambda request: Unpublish(plain, request))
+        if told is not None:
+            yield told
+
+    def listing(self) -> Steps[list[str]]:
+        """Every name under which something is published, sorted."""
+        return list((yield self._outbox.ask(lambda request, _: ListNames(request), located=False)))
+
+
+def listed_names(names: Any) -> tuple[str, ...]:
+    """The names as plain strings, as messages carry them; MetadataTypeError if they are something else."""
+    if not isinstance(names, list | tuple | set | frozenset | dict):
+        raise located(MetadataTypeError(f"expected a name or a list of names, got {type(names).__name__}"))
+    for name in names:
+        if not isinstance(name, str):
+            raise located(MetadataTypeError(f"a name is a string, not {type(name).__name__}"))
+    return tuple(map(str.__str__, names))
+
+
+def publishable(session: Session, value: Any) -> Publishable:
+    """A tensor, or a routine, as something to publish. Raises at the user's line what keeps it from being that."""
+    if isinstance(value, Tensor):
+        return Publishable(own(session, value)._id, (value,))
+    from .publishing import publishable_routine
+
+    return publishable_routine(session, value)
+
+
+def looked_up(
+    session: Session, names: Sequence[str], heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]
+) -> list[Any]:
+    """What the machine tells of names, as tensors and routines of this session, in their order."""
+    new, rest = iter(ids), iter(records)
+    plain = [[head] if head[0] != ROUTINE else head[2] for head in heads]
+    tensors = [[shared(session, next(new), *each) for each in some] for some in plain]  # all, before anything can fail
+    found: list[Any] = []
+    for name, head, some in zip(names, heads, tensors, strict=True):
+        if head[0] != ROUTINE:
+            found += some
+        else:
+            from .publishing import made  # late: few sessions need all that is behind routines
+
+            _, devices, _, convention = head
+            found.append(made(session, name, devices, some, convention, rest))
+    return found
+
+
+def shared(session: Session, id_: int, meta: Any, home: str) -> Tensor:
+    """A handle to a tensor that other sessions may write to."""
+    tensor = Tensor(session, id_, None if meta is None else Meta.of(*meta), home)
+    expose(tensor)
+    return tensor

@@ -1,0 +1,104 @@
+"""Routines under names: what is sent of one that is published, and what is made of one that was looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, TensordError
+from ...interpreter.programs.convention import decode, encode
+from ...interpreter.programs.program import EFFECT, Program, effects_of
+from ...interpreter.programs.records import Reader
+from ..calls.checks import own
+from ..calls.contexts import hand
+from ..linking.linked import Linked
+from ..linking.linked_routine import LinkedRoutine, portable
+from ..linking.linking import LinkedProgram
+from ..locations.locations import located
+from ..routines.routine import BoundRoutine, Routine
+from ..tensor.tensor import Tensor
+from .names import Publishable
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+
+def publishable_routine(session: Session, value: Any) -> Publishable:
+    """A routine as something to publish. Raises at the user's line what keeps it from being that."""
+    if isinstance(value, Routine | BoundRoutine):
+        value = only_capture(session, value)
+    if not isinstance(value, LinkedRoutine | LinkedProgram):
+        kinds = "expected a tensor (asarray) or a routine (routine.link(*arguments), session.link(program))"
+        raise located(MetadataTypeError(f"publish: {kinds}, got {type(value).__name__}"))
+    if value._session is not session:
+        raise located(MetadataError("publish: the routine belongs to another session"))
+    linked = value._linked
+    for step, _ in effects_of(linked.program):
+        if step.op == EFFECT:
+            at = f" at {step.location}" if step.location else ""
+            message = f"publish: the routine calls a function of this process (session.effect{at}), which others lack"
+            raise located(MetadataError(f"{message}: return the values, or print them (session.print)"))
+    for tensor in linked.captured:
+        own(session, tensor)
+    convention = travelling(value) if isinstance(value, LinkedRoutine) else None
+    return Publishable(linked._id, linked.captured, convention)
+
+
+def travelling(routine: LinkedRoutine) -> Any:
+    """A routine's convention as it travels."""
+    try:
+        wire = encode(portable(routine._convention, routine._linked.captured))
+        decode(wire, routine.program)
+    except TensordError as error:
+        raise located(type(error)(f"publish: {routine._convention.name}: {error.message}")) from None
+    return wire
+
+
+def only_capture(session: Session, routine: Routine[..., Any] | BoundRoutine[..., Any]) -> LinkedRoutine:
+    """The one capture of a routine; ProtocolError if there are others, or none."""
+    instance = routine.__self__ if isinstance(routine, BoundRoutine) else None
+    whole = routine._routine if isinstance(routine, BoundRoutine) else routine
+    entries = whole._entries.of(session)
+    if instance is not None:
+        entries = [entry for entry in entries if any(known() is instance for known in entry.objects)]
+    if len(entries) != 1:
+        name = getattr(whole, "__name__", "the routine")
+        times = f"was captured for {len(entries)} kinds of arguments" if entries else "was not called yet"
+        message = f"publish: {name} {times}: publish {name}.link(*arguments), which is for arguments of one kind"
+        raise located(ProtocolError(message))
+    found = LinkedRoutine(session, entries[0].linked, entries[0].convention)
+    return found if instance is None else found.bound()
+
+
+# -- looked up ---------------------------------------------------------------------------------------------------------
+
+
+def made(
+    session: Session,
+    name: str,
+    devices: Sequence[str],
+    captured: Sequence[Tensor],
+    convention: Any,
+    records: Iterator[Any],
+) -> LinkedRoutine | LinkedProgram:
+    """A routine of this session of what the machine tells, named as it was published. The tensors that it captures are
+    shared. Takes the records of its program, and no more."""
+    for tensor in captured:
+        hand(tensor, None)  # they go with the routine, not with the context around
+    try:
+        program = program_of(records)
+        how = None if convention is None else decode(convention, program)
+    except TensordError as error:
+        raise located(error) from None
+    linked = Linked(session, program, devices, captured, name=name)
+    return LinkedProgram(session, linked) if how is None else LinkedRoutine(session, linked, how)
+
+
+def program_of(records: Iterator[Any]) -> Program:
+    """The program that the next records describe."""
+    reader = Reader()
+    for record in records:
+        program = reader.add(record)
+        if program is not None:
+            return program
+    raise ProtocolError("the records of the routine's program are not complete")

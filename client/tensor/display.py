@@ -1,0 +1,100 @@
+"""What people see of a tensor: `str`, `repr`, and HTML for notebooks.
+
+`str` shows the value and waits for it, as NumPy does. `repr` shows the state and waits for no value, since debuggers
+and error messages call it anywhere; it raises nothing and learns nothing, so that a program goes on as if nobody had
+looked. Of a tensor that NumPy prints with "..." only the corners are fetched.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import TensordError
+from ...interpreter.types.meta import Meta, Shape
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+PATIENCE: Final = 0.25  # seconds for the machine to say which answers are ready
+LONGEST_ERROR: Final = 300  # characters
+LONGEST_HTML: Final = 20_000  # characters of a value
+# Columns of numbers need a fixed pitch, which the styles of some pages around take from <pre>.
+FONT: Final = 'style="font-family: var(--jp-code-font-family, monospace)"'
+
+
+def value_text(tensor: Tensor) -> str:
+    """The value as NumPy prints it, under its print options. Waits; raises the tensor's error."""
+    options = np.get_printoptions()
+    meta, edge = tensor._known(), int(options["edgeitems"])
+    whole = meta.size <= options["threshold"] or meta.ndim == 0 or max(meta.shape) <= 2 * edge
+    if whole or not edge:  # without edges NumPy prints the last element, in a format that suits all of them
+        return str(tensor.numpy())
+    return np.array2string(corners(tensor, meta.shape, edge), threshold=0)
+
+
+def corners(tensor: Tensor, shape: Shape, edge: int) -> NDArray[Any]:
+    """The elements that NumPy prints of such an array, and one more along each axis that it shortens. Waits."""
+    places = np.ix_(*(ends(size, edge) for size in shape))
+    session, device = tensor._session, tensor.device
+    return tensor[tuple(session.asarray(place, device) for place in places)].numpy()
+
+
+def ends(size: int, edge: int) -> NDArray[np.int64]:
+    """The positions along an axis that are printed, with one between them that is not if some are left out."""
+    if size <= 2 * edge:
+        return np.arange(size, dtype=np.int64)
+    return np.concatenate([np.arange(edge + 1), np.arange(size - edge, size)], dtype=np.int64)
+
+
+def summary(tensor: Tensor) -> str:
+    """Id, shape, dtype, home and state. Waits for no value, and raises nothing."""
+    return described(tensor, *state_of(tensor))
+
+
+def described(tensor: Tensor, state: str, meta: Meta | None) -> str:
+    """The summary of a tensor in that state."""
+    return f"<tensor {tensor._id} {'of unknown shape' if meta is None else repr(meta)} on {tensor.device}, {state}>"
+
+
+def state_of(tensor: Tensor) -> tuple[str, Meta | None]:
+    """ "ready", "pending", "failed: ..." or "lost: ...", and the meta as far as known."""
+    session, meta = tensor._session, tensor._meta
+    if session.closed:
+        return "lost: its session has ended", meta
+    lock = session._outbox.lock
+    if not lock.acquire(blocking=False):  # another thread is inside an atomic block
+        return "pending", meta
+    lock.release()
+    try:
+        found = session._answers.look_at(tensor._own(), PATIENCE)
+    except TimeoutError:
+        return "unknown: the machine does not answer", meta
+    except TensordError:  # inside an atomic block, or in a signal handler: nothing can be asked
+        return "pending", meta
+    if found["shape"] is not None:
+        meta = Meta.of(tuple(found["shape"]), found["dtype"])
+    return f"failed: {shortened(found['error'])}" if found["error"] else found["state"], meta
+
+
+def shortened(error: str) -> str:
+    """The text of an error in one line of bounded length."""
+    text = " ".join(error.split())
+    return text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}..."
+
+
+def html(tensor: Tensor) -> str:
+    """The summary, and the value if it is there: for notebooks. Waits for no value that is not there yet."""
+    state, meta = state_of(tensor)
+    head = f"<code {FONT}>{escape(described(tensor, state, meta))}</code>"
+    if state != "ready":
+        return head
+    try:
+        text = value_text(tensor)
+    except TensordError:  # a write has failed since
+        return head
+    shown = text if len(text) <= LONGEST_HTML else f"{text[:LONGEST_HTML]}\n..."
+    return f"{head}<pre {FONT}>{escape(shown)}</pre>"

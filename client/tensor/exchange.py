@@ -1,0 +1,88 @@
+"""DLPack, both ways: arrays of other libraries as values for tensors, and values of tensors for other libraries."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import MetadataAttributeError, MetadataBufferError, MetadataTypeError
+from ...interpreter.wire.forms import shown
+from ..locations.locations import located
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+CPU = (1, 0)  # kDLCPU, device 0
+
+
+def host_array(exporter: Any) -> NDArray[Any]:
+    """The values of an array of another library, on the host; AttributeError if it does not support DLPack.
+
+    An array on a GPU is fetched by its own method if it has one, else asked for a host copy, as DLPack 1 defines it.
+    BufferError for an array that cannot be exported, and for dtypes that NumPy does not have (bfloat16).
+    """
+    if not hasattr(exporter, "__dlpack_device__"):
+        message = f"from_dlpack: {type(exporter).__name__} has no __dlpack__, as DLPack wants: use asarray"
+        raise located(MetadataAttributeError(message, op="from_dlpack"))
+    kind, _ = exporter.__dlpack_device__()
+    if int(kind) == CPU[0]:
+        return imported(exporter)
+    for method in ("get", "cpu"):  # CuPy, PyTorch
+        if hasattr(exporter, method):
+            found = getattr(exporter, method)()
+            return found if isinstance(found, np.ndarray) else imported(found)
+    return imported(exporter, device="cpu", copy=True)
+
+
+def imported(exporter: Any, **options: Any) -> NDArray[Any]:
+    """The exporter's values on the host, as a NumPy array."""
+    try:
+        return np.from_dlpack(exporter, **options)
+    except (RuntimeError, BufferError) as error:  # NumPy's, for dtypes that it does not have; the exporter's
+        raise located(MetadataBufferError(f"from_dlpack: {error}", op="from_dlpack")) from None
+
+
+def exported(tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy: Any) -> Any:
+    """A capsule with the tensor's value; see `Tensor.__dlpack__`."""
+    check_copy(copy, "__dlpack__")
+    version, wanted = pair("max_version", max_version), pair("dl_device", dl_device)
+    if stream is not None:
+        raise refused("a tensor is handed over in host memory, which has no streams")
+    if wanted not in (None, CPU):
+        raise refused("a tensor is handed over in host memory: ask for the device (1, 0)")
+    if copy is False and not tensor.device.startswith("cpu:"):
+        raise refused(f"the tensor is on {tensor.device}, from where only a copy gets to the host: allow a copy")
+    array = tensor.numpy()
+    read_only, says_so = not array.flags.writeable, version is not None and version >= (1, 0)
+    if copy is False and not read_only:
+        raise refused("the value lies in the machine's memory, and was copied from there: allow a copy")
+    if copy is False and not says_so:
+        raise refused("the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy")
+    copied = copy or (read_only and copy is None)
+    return array.__dlpack__(max_version=version, copy=copied or None)
+
+
+def check_copy(copy: Any, function: str) -> None:
+    """MetadataTypeError unless it is True, False or None."""
+    if not (copy is None or isinstance(copy, bool | np.bool)):
+        raise located(MetadataTypeError(f"{function}: copy is True, False or None, not {shown(copy)}", op=function))
+
+
+def pair(name: str, given: Any) -> tuple[int, int] | None:
+    """Two ints, or None; MetadataTypeError for anything else."""
+    if given is None:
+        return None
+    try:
+        first, second = map(index, given)
+    except (TypeError, ValueError):
+        message = f"__dlpack__: {name} is None or a pair of ints, not {shown(given)}"
+        raise located(MetadataTypeError(message)) from None
+    return first, second
+
+
+def refused(message: str) -> MetadataBufferError:
+    """The error for what cannot be handed over as it was asked for, at the user's line."""
+    return located(MetadataBufferError(message, op="__dlpack__"))

@@ -1,0 +1,221 @@
+"""The operators of a tensor: tables, types, and the methods made from them; and what a tensor answers to NumPy.
+
+An operator takes tensors of its session and numbers: Python's, or NumPy scalars, which count as Python's. An array is
+refused with an explanation: a caller should ask explicitly for a tensor of it, since that copies it to a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
+
+import numpy as np
+
+from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
+from ...interpreter.errors import MetadataTypeError
+from ...interpreter.schema.opdef import REGISTRY, OpDef
+from ..locations.locations import located
+from ..locations.tracebacks import MEANT, hide, hides
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+Operand: TypeAlias = Any  # a Tensor, or a number
+
+SCALARS: Final = frozenset((bool, int, float, complex))
+OPERANDS: Final[set[type]] = set()  # what stands for tensors and numbers while a routine is captured
+UNARY: Final = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+BINARY: Final = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "power",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift",
+}
+COMPARISONS: Final = {
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+}
+
+
+class Operators:
+    """The operators as type checkers see them; the methods themselves are made from the tables."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    if TYPE_CHECKING:
+
+        def __neg__(self) -> Tensor: ...
+        def __pos__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __add__(self, other: Operand, /) -> Tensor: ...
+        def __sub__(self, other: Operand, /) -> Tensor: ...
+        def __mul__(self, other: Operand, /) -> Tensor: ...
+        def __truediv__(self, other: Operand, /) -> Tensor: ...
+        def __floordiv__(self, other: Operand, /) -> Tensor: ...
+        def __mod__(self, other: Operand, /) -> Tensor: ...
+        def __pow__(self, other: Operand, /) -> Tensor: ...
+        def __matmul__(self, other: Operand, /) -> Tensor: ...
+        def __and__(self, other: Operand, /) -> Tensor: ...
+        def __or__(self, other: Operand, /) -> Tensor: ...
+        def __xor__(self, other: Operand, /) -> Tensor: ...
+        def __lshift__(self, other: Operand, /) -> Tensor: ...
+        def __rshift__(self, other: Operand, /) -> Tensor: ...
+        def __radd__(self, other: Operand, /) -> Tensor: ...
+        def __rsub__(self, other: Operand, /) -> Tensor: ...
+        def __rmul__(self, other: Operand, /) -> Tensor: ...
+        def __rtruediv__(self, other: Operand, /) -> Tensor: ...
+        def __rfloordiv__(self, other: Operand, /) -> Tensor: ...
+        def __rmod__(self, other: Operand, /) -> Tensor: ...
+        def __rpow__(self, other: Operand, /) -> Tensor: ...
+        def __rmatmul__(self, other: Operand, /) -> Tensor: ...
+        def __rand__(self, other: Operand, /) -> Tensor: ...
+        def __ror__(self, other: Operand, /) -> Tensor: ...
+        def __rxor__(self, other: Operand, /) -> Tensor: ...
+        def __rlshift__(self, other: Operand, /) -> Tensor: ...
+        def __rrshift__(self, other: Operand, /) -> Tensor: ...
+        def __iadd__(self, other: Operand, /) -> Self: ...
+        def __isub__(self, other: Operand, /) -> Self: ...
+        def __imul__(self, other: Operand, /) -> Self: ...
+        def __itruediv__(self, other: Operand, /) -> Self: ...
+        def __ifloordiv__(self, other: Operand, /) -> Self: ...
+        def __imod__(self, other: Operand, /) -> Self: ...
+        def __ipow__(self, other: Operand, /) -> Self: ...
+        def __imatmul__(self, other: Operand, /) -> Self: ...
+        def __iand__(self, other: Operand, /) -> Self: ...
+        def __ior__(self, other: Operand, /) -> Self: ...
+        def __ixor__(self, other: Operand, /) -> Self: ...
+        def __ilshift__(self, other: Operand, /) -> Self: ...
+        def __irshift__(self, other: Operand, /) -> Self: ...
+        def __lt__(self, other: Operand, /) -> Tensor: ...
+        def __le__(self, other: Operand, /) -> Tensor: ...
+        def __gt__(self, other: Operand, /) -> Tensor: ...
+        def __ge__(self, other: Operand, /) -> Tensor: ...
+        def __eq__(self, other: Operand, /) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: Operand, /) -> Tensor: ...  # type: ignore[override]
+
+
+def add_operators(tensor: type[Tensor]) -> None:
+    """Make the operators of the class from the tables."""
+
+    def forward(op: OpDef, in_place: bool) -> Callable[[Tensor, Operand], Tensor]:
+        def operate(self: Tensor, other: Operand, /) -> Tensor:
+            try:
+                if type(other) is not tensor and type(other) not in SCALARS:
+                    other = as_number(other)
+                    if other is NotImplemented:
+                        return cast("Tensor", NotImplemented)
+                return self._session._calls.operate(op, self, other, in_place)
+            except MEANT as error:
+                hide(error)
+                raise
+
+        return operate
+
+    def reflected(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
+        def operate(self: Tensor, other: Operand, /) -> Tensor:
+            try:
+                if type(other) not in SCALARS and not isinstance(other, tensor):
+                    other = as_number(other)
+                    if other is NotImplemented:
+                        return cast("Tensor", NotImplemented)
+                return self._session.call(op.name, [other, self])[0]
+            except MEANT as error:
+                hide(error)
+                raise
+
+        return operate
+
+    def unary(op: OpDef) -> Callable[[Tensor], Tensor]:
+        def operate(self: Tensor) -> Tensor:
+            try:
+                return self._session._calls.operate(op, self)
+            except MEANT as error:
+                hide(error)
+                raise
+
+        return operate
+
+    def add(name: str, operator: Callable[..., Tensor], text: str) -> None:
+        operator.__name__, operator.__qualname__ = name, f"Tensor.{name}"
+        operator.__module__, operator.__doc__ = tensor.__module__, text
+        setattr(tensor, name, hides(operator))
+
+    for name, op in UNARY.items():
+        add(f"__{name}__", unary(REGISTRY[op]), f"{op} of this tensor.")
+    for name, op in BINARY.items():
+        add(f"__{name}__", forward(REGISTRY[op], False), f"{op} of this tensor and another operand.")
+        add(f"__i{name}__", forward(REGISTRY[op], True), f"{op} of this tensor and another operand, in place.")
+        add(f"__r{name}__", reflected(REGISTRY[op]), f"{op} of a number and this tensor.")
+    for name, op in COMPARISONS.items():
+        add(f"__{name}__", forward(REGISTRY[op], False), f"{op} of this tensor and another operand: a tensor of bool.")
+
+
+# NumPy's names of operators, where they differ from the array API's.
+_UFUNCS: Final = {"left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}
+_OPERATORS: Final = frozenset((*BINARY.values(), *COMPARISONS.values()))
+_NUMBERS: Final[tuple[Any, ...]] = (int, float, complex)
+_ABOUT_META: Final = frozenset((np.ndim, np.shape, np.size, np.iscomplexobj, np.isrealobj))
+
+
+def as_number(other: object) -> Any:
+    """A NumPy scalar as the Python number it is; MetadataTypeError for arrays, NotImplemented for everything else.
+
+    An array without dimensions counts as a scalar: on the left of a comparison, NumPy's scalars arrive as such arrays.
+    A member of an IntEnum and the like counts as its plain number.
+    """
+    if type(other) in OPERANDS:
+        return other._as_number()  # type: ignore[attr-defined]
+    if isinstance(other, np.ndarray | np.generic):
+        value = None if other.ndim else other.item()
+        if type(value) in SCALARS:
+            return value
+        how = "make a tensor of it with session.asarray, or take .numpy()"
+        raise located(MetadataTypeError(f"a NumPy array is no operand: {how}"))
+    return next((kind(other) for kind in _NUMBERS if isinstance(other, kind)), NotImplemented)
+
+
+def operator_of(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any], tensor: Tensor
+) -> tuple[str, Operand]:
+    """The op and the number on the left, if NumPy's function is an operator's with the tensor on the right.
+
+    TypeError if not, and for arrays on the left, also as the target of an in-place operator.
+    """
+    name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
+    if method == "__call__" and name in _OPERATORS and len(inputs) == 2 and inputs[1] is tensor:
+        left = as_number(inputs[0])
+        if left is not NotImplemented and not options:
+            return name, left
+    raise refusal(ufunc.__name__)
+
+
+def about_meta(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The result of NumPy's function, if it needs shape or dtype alone; TypeError if not."""
+    if function not in _ABOUT_META:
+        raise refusal(function.__name__)
+    return function.__wrapped__(*arguments, **named)
+
+
+def refusal(name: str) -> TypeError:
+    """The error for a NumPy function called with a tensor; it names the function to use instead."""
+    from ..array_api.namespace import Main
+    from .hints import FUNCTIONS
+
+    there = name if hasattr(Main, name) else FUNCTIONS.get(name)
+    instead = "session.xp's functions" if there is None else f"session.xp.{there}"
+    return TypeError(f"numpy.{name} does not take tensors: use {instead}, or .numpy(), which waits for the value")

@@ -1,0 +1,123 @@
+"""Reading a small tensor piece by piece: the second piece brings the whole, and the others need no round trip.
+
+A program that looks at `x[0]`, `x[1]`, ... one after the other waits for the wire each time, and for nothing else. Only
+this process writes to a tensor, unless the tensor has a name that other sessions know; so a value that was fetched
+stays true until this process writes to the tensor. A piece therefore remembers which tensor it is a piece of. With the
+second piece that is read, the whole tensor is fetched instead, once, if it is small.
+
+Guarantees. A piece has the value that a fetch of it would give: that of the whole when the piece was taken. A tensor is
+written in place only under the outbox's lock, where it drops its `Reading` first. Pieces taken before keep the old
+`Reading`: it is true for them if the value had come by then, and is not filled afterwards. A tensor that another
+session may write to (published, looked up) is never remembered. Where a fetch would be refused (after `cancel`, inside
+`atomic`, once the session has ended) a remembered value is refused, too. Nothing here keeps a tensor alive.
+
+Rejected: remembering what `numpy()` returned. Its callers may write into it, and a copy would cost every caller that
+reads once.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.schema.indexing import Index, native_index
+from ...interpreter.types.meta import Meta
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+LIMIT: Final = 1 << 14  # bytes of a tensor that is fetched as a whole
+DEEPEST: Final = 16  # pieces of pieces: a deeper one counts as a tensor of its own
+
+
+class Reading:
+    """What this process knows of one tensor: its value, or the tensor that it is a piece of.
+
+    Valid as long as it is the tensor's own `_reading`; for pieces already taken, for ever. But of no use once the
+    session has been cancelled or restarted, since the state of a piece is unknown here then.
+    """
+
+    __slots__ = ("count", "depth", "era", "index", "origin", "tensor", "value")
+
+    def __init__(self, tensor: Tensor | None, origin: Reading | None = None, index: Index = ()) -> None:
+        self.tensor: Any = no_tensor if tensor is None else weakref.ref(tensor)
+        self.origin = origin
+        self.index = index
+        self.depth: int = 0 if origin is None else origin.depth + 1
+        self.era: int = origin.era if origin is not None else 0 if tensor is None else tensor._session._cancellation.era
+        self.count = 0  # pieces of it that were read
+        self.value: NDArray[Any] | None = None
+
+    def known(self) -> NDArray[Any] | None:
+        """The tensor's value, fetched unless this is the first of its pieces; None if it is not fetched."""
+        if self.value is None:
+            whole = None if self.origin is None else self.origin.known()
+            self.value = self._fetched() if whole is None else whole[native_index(self.index)]
+        return self.value
+
+    def remembered(self) -> NDArray[Any] | None:
+        """The tensor's value, if it needs no question; else None."""
+        if self.value is None and self.origin is not None:
+            whole = self.origin.remembered()
+            return None if whole is None else whole[native_index(self.index)]
+        return self.value
+
+    def _fetched(self) -> NDArray[Any] | None:
+        self.count += 1
+        tensor = self.tensor()
+        if self.count == 1 or tensor is None or tensor._reading is not self:
+            return None
+        value: NDArray[Any] = tensor._session._answers.fetch(tensor)
+        return value if tensor._reading is self else None  # else another thread has written to it
+
+
+def no_tensor() -> None:
+    """The weak reference to no tensor."""
+
+
+EXPOSED: Final = Reading(None)  # of tensors that other sessions may write to
+
+
+def of(tensor: Tensor) -> Reading | None:
+    """The `Reading` that pieces of the tensor remember, or None."""
+    reading = tensor._reading
+    if reading is EXPOSED:
+        return None
+    if reading is None or reading.depth == DEEPEST or reading.era != tensor._session._cancellation.era:
+        meta = tensor._meta
+        reading = _begun(tensor) if type(meta) is Meta and meta.nbytes <= LIMIT else None
+    return reading
+
+
+def _begun(tensor: Tensor) -> Reading | None:
+    with tensor._session._outbox.lock:  # another thread may be publishing it
+        if tensor._reading is EXPOSED:
+            return None
+        reading = tensor._reading = Reading(tensor)
+    return reading
+
+
+def forget(tensor: Tensor) -> None:
+    """Forget the value of a tensor before a write; the caller holds the outbox's lock."""
+    if tensor._reading is not EXPOSED:
+        tensor._reading = None
+
+
+def expose(tensor: Tensor) -> None:
+    """Note that other sessions may write to the tensor from now on."""
+    with tensor._session._outbox.lock:
+        tensor._reading = EXPOSED
+
+
+def recall(tensor: Tensor, *, asks: bool = True) -> NDArray[Any] | None:
+    """The value of a piece, as an array of the caller's own, or None if its whole is unknown. `asks`: may fetch it."""
+    reading, session = tensor._reading, tensor._session
+    if reading is None or reading.origin is None or reading.era != session._cancellation.era:
+        return None
+    if not session._outbox.answers():
+        return None
+    whole = reading.origin.known() if asks else reading.origin.remembered()
+    return None if whole is None else np.array(whole[native_index(reading.index)])

@@ -1,0 +1,111 @@
+"""The awaitable forms of a tensor, for asyncio, and their steps. docs/waiting.md says what they promise."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+from numpy.typing import NDArray
+
+from ...interpreter.errors import MetadataError, TensordError
+from ...interpreter.types.meta import Scalar
+from ..locations.locations import located
+from ..locations.tracebacks import make_public
+from ..waiting.on_loop import on_loop
+from ..waiting.steps import Awaiting, Steps
+from . import reading
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+T = TypeVar("T")
+
+
+class AwaitableTensor:
+    """What a tensor has for event loops."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        """Wait until its value is there, as `wait`; gives the tensor, whose shape is known then."""
+        return cast("Generator[Any, Any, Self]", self._awaiting(ready(cast("Tensor", self))).__await__())
+
+    def numpy_async(self) -> Awaiting[NDArray[Any]]:
+        """`array = await t.numpy_async()`: its value as a NumPy array, as of this call. See `numpy`."""
+        return self._awaiting(value(cast("Tensor", self)))
+
+    def item_async(self) -> Awaiting[Scalar]:
+        """`number = await t.item_async()`: the value of a tensor with one element, as of this call. See `item`."""
+        return self._awaiting(item(cast("Tensor", self)))
+
+    def tolist_async(self) -> Awaiting[Any]:
+        """`rows = await t.tolist_async()`: its value as nested lists, as of this call. See `tolist`."""
+        return self._awaiting(rows(cast("Tensor", self)))
+
+    def residency_async(self) -> Awaiting[dict[str, str]]:
+        """Devices that hold a current copy, or will. See `residency`."""
+        return self._awaiting(residency(cast("Tensor", self)))
+
+    def is_ready_async(self) -> Awaiting[bool]:
+        """Is its value there, or its error? Waits for no value. See `is_ready`."""
+        return self._awaiting(is_ready(cast("Tensor", self)))
+
+    def error_async(self) -> Awaiting[TensordError | None]:
+        """Its error; None if there is none, or none yet. Waits for no value. See `error`."""
+        return self._awaiting(error_of(cast("Tensor", self)))
+
+    def _awaiting(self, steps: Steps[T]) -> Awaiting[T]:
+        return on_loop(cast("Tensor", self)._session._outbox, steps)
+
+
+make_public(AwaitableTensor, frozenset(("__await__",)))
+
+
+def ready(tensor: Tensor) -> Steps[Tensor]:
+    """`await tensor`."""
+    tensor._learn((yield tensor._session._answers.ask_ready(tensor._own())))
+    return tensor
+
+
+def value(tensor: Tensor) -> Steps[NDArray[Any]]:
+    """`numpy`."""
+    known = reading.recall(tensor._own(), asks=False)
+    if known is None:
+        known = yield from tensor._session._answers.fetching(tensor)
+    return known
+
+
+def item(tensor: Tensor) -> Steps[Scalar]:
+    """`item`."""
+    return one_value((yield from value(tensor)))
+
+
+def rows(tensor: Tensor) -> Steps[Any]:
+    """`tolist`."""
+    return (yield from value(tensor)).tolist()
+
+
+def residency(tensor: Tensor) -> Steps[dict[str, str]]:
+    """`residency`."""
+    found: dict[str, str] = yield tensor._session._answers.ask("residency", tensor._own()._id)
+    return found
+
+
+def is_ready(tensor: Tensor) -> Steps[bool]:
+    """`is_ready`."""
+    return (yield from tensor._polling()).done
+
+
+def error_of(tensor: Tensor) -> Steps[TensordError | None]:
+    """`error`."""
+    probe = yield from tensor._polling()
+    return probe.error if probe.done else None
+
+
+def one_value(array: NDArray[Any]) -> Scalar:
+    """The one element of an array, as a Python scalar; ValueError if there are others, or none."""
+    if array.size != 1:
+        message = f"item() is for tensors of one element (size 1), not of shape {array.shape}"
+        raise located(MetadataError(message))
+    found: Scalar = array.item()
+    return found

@@ -1,0 +1,55 @@
+"""The client's keys, for a daemon that asks for them: `connect(keys=...)` or $TENSORD_KEYS.
+
+The value names a secret key file (NAME.key_secret), or a directory with one; the daemon's public key, server.key, lies
+beside the secret key.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import zmq
+
+from ...interpreter.errors import MetadataError
+from ...interpreter.wire.keys import PUBLIC, SECRET, read_public, read_secret
+
+VARIABLE = "TENSORD_KEYS"
+SERVER = "server"
+
+
+def curve_options(keys: str | os.PathLike[str] | None = None) -> dict[int, bytes]:
+    """Socket options to set before connecting over tcp; none if `keys` and $TENSORD_KEYS are unset.
+
+    MetadataError says what is missing, or which chmod to run.
+    """
+    named = os.environ.get(VARIABLE, "") if keys is None else os.fspath(keys)
+    if not named:
+        return {}
+    secret = _secret_file(Path(named).expanduser())
+    pair = read_secret(secret)
+    server = secret.parent / f"{SERVER}{PUBLIC}"
+    if not server.exists():
+        raise MetadataError(f"{server} is missing: copy it from the daemon's key directory")
+    return {
+        zmq.CURVE_SERVERKEY: read_public(server),
+        zmq.CURVE_PUBLICKEY: pair.public,
+        zmq.CURVE_SECRETKEY: pair.secret,
+    }
+
+
+def socket_options(address: str, keys: str | os.PathLike[str] | None = None) -> dict[int, bytes]:
+    """The options for a daemon at that address: over ipc none, for the kernel tells the daemon who we are."""
+    return {} if address.startswith("ipc://") else curve_options(keys)
+
+
+def _secret_file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    found = sorted(file for file in path.glob(f"*{SECRET}") if file.stem != SERVER)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(file.name for file in found)
+        raise MetadataError(f"{path} holds several secret keys ({names}): name one of the files")
+    raise MetadataError(f"{path} holds no client's {SECRET} file: make one with tensord keygen {path} --name NAME")

@@ -1,0 +1,60 @@
+"""How `connect` and the command line look for a daemon, and what is said where none was found."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
+from typing import Final, TypeVar
+
+from ...interpreter.errors import NoDaemon, TensordError
+from ...interpreter.wire.addresses import default_address, find_daemon
+
+Found = TypeVar("Found")
+
+PAUSE: Final = 0.05  # seconds between two attempts
+
+
+def until_there(attempt: Callable[[], Found], wait: float) -> Found:
+    """The result of the attempt, made again for `wait` seconds as long as no daemon listens. NoDaemon after that.
+
+    What listens and refuses us, or does not answer, is not asked again.
+    """
+    deadline = monotonic() + wait
+    while True:
+        try:
+            return attempt()
+        except NoDaemon:
+            if (rest := deadline - monotonic()) <= 0:
+                raise
+        sleep(min(PAUSE, rest))
+
+
+def running() -> str:
+    """The address of the running daemon. NoDaemon if there is none."""
+    found = find_daemon()
+    if found is None:
+        raise NoDaemon(f"no daemon is running at {default_address()}; start one with `tensord serve`")
+    return found
+
+
+def tell_of_fallback(sought: str, address: str) -> None:
+    """Say on stderr, to somebody who types, that no daemon was found and a machine in this process takes its place."""
+    if hasattr(sys, "ps1") and sys.stderr is not None:
+        sys.stderr.write(
+            f"tensord: no daemon was found at {sought}, so this session has a machine in this process; "
+            f'connect("{address}") says that this is meant, connect(wait=10) waits for a daemon\n'
+        )
+
+
+@contextmanager
+def hinting(hint: str, *kinds: type[TensordError]) -> Iterator[None]:
+    """Add a hint, if there is one, to errors of these kinds."""
+    try:
+        yield
+    except kinds as error:
+        if not hint:
+            raise
+        told = f"{error.message}; {hint}"
+        raise type(error)(told, op=error.op, location=error.location, instruction=error.instruction) from None
