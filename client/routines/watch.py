@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import dis
 import gc
+import inspect
 import linecache
 import random
 import sys
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final, TypeAlias
 
@@ -332,11 +334,20 @@ def value_of(frame: FrameType, loads: list[dis.Instruction]) -> tuple[bool, Any,
     names: dict[str, Any] = frame.f_globals if first.opname in _GLOBALS else frame.f_locals
     if name not in names:
         return False, None, loads
-    value, count = names[name], 1
+    known, value, count = True, names[name], 1
     while count < len(loads) and loads[count].opname == "LOAD_ATTR":
-        value = getattr(value, loads[count].argval, None)
+        if known:
+            known, value = kept_attribute(value, loads[count].argval)
         count += 1
-    return True, value, loads[count:]
+    return known, value, loads[count:]
+
+
+def kept_attribute(value: Any, name: str) -> tuple[bool, Any]:
+    """An attribute, if it is kept as it is: to compute a property once more than the program does has effects."""
+    kept = inspect.getattr_static(value, name, None)
+    own = is_program_class(type(kept)) and hasattr(kept, "__get__")
+    computed = own or isinstance(kept, property | cached_property)
+    return not computed, None if computed else getattr(value, name, None)
 
 
 def is_plain_name(loads: list[dis.Instruction]) -> bool:

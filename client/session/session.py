@@ -61,6 +61,7 @@ from .waiting import (
     AwaitableSession,
     counting,
     fetching,
+    listed,
     listing,
     looking_up,
     publishing,
@@ -219,7 +220,8 @@ class Session(AwaitableSession, ControlFlow):
         same SHA-256, which notices every change. A file that cannot be opened or is damaged is a FileError or
         MetadataError here. docs/files.md says more. Source: Glow's deferred weights.
         """
-        steps = loading(self, path, names, device, own=bool(own), raw=bool(raw), digest=bool(digest))
+        wanted = listed(names)
+        steps = loading(self, path, wanted, device, own=bool(own), raw=bool(raw), digest=bool(digest))
         return on_thread(self._outbox, steps)
 
     def save(
@@ -290,7 +292,7 @@ class Session(AwaitableSession, ControlFlow):
 
         Waits for all of them; raises the error of the first that has one, with the line of the call that failed.
         """
-        return on_thread(self._outbox, fetching(self, tensors))
+        return on_thread(self._outbox, fetching(self, listed(tensors)))
 
     def _query(self, what: str, *arguments: Any) -> Any:
         """The machine's answer to a question about itself, for the command line, `stats` and `trace`."""
@@ -473,7 +475,7 @@ class Session(AwaitableSession, ControlFlow):
         from ..embedded.traces import trace_of
 
         entries = yield self._answers.ask("trace")
-        return (yield Work(partial(trace_of, entries)))
+        return (yield Work(partial(trace_of, entries), stops=True))
 
     # -- the session itself ----------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ docs/waiting.md says what they promise.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
@@ -50,7 +50,7 @@ class AwaitableSession:
 
     def fetch_async(self, tensors: Iterable[Tensor]) -> Awaiting[list[NDArray[Any]]]:
         """`arrays = await session.fetch_async(tensors)`: their values as of this call. See `fetch`."""
-        return self._awaiting(fetching(cast("Session", self), tensors))
+        return self._awaiting(fetching(cast("Session", self), listed(tensors)))
 
     def sync_async(self, *, durable: bool = False) -> Awaiting[int]:
         """`failed = await session.sync_async()`: everything issued before this call has ended. See `sync`."""
@@ -91,7 +91,8 @@ class AwaitableSession:
         digest: bool = False,
     ) -> Awaiting[dict[str, Tensor]]:
         """`tensors = await session.load_async(path)`: see `load`."""
-        steps = loading(cast("Session", self), path, names, device, own=bool(own), raw=bool(raw), digest=bool(digest))
+        wanted = listed(names)
+        steps = loading(cast("Session", self), path, wanted, device, own=bool(own), raw=bool(raw), digest=bool(digest))
         return self._awaiting(steps)
 
     def save_async(
@@ -143,6 +144,13 @@ class AwaitableSession:
 
 
 make_public(AwaitableSession)
+
+
+def listed(given: Any) -> Any:
+    """What the user's iterable gives, taken outside of all locks and regions: it may wait for other threads' ops.
+
+    What is no iterable, or a text, is refused by the steps."""
+    return list(given) if isinstance(given, Iterable) and not isinstance(given, str | Sized) else given
 
 
 # -- the steps ---------------------------------------------------------------------------------------------------------

@@ -57,10 +57,14 @@ class Room(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What may take long in this process. `drop` undoes a result that nobody takes any more."""
+    """What may take long in this process. `drop` undoes a result that nobody takes any more.
+
+    `stops`: an exception from outside may stop the function anywhere, since it only computes.
+    """
 
     function: Callable[[], Any]
     drop: Callable[[Any], None] = keep
+    stops: bool = False
 
 
 Wait: TypeAlias = Reply | Within | Pause | Room | Work
@@ -106,9 +110,9 @@ def slept(outbox: Outbox, wait: Wait) -> Any:
         return outbox.await_reply(wait)
     if isinstance(wait, Within):
         return outbox.await_reply(wait.reply, wait.seconds)
-    if isinstance(wait, Work):
-        return wait.function()
     if isinstance(wait, Room):
         return outbox.transport.await_credit()
+    if isinstance(wait, Work) and not wait.stops:
+        return wait.function()
     with SHIELD.exposed:
-        return sleep(wait.seconds)
+        return wait.function() if isinstance(wait, Work) else sleep(wait.seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -210,3 +211,14 @@ def test_a_callback_that_interrupts_is_an_error_of_its_own(session):
     with pytest.raises(td.KernelError, match="KeyboardInterrupt"):
         session.check_chain()
     np.testing.assert_array_equal((session.asarray([1]) + 1).numpy(), [2])
+
+
+def test_fetch_takes_tensors_from_a_generator_that_waits_for_another_threads_ops(session):
+    x = session.asarray([1.0])
+
+    def tensors(pool):
+        for factor in (2.0, 3.0):
+            yield pool.submit(lambda factor=factor: x * factor).result(timeout=20)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert [value.tolist() for value in session.fetch(tensors(pool))] == [[2.0], [3.0]]

@@ -219,3 +219,25 @@ def test_attributes_of_an_argument_that_are_no_members_are_refused(session, x):
     assert session.routine(lambda x, settings: x * settings.by)(x, settings).tolist() == [2.0, 4.0]
     with pytest.raises(CaptureError, match=r"settings\.extra has state"):
         session.routine(lambda x, settings: x * settings.extra)(x, settings)
+
+
+class Noisy:
+    """Its property draws new numbers each time."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def noise(self) -> types.SimpleNamespace:
+        return types.SimpleNamespace(rate=self._session.random.normal((2,)))
+
+
+def test_a_property_is_computed_as_often_as_the_function_does(session, x):
+    noisy, name = Noisy(session), "rate"
+    with pytest.raises(CaptureError, match="getattr"):
+        session.routine(lambda x: x + getattr(noisy.noise, name))(x)
+    session.random.seed(0)
+    expected = [(x + noisy.noise.rate).tolist() for _ in range(3)]
+    session.random.seed(0)
+    routine = session.routine(lambda x: x + getattr(noisy.noise, "rate"))  # noqa: B009 - that is the case
+    assert [routine(x).tolist() for _ in range(3)] == expected

@@ -386,7 +386,7 @@ def test_a_handler_that_raises_while_covers_come_off_leaves_none(
     """To set a handler calls those of signals that have just come, which are back already."""
     handlers = dict.fromkeys((signal.SIGINT, signal.SIGUSR1, signal.SIGTERM), signal.default_int_handler)
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    sets = signal_handlers.set_handler
+    sets = vars(signal_handlers)["set_handler"]
     struck = [signal.SIGINT]
 
     def set_handler(number: int, handler: object) -> object:
