@@ -16,7 +16,9 @@
 - `sharing/`: names that sessions share
 - `files/`: files of tensors, and checkpoints
 - `periods/`: what repeats, found by the client
+- `embedded/`: a machine in this process
 - `session/`: the facade of all that
-- `embedded/`: a machine in this process; `cli/`: the command line. These two reach into the machine; a thin client
-  imports neither
+- `cli/`: the command line
+
+`embedded` and `cli` reach into the machine; a thin client imports neither.
 """

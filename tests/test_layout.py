@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -44,3 +45,30 @@ def test_every_room_of_the_client_is_thin_or_known_to_reach_into_the_machine():
     (thin,) = [one for one in contracts if one["name"] == "a thin client knows nothing of the machine"]
     rooms = {f"tensord.client.{name}" for name in members(ROOT / "client")}
     assert set(thin["source_modules"]) == rooms - REACHING
+
+
+def imports_for_types(module: str) -> set[str]:
+    """The modules that a module of the client imports for type checkers alone."""
+    path = ROOT / Path(*module.split(".")[1:]).with_suffix(".py")
+    tree = ast.parse(path.read_text())
+    guarded = {id(inner) for node in ast.walk(tree) if is_for_types(node) for inner in ast.walk(node)}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+    at_run_time = {absolute(module, node) for node in imports if id(node) not in guarded}
+    return {absolute(module, node) for node in imports if id(node) in guarded} - at_run_time
+
+
+def is_for_types(node: ast.AST) -> bool:
+    """Is this `if TYPE_CHECKING:`?"""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def absolute(module: str, node: ast.ImportFrom) -> str:
+    """The module from which an import takes names."""
+    return ".".join([*module.split(".")[: -node.level], *(node.module or "").split(".")])
+
+
+def test_only_imports_for_types_lead_upwards_in_the_client():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (rooms,) = [one for one in contracts if one["name"] == "rooms of the client"]
+    ignored = [one.split(" -> ") for one in rooms["ignore_imports"]]
+    assert [(lower, upper) for lower, upper in ignored if upper not in imports_for_types(lower)] == []

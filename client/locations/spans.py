@@ -9,19 +9,26 @@ from __future__ import annotations
 
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.locations import DEPTH, LINE_BITS, NAME, SPANS
+from ...interpreter.wire.messages import NamedMessage
 from ...interpreter.wire.messages import Span as SpanMessage
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from .locations import Locations
+
+class Unsent(Protocol):
+    """The call sites of a session: what has to be sent before the next batch, under its lock."""
+
+    lock: AbstractContextManager[bool]
+    unsent: list[NamedMessage]
 
 
 class Spans:
@@ -29,7 +36,7 @@ class Spans:
 
     __slots__ = ("_locations", "_newest", "_numbered", "current", "get")
 
-    def __init__(self, locations: Locations) -> None:
+    def __init__(self, locations: Unsent) -> None:
         self._locations = locations
         self._newest = 0
         self._numbered: WeakValueDictionary[int, Span] = WeakValueDictionary()

@@ -11,24 +11,45 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import WeakSet
 
-if TYPE_CHECKING:
-    from ..outbox.outbox import Outbox
-    from ..transport.loans import Loans
-    from ..transport.remote import RemoteTransport
-    from ..transport.segments import MappedResults
+
+class Orphan(Protocol):
+    """An outbox, which a child must not use."""
+
+    def orphan(self) -> None:
+        """Close in the child."""
+
+    def __hash__(self) -> int: ...
+
+
+class Mapped(Protocol):
+    """Memory that a child will share."""
+
+    def forked(self) -> None:
+        """Prepare for the fork, in the parent."""
+
+    def __hash__(self) -> int: ...
+
+
+class Inherited(Protocol):
+    """What is the parent's: a connection, or lent memory."""
+
+    def inherit(self) -> None:
+        """Give it up in the child."""
+
+    def __hash__(self) -> int: ...
 
 
 class Forks:
     """The objects of this process that a fork concerns."""
 
     def __init__(self) -> None:
-        self.outboxes: WeakSet[Outbox] = WeakSet()
-        self.mapped: WeakSet[MappedResults] = WeakSet()
-        self.connections: WeakSet[RemoteTransport] = WeakSet()
-        self.loans: WeakSet[Loans] = WeakSet()
+        self.outboxes: WeakSet[Orphan] = WeakSet()
+        self.mapped: WeakSet[Mapped] = WeakSet()
+        self.connections: WeakSet[Inherited] = WeakSet()
+        self.loans: WeakSet[Inherited] = WeakSet()
         self.anew: list[Callable[[], None]] = []  # called in a child, to clear state that it must not inherit
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self.before, after_in_child=self.in_child)

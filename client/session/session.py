@@ -36,7 +36,6 @@ from ..calls import calls
 from ..calls.checks import device_of, own
 from ..calls.contexts import Context, Contexts
 from ..calls.handlers import Handler, Invocation
-from ..capture.control_flow import ControlFlow, Flows
 from ..files.loading import loading
 from ..files.saving import Checkpointing, Saving, Savings, checkpoint, restoring, saving
 from ..host_arrays.host_arrays import HostPool, host_meta, new_host_array
@@ -52,8 +51,10 @@ from ..outbox.outbox import Outbox
 from ..requests.answers import Answers
 from ..requests.effects import Effects
 from ..requests.printing import Printing
+from ..routines.control_flow import ControlFlow, Flows
 from ..sharing.names import AT_ONCE, Names
 from ..tensor.hints import SESSION, add_hints, present
+from ..tensor.operators import NAMESPACES
 from ..tensor.tensor import Tensor
 from ..transport.interface import ClosedTransport, Transport
 from ..waiting.steps import Steps, Work, on_thread
@@ -570,6 +571,14 @@ class Session(AwaitableSession, ControlFlow):
         return f"<tensord.Session at {self._address}{where}: {state}>"
 
 
+def main_namespace() -> type:
+    """The class with the functions of `session.xp`; imported late, since few programs use it."""
+    from ..array_api.namespace import Main
+
+    return Main
+
+
+NAMESPACES.append(main_namespace)
 add_hints(Session, "a session", SESSION)
 make_public(Session)
 

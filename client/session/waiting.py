@@ -22,7 +22,8 @@ from ..locations.tracebacks import make_public
 from ..outbox.current import refuse_captured
 from ..requests.answers import seconds
 from ..requests.held import ROWS, whole
-from ..sharing.names import AT_ONCE, looked_up, publishable
+from ..sharing.names import AT_ONCE
+from ..sharing.values import looked_up, publishable
 from ..tensor.waiting import ready
 from ..transport.seeking import hinting
 from ..waiting.helper import in_helper

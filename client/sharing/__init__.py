@@ -1,5 +1,5 @@
 """Names that sessions share.
 
-- `names`: publishing tensors, and looking them up
-- `publishing`: routines under names, from one session to others
+- `names`: publishing and looking up, in steps
+- `values`: what stands under a name; `publishing`: routines under names, from one session to others
 """

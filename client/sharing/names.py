@@ -9,10 +9,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError
-from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish, encode_message
 from ...interpreter.wire.names import check_names
-from ..calls.checks import own
 from ..locations.locations import located
 from ..outbox.outbox import Outbox
 from ..requests.answers import seconds
@@ -22,11 +20,10 @@ from ..transport.interface import Reply
 from ..waiting.steps import Pause, Steps, Within
 
 if TYPE_CHECKING:
-    from ..session.session import Session
+    pass
 
 PAUSE: Final = 0.02  # seconds until names that nobody has published are asked for again
 ANSWER: Final = 2.0  # seconds that the machine has to answer, however short the wait
-ROUTINE: Final = "routine"  # what an answer about one begins with
 
 
 class AtOnce:
@@ -154,38 +151,3 @@ def listed_names(names: Any) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise located(MetadataTypeError(f"a name is a string, not {type(name).__name__}"))
     return tuple(map(str.__str__, names))
-
-
-def publishable(session: Session, value: Any) -> Publishable:
-    """A tensor, or a routine, as something to publish. Raises at the user's line what keeps it from being that."""
-    if isinstance(value, Tensor):
-        return Publishable(own(session, value)._id, (value,))
-    from .publishing import publishable_routine
-
-    return publishable_routine(session, value)
-
-
-def looked_up(
-    session: Session, names: Sequence[str], heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]
-) -> list[Any]:
-    """What the machine tells of names, as tensors and routines of this session, in their order."""
-    new, rest = iter(ids), iter(records)
-    plain = [[head] if head[0] != ROUTINE else head[2] for head in heads]
-    tensors = [[shared(session, next(new), *each) for each in some] for some in plain]  # all, before anything can fail
-    found: list[Any] = []
-    for name, head, some in zip(names, heads, tensors, strict=True):
-        if head[0] != ROUTINE:
-            found += some
-        else:
-            from .publishing import made  # late: few sessions need all that is behind routines
-
-            _, devices, _, convention = head
-            found.append(made(session, name, devices, some, convention, rest))
-    return found
-
-
-def shared(session: Session, id_: int, meta: Any, home: str) -> Tensor:
-    """A handle to a tensor that other sessions may write to."""
-    tensor = Tensor(session, id_, None if meta is None else Meta.of(*meta), home)
-    expose(tensor)
-    return tensor

@@ -24,6 +24,7 @@ Operand: TypeAlias = Any  # a Tensor, or a number
 
 SCALARS: Final = frozenset((bool, int, float, complex))
 OPERANDS: Final[set[type]] = set()  # what stands for tensors and numbers while a routine is captured
+NAMESPACES: Final[list[Callable[[], type]]] = []  # where errors look for a function: the class of `session.xp`, late
 UNARY: Final = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 BINARY: Final = {
     "add": "add",
@@ -213,9 +214,8 @@ def about_meta(function: Any, arguments: tuple[Any, ...], named: dict[str, Any])
 
 def refusal(name: str) -> TypeError:
     """The error for a NumPy function called with a tensor; it names the function to use instead."""
-    from ..array_api.namespace import Main
     from .hints import FUNCTIONS
 
-    there = name if hasattr(Main, name) else FUNCTIONS.get(name)
+    there = name if any(hasattr(each(), name) for each in NAMESPACES) else FUNCTIONS.get(name)
     instead = "session.xp's functions" if there is None else f"session.xp.{there}"
     return TypeError(f"numpy.{name} does not take tensors: use {instead}, or .numpy(), which waits for the value")

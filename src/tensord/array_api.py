@@ -6,7 +6,7 @@ process. Another session's functions are its `xp`. Type checkers read array_api.
 
 from __future__ import annotations
 
-from .client.array_api.namespace import become_default
+from .client.session.default_namespace import become_default
 
 become_default(__name__)
 del annotations, become_default  # it has the namespace's names, and no others

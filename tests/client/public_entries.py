@@ -16,7 +16,7 @@ import numpy as np
 
 import tensord as td
 from tensord.client.calls.handlers import Invocation
-from tensord.client.capture.control_flow import ControlFlow
+from tensord.client.routines.control_flow import ControlFlow
 from tensord.client.session.session import Session
 from tensord.client.tensor.hints import Absent
 from tensord.client.tensor.methods import Methods

@@ -17,7 +17,8 @@ import pytest
 
 import tensord as td
 from tensord import array_api
-from tensord.client.array_api import namespace
+from tensord.client.array_api.namespace import Namespace
+from tensord.client.session import default_namespace
 from tensord.client.session.session import Session
 
 from ..daemon import Daemon
@@ -31,13 +32,13 @@ NOBODY = "ipc:///tmp/tensord-nobody/socket"  # nobody listens there
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Session]]:
     """The default sessions that were opened here; at the end of a test there is none, as before."""
     sessions: list[Session] = []
-    connect = vars(namespace)["connect"]
+    connect = vars(default_namespace)["connect"]
 
     def noted(address: str | None) -> Session:
         sessions.append(connect(address))
         return sessions[-1]
 
-    monkeypatch.setattr(namespace, "connect", noted)
+    monkeypatch.setattr(default_namespace, "connect", noted)
     yield sessions
     for name in ("_session", "_address"):
         vars(array_api).pop(name, None)
@@ -147,7 +148,7 @@ def test_it_is_where_the_environment_says(daemon, monkeypatch, opened):
 
 def test_threads_that_need_it_first_get_the_same_one(xp, opened, monkeypatch):
     """Whoever opens it is held up until all the others want it, too."""
-    connect, wanted, all_want = vars(namespace)["connect"], threading.Semaphore(0), threading.Event()
+    connect, wanted, all_want = vars(default_namespace)["connect"], threading.Semaphore(0), threading.Event()
 
     def slow(address: str | None) -> Session:
         for _ in range(THREADS):
@@ -155,7 +156,7 @@ def test_threads_that_need_it_first_get_the_same_one(xp, opened, monkeypatch):
         all_want.set()
         return connect(address)
 
-    monkeypatch.setattr(namespace, "connect", slow)
+    monkeypatch.setattr(default_namespace, "connect", slow)
     found: list[Any] = []
 
     def want(function: Callable[[], Any]) -> None:
@@ -281,12 +282,16 @@ def test_a_child_opens_its_own(where, daemon, tmp_path):
 def test_a_child_does_not_wait_for_who_is_opening_one_in_its_parent(tmp_path):
     """What a thread held at the fork is held by nobody in the child."""
     with Puppet.start(TENSORD_ADDRESS="", XDG_RUNTIME_DIR=str(tmp_path)) as parent:
-        parent.do("import threading\nimport tensord.array_api as xp\nfrom tensord.client.array_api import namespace")
-        parent.do("connect, inside, on = namespace.connect, threading.Event(), threading.Event()")
+        parent.do(
+            "import threading\nimport tensord.array_api as xp\nfrom tensord.client.session import default_namespace"
+        )
+        parent.do("connect, inside, on = default_namespace.connect, threading.Event(), threading.Event()")
         parent.do("def slow(address):\n    inside.set()\n    on.wait(30)\n    return connect(address)")
-        parent.do("namespace.connect = slow\nopening = threading.Thread(target=xp.ones, args=(3,))")
+        parent.do("default_namespace.connect = slow\nopening = threading.Thread(target=xp.ones, args=(3,))")
         parent.do("opening.start()\ninside.wait(30)")
-        child = "signal.alarm(20)\n    namespace.connect = connect\n    os._exit(int(xp.sum(xp.ones(3)).item()))"
+        child = (
+            "signal.alarm(20)\n    default_namespace.connect = connect\n    os._exit(int(xp.sum(xp.ones(3)).item()))"
+        )
         fork = f"child = os.fork()\nif not child:\n    {child}\n"
         assert parent.do(f"{fork}os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])") == 3
         assert parent.do("on.set()\nopening.join(30)\nxp.sum(xp.ones(3)).item()") == 3.0
@@ -351,7 +356,7 @@ def test_a_namespace_is_asked_for_by_version(session):
 
 def test_threads_that_ask_first_get_the_same_namespace(session, monkeypatch):
     """Whoever makes it is held up until the other one asks, too."""
-    make, wanted, found = namespace.Namespace.__init__, threading.Barrier(2), []
+    make, wanted, found = Namespace.__init__, threading.Barrier(2), []
 
     def slow(made: Any, owner: Session) -> None:
         wanted.wait(PATIENCE)
@@ -362,7 +367,7 @@ def test_threads_that_ask_first_get_the_same_namespace(session, monkeypatch):
             wanted.wait(PATIENCE)
         found.append(session.xp)
 
-    monkeypatch.setattr(namespace.Namespace, "__init__", slow)
+    monkeypatch.setattr(Namespace, "__init__", slow)
     threads = [threading.Thread(target=want, kwargs={"first": n == 0}) for n in range(2)]
     for thread in threads:
         thread.start()

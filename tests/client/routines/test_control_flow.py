@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.capture import control_flow
+from tensord.client.routines import control_flow
 from tensord.interpreter.errors import KernelIndexError
 
 from .compared import compared

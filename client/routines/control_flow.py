@@ -21,18 +21,18 @@ from ...interpreter.programs.constructs import FORMS, LIMIT, MAX_ITERATIONS, che
 from ...interpreter.programs.program import CASE, COND, REPEAT, WHILE
 from ...interpreter.wire.forms import shown
 from ..calls.checks import own
+from ..capture.blocks import Draws, captured, check_structures, tensors_in, with_tensors
+from ..capture.capture import LOCATED, Capture
+from ..capture.numbers import fixed
+from ..capture.structure import is_number
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..outbox.current import CURRENT, capture_of
 from ..tensor.tensor import Tensor
-from .blocks import Draws, captured, check_structures, tensors_in, with_tensors
-from .capture import LOCATED, Capture
-from .numbers import fixed
-from .structure import is_number
 
 if TYPE_CHECKING:
-    from ..routines.routine import Routine
     from ..session.session import Session
+    from .routine import Routine
 
 KEPT: Final = 64  # steps that are kept as routines
 
@@ -200,7 +200,7 @@ class Flows:
         self, session: Session, op: str, functions: tuple[Callable[..., Any], ...], attributes: Any
     ) -> Routine[..., Any]:
         """The routine that is this step: `routine(head, *args)`."""
-        from ..routines.routine import Routine
+        from .routine import Routine
 
         key = (op, attributes, *map(identity, functions))
         with self._lock:

@@ -1,0 +1,52 @@
+"""What stands under a name: from a tensor or a routine to what is sent of it, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...interpreter.types.meta import Meta
+from ..calls.checks import own
+from ..tensor.reading import expose
+from ..tensor.tensor import Tensor
+from .names import Publishable
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+ROUTINE: Final = "routine"  # what an answer about one begins with
+
+
+def publishable(session: Session, value: Any) -> Publishable:
+    """A tensor, or a routine, as something to publish. Raises at the user's line what keeps it from being that."""
+    if isinstance(value, Tensor):
+        return Publishable(own(session, value)._id, (value,))
+    from .publishing import publishable_routine
+
+    return publishable_routine(session, value)
+
+
+def looked_up(
+    session: Session, names: Sequence[str], heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]
+) -> list[Any]:
+    """What the machine tells of names, as tensors and routines of this session, in their order."""
+    new, rest = iter(ids), iter(records)
+    plain = [[head] if head[0] != ROUTINE else head[2] for head in heads]
+    tensors = [[shared(session, next(new), *each) for each in some] for some in plain]  # all, before anything can fail
+    found: list[Any] = []
+    for name, head, some in zip(names, heads, tensors, strict=True):
+        if head[0] != ROUTINE:
+            found += some
+        else:
+            from .publishing import made  # late: few sessions need all that is behind routines
+
+            _, devices, _, convention = head
+            found.append(made(session, name, devices, some, convention, rest))
+    return found
+
+
+def shared(session: Session, id_: int, meta: Any, home: str) -> Tensor:
+    """A handle to a tensor that other sessions may write to."""
+    tensor = Tensor(session, id_, None if meta is None else Meta.of(*meta), home)
+    expose(tensor)
+    return tensor
