@@ -28,4 +28,4 @@ def _write(program: Program) -> str:
     return text_of(program)
 
 
-Program.reads, Program.writes = staticmethod(_read), staticmethod(_write)
+Program._reads, Program._writes = staticmethod(_read), staticmethod(_write)  # noqa: SLF001 - no names for users

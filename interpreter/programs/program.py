@@ -89,8 +89,8 @@ class Program:
     """
 
     # Set by the package, which lies above both: the modules of texts import this one.
-    reads: ClassVar[Callable[[str], Program]]
-    writes: ClassVar[Callable[[Program], str]]
+    _reads: ClassVar[Callable[[str], Program]]
+    _writes: ClassVar[Callable[[Program], str]]
 
     def __init__(
         self,
@@ -240,10 +240,10 @@ class Program:
         Raises ProtocolError for what is no program, MetadataError for what an op does not take, and QuotaError for what
         is too large; each names the line.
         """
-        return cls.reads(text)
+        return cls._reads(text)
 
     def __str__(self) -> str:
-        return type(self).writes(self)
+        return Program._writes(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and other.digest == self.digest
