@@ -226,13 +226,13 @@ import tensord as td
 
 s = td.connect(sys.argv[1])
 s.save(sys.argv[2], {"x": s.asarray(np.ones(4), "sim:0") + 5})
-waits = td.client.saving.Savings._await
+waits = td.client.files.saving.Savings._await
 
 def interrupted(self, saving):
     signal.raise_signal(signal.SIGINT)
     waits(self, saving)
 
-td.client.saving.Savings._await = interrupted
+td.client.files.saving.Savings._await = interrupted
 """
 
 
