@@ -1,7 +1,7 @@
 """The store: the tier below the host, on disk. A device with memory and streams, on which nothing computes.
 
 Its memory are blocks of one file (`spill`), of which `limit` bytes may be used; none unless a directory was given. A
-value takes whole pages of the disk, and that is what is planned and counted for it (docs/decisions/0049). Files of the
+value takes whole pages of the disk, and that is what is planned and counted for it (docs/decisions/0043). Files of the
 user's (`stored.LoadedStretch`) are buffers here, too: they take none of that memory.
 
     write0          evictions from the host

@@ -179,7 +179,7 @@ def test_numpy_does_not_wait_behind_anybody_s_back(session, ask):
 
 @pytest.mark.parametrize("name", ["nanmean", "nanstd", "nanmedian", "nancumsum", "sin"])
 def test_what_xarray_calls_of_numpy_refuses_tensors_and_says_what_to_do(session, name):
-    """Decision 0056."""
+    """Decision 0010."""
     with pytest.raises(TypeError, match=rf"numpy\.{name} does not take tensors: use session\.xp.*\.numpy\(\)"):
         getattr(np, name)(session.asarray([1.0, 2.0]))
 

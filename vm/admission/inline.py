@@ -11,13 +11,13 @@ the driving thread, if all of this holds:
 - the session's quota allows the result.
 
 Busy streams of the device are no reason to wait: no edge would order the op after the work there, so the op may as
-well run before or beside that work (docs/decisions/0007).
+well run before or beside that work (docs/decisions/0001).
 
 Small uploads, fetches and waits run at admission, too, if no unfinished access is in their way.
 
 Otherwise nothing is changed and the op takes the long way. The record in the trace is the same, with no edges and two
 adjacent ticks, and `verify` holds it to that. This is the hottest code of the machine, and written for it: few calls,
-few objects (docs/decisions/0027). The form of a CALL from outside is checked here field by field, before the field is
+few objects (docs/decisions/0001). The form of a CALL from outside is checked here field by field, before the field is
 used and before anything changes; a malformed CALL takes the long way, which reports the fault
 (tests/vm/admission/test_inline.py sends all that a client may send both ways). If an input dies with the op and the
 result can take its memory, the result gets the input's copy as it is, under a new id. If no instruction was ever bound
