@@ -16,16 +16,16 @@ from .stage import Given, main
 TIMEOUT = 40  # seconds of one test
 ANY_DEVICE = (
     "behaviours",
-    "client/test_array_api_beyond.py",
-    "client/test_atomic.py",
-    "client/test_corners.py",
-    "client/test_effects.py",
-    "client/test_exchange.py",
-    "client/test_nn.py",
-    "client/test_random.py",
-    "client/test_reading.py",
-    "client/test_session.py",
-    "client/test_tensor.py",
+    "client/array_api/test_array_api_beyond.py",
+    "client/outbox/test_atomic.py",
+    "client/session/test_corners.py",
+    "client/requests/test_effects.py",
+    "client/tensor/test_exchange.py",
+    "client/array_api/test_nn.py",
+    "client/array_api/test_random.py",
+    "client/tensor/test_reading.py",
+    "client/session/test_session.py",
+    "client/tensor/test_tensor.py",
 )
 ELSEWHERE = (
     "conformance/test_scikit_learn.py",

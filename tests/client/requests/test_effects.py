@@ -14,7 +14,7 @@ import tensord as td
 from tensord.client.outbox.callbacks import refusing
 from tensord.client.requests import printing
 
-from ..behaviours.looking_inside import WAIT
+from ...behaviours.looking_inside import WAIT
 
 
 def test_a_callback_may_cancel_and_the_effects_behind_it_do_not_run(session):

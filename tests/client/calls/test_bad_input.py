@@ -39,8 +39,8 @@ from tensord.interpreter.wire.roles import outputs_of
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.tracing.analysis.trace import Trace
 
-from ..behaviours.looking_inside import assert_sound, device_of, machine_of, ones
-from ..behaviours.made_ops import here, make_op, raising
+from ...behaviours.looking_inside import assert_sound, device_of, machine_of, ones
+from ...behaviours.made_ops import here, make_op, raising
 
 FLOATS = ((4,), "float32")
 NESTED: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])  # deeper than repr goes

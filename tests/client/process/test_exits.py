@@ -14,8 +14,8 @@ import pytest
 import tensord as td
 from tensord.interpreter.wire.names import LONGEST, clean, program_name
 
-from ..daemon import Daemon
-from ..puppet import eventually
+from ...daemon import Daemon
+from ...puppet import eventually
 
 UNCLOSED = "import os, sys, tensord as td\ns = td.connect(sys.argv[1])\nx = s.asarray([1.0])\nx.wait()\n"
 STUCK = "import threading\nheld = s._outbox.lock\nthreading.Thread(target=held.acquire, daemon=True).start()\n"

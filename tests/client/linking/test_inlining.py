@@ -12,7 +12,7 @@ import tensord as td
 from tensord.client.session.session import Session
 from tensord.interpreter.errors import MetadataError, MetadataTypeError
 
-from .compared import compared
+from ..routines.compared import compared
 
 STEP = td.Program.parse("""\
 tensord program 1

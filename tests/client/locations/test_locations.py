@@ -25,9 +25,9 @@ from tensord.interpreter.errors import KernelError, MetadataError, TensordError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
 
-from .public_entries import Watch, entries, missing, names_for, program
+from ..public_entries import Watch, entries, missing, names_for, program
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WAIT = 60.0
 LIBRARY = "/opt/python/lib/site-packages/fitting/models.py"
 SCRIPT = """
@@ -370,7 +370,7 @@ class TestFiles:
             ("<string>", Owner.PROGRAM, "<string>"),
             ("<ipython-input-3-abc>", Owner.PROGRAM, "<ipython-input-3-abc>"),
             ("/tmp/ipykernel_7/123.py", Owner.PROGRAM, "/tmp/ipykernel_7/123.py"),  # noqa: S108 - only a name
-            (__file__, Owner.PROGRAM, "tests/client/test_locations.py"),
+            (__file__, Owner.PROGRAM, "tests/client/locations/test_locations.py"),
             ("/home/me/tensord/job.py", Owner.PROGRAM, "/home/me/tensord/job.py"),
         ],
     )

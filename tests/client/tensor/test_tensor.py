@@ -18,9 +18,9 @@ import tensord as td
 from tensord.client.tensor import operators
 from tensord.interpreter.wire.messages import Fetch
 
-from ..behaviours.looking_inside import WAIT, address, assert_sound, held, machine_of, ones, records, transfers
-from ..behaviours.made_ops import here, make_op, raising
-from ..equality import assert_equal
+from ...behaviours.looking_inside import WAIT, address, assert_sound, held, machine_of, ones, records, transfers
+from ...behaviours.made_ops import here, make_op, raising
+from ...equality import assert_equal
 
 BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow]
 COMPARISONS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]

@@ -18,8 +18,8 @@ from tensord.interpreter.errors import NoDaemon
 from tensord.interpreter.wire.addresses import default_address, lock_path
 from tensord.vm.service.instance import Instance
 
-from ..daemon import Daemon
-from ..puppet import PATIENCE
+from ...daemon import Daemon
+from ...puppet import PATIENCE
 
 
 @pytest.fixture(autouse=True)

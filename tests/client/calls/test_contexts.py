@@ -17,8 +17,8 @@ import tensord as td
 from tensord.client.calls.contexts import SLACK
 from tensord.interpreter.wire.messages import RELEASE
 
-from ..daemon import Daemon
-from ..puppet import eventually
+from ...daemon import Daemon
+from ...puppet import eventually
 
 HERE = r"\S*test_contexts\.py"
 

@@ -10,8 +10,8 @@ import pytest
 import tensord as td
 from tensord.client.tensor import display
 
-from ..behaviours.looking_inside import WAIT, held, moved, moved_since
-from ..behaviours.made_ops import here
+from ...behaviours.looking_inside import WAIT, held, moved, moved_since
+from ...behaviours.made_ops import here
 
 ARRAYS = {
     "0-d": np.array(2.5),

@@ -13,8 +13,8 @@ import pytest
 
 import tensord as td
 
-from ..behaviours.looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones
-from ..behaviours.made_ops import make_op, raising
+from ...behaviours.looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones
+from ...behaviours.made_ops import make_op, raising
 
 
 def test_several_threads_use_one_session(session):

@@ -10,9 +10,9 @@ import pytest
 
 import tensord as td
 
-from ..behaviours.looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones
-from ..behaviours.made_ops import make_gate
-from ..puppet import eventually
+from ...behaviours.looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones
+from ...behaviours.made_ops import make_gate
+from ...puppet import eventually
 
 
 def test_a_session_is_a_context_manager():

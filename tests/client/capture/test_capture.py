@@ -15,7 +15,7 @@ import tensord as td
 from tensord.handlers import DEFAULT_HANDLER, DeviceHandler, FallbackHandler, LoggingHandler
 from tensord.interpreter.programs.builder import Builder
 
-from .compared import compared
+from ..routines.compared import compared
 
 
 def test_a_run_draws_what_the_function_would_draw(session):

@@ -17,9 +17,9 @@ from tensord.client.locations.tracebacks import too_many
 from tensord.client.sharing import names as names_module
 from tensord.client.tensor.tensor import Tensor
 
-from .public_entries import entries, names_for, program
+from ..public_entries import entries, names_for, program
 
-TESTS = str(Path(__file__).parents[1])
+TESTS = str(Path(__file__).parents[2])
 JOB = "/home/me/job.py"
 
 

@@ -21,8 +21,8 @@ from tensord.client.array_api.namespace import Namespace
 from tensord.client.session import default_namespace
 from tensord.client.session.session import Session
 
-from ..daemon import Daemon
-from ..puppet import PATIENCE, Failed, Puppet
+from ...daemon import Daemon
+from ...puppet import PATIENCE, Failed, Puppet
 
 THREADS = 8
 NOBODY = "ipc:///tmp/tensord-nobody/socket"  # nobody listens there

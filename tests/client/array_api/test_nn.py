@@ -14,9 +14,9 @@ from tensord.interpreter.errors import KernelError, MetadataError, MetadataTypeE
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.schema.opdef import find
 
-from ..equality import assert_equal
-from ..interpreter.conftest import evaluate_all
-from ..stand_in import is_cuda
+from ...equality import assert_equal
+from ...interpreter.conftest import evaluate_all
+from ...stand_in import is_cuda
 
 ROWS, IMAGES, FILTERS, LABELS = (3, 4), (2, 2, 4, 4), (2, 2, 3, 3), np.array([0, 3, 1])
 HEADS = (2, 3, 4)  # [heads, tokens, size]

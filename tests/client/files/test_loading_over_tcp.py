@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 import tensord as td
 from tests.chaos.rounds import free_port
 
-from ..daemon import Daemon
+from ...daemon import Daemon
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 import tensord as td
 
-from .compared import compared
+from ..routines.compared import compared
 
 ARITHMETIC: dict[str, Any] = {
     "neg": lambda n: -n,

@@ -14,8 +14,8 @@ from tensord.client.session import connect as connect_module
 
 from ...behaviours.looking_inside import WAIT
 from ...puppet import eventually, paused
-from .test_helper import ended
-from .watching import watch
+from ..waiting.test_helper import ended
+from ..waiting.watching import watch
 
 
 def test_a_session_is_awaited_or_opened_for_a_block(daemon, monkeypatch):

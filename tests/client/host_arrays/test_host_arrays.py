@@ -14,7 +14,7 @@ import tensord as td
 from tensord.client.session.session import Session
 from tensord.interpreter.wire.frames import MAPPED_ARRAY
 
-from ..puppet import eventually
+from ...puppet import eventually
 
 SHAPE = (64, 512)  # twice what the smallest array has that is handed over
 

@@ -15,8 +15,8 @@ import tensord as td
 from tensord.client.session.session import Session
 from tensord.client.tensor.tensor import Tensor
 
-from ..daemon import Daemon
-from ..puppet import PATIENCE, eventually, paused
+from ...daemon import Daemon
+from ...puppet import PATIENCE, eventually, paused
 
 ENTRIES: dict[str, Callable[[Tensor, Any], Any]] = {
     "Session.lookup": lambda tensor, timeout: tensor._session.lookup("there", wait=timeout),
@@ -43,7 +43,7 @@ def test_every_entry_with_a_timeout_is_in_the_table() -> None:
     assert takes == ENTRIES.keys()
     functions = (getattr(td, name) for name in td.__all__)
     takes = {f.__name__ for f in functions if inspect.isfunction(f) and TIMES & inspect.signature(f).parameters.keys()}
-    assert takes == {"connect"}  # tests/client/test_seeking.py
+    assert takes == {"connect"}  # tests/client/transport/test_seeking.py
 
 
 @anywhere

@@ -14,7 +14,7 @@ import pytest
 import tensord as td
 from tensord.interpreter.types.meta import DTYPES
 
-from ..puppet import Puppet
+from ...puppet import Puppet
 
 BIG = 1 << 18  # elements of 8 bytes: a daemon's result is mapped, not copied
 CPU, CUDA = 1, 2  # DLPack's kinds of devices
