@@ -44,8 +44,8 @@ from rich.table import Table
 
 import tensord as td
 from tensord.interpreter.whole_file import write_whole
-from tensord.vm.tracing.analysis.memory import memory
-from tensord.vm.tracing.analysis.memory_picture import to_svg
+from tensord.vm.tracing.analysis.sums.memory import memory
+from tensord.vm.tracing.analysis.sums.memory_picture import to_svg
 
 RANK = 8  # of the vectors, before there is noise on them
 NOISE = 0.5

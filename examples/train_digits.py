@@ -36,8 +36,8 @@ from rich.table import Table
 
 import tensord as td
 from tensord.interpreter.whole_file import write_whole
-from tensord.vm.tracing.analysis.graph_export import to_dot, to_mermaid
-from tensord.vm.tracing.analysis.timeline import to_chrome
+from tensord.vm.tracing.analysis.graphs.graph_export import to_dot, to_mermaid
+from tensord.vm.tracing.analysis.sums.timeline import to_chrome
 
 DIGITS = "sklearn/datasets/data/digits.csv.gz"  # of 64 pixels each, and a label
 SIZES = (64, 256, 256, 10)

@@ -18,9 +18,9 @@ from .selection import selects
 from .source import NOTHING_INSIDE, load, source
 
 if TYPE_CHECKING:
-    from ...vm.tracing.analysis.filter import Filter
-    from ...vm.tracing.analysis.fold import Picture
-    from ...vm.tracing.analysis.graph import Graph
+    from ...vm.tracing.analysis.graphs.fold import Picture
+    from ...vm.tracing.analysis.graphs.graph import Graph
+    from ...vm.tracing.analysis.recorded.filter import Filter
     from ...vm.tracing.analysis.trace import Trace
 
 _PATIENCE = 120  # seconds that Graphviz may take
@@ -103,7 +103,7 @@ def dag(
 
 def _opened(trace: Trace, graph: Graph) -> Graph:
     """The graph with the steps of runs; a hint if there are none."""
-    from ...vm.tracing.analysis.inside_steps import Opener
+    from ...vm.tracing.analysis.inside.steps import Opener
 
     opened = graph.opened(Opener(trace))
     if not opened.inner:
@@ -118,8 +118,8 @@ def _chosen_part(trace: Trace, chooses: Filter, named: set[int]) -> Graph:
 
 
 def _write(graph: Graph, wanted: str, output: Path | None, node: str, *, legend: bool) -> None:
-    from ...vm.tracing.analysis.graph_export import to_json
-    from ...vm.tracing.analysis.pictures import CROWDED, TEXTS, page_of, picture_of
+    from ...vm.tracing.analysis.graphs.graph_export import to_json
+    from ...vm.tracing.analysis.graphs.pictures import CROWDED, TEXTS, page_of, picture_of
 
     if wanted == "json":
         write(to_json(graph), output)

@@ -16,8 +16,8 @@ from .selection import selects
 from .source import about_source, load, source
 
 if TYPE_CHECKING:
-    from ...vm.tracing.analysis.filter import Filter
-    from ...vm.tracing.analysis.memory import DeviceMemory
+    from ...vm.tracing.analysis.recorded.filter import Filter
+    from ...vm.tracing.analysis.sums.memory import DeviceMemory
 
 BY: Final = ("copy", "op", "location", "span", "session", "name")  # what a table sums up by; `copy` lists single copies
 
@@ -46,7 +46,7 @@ def memory(
 
     Example: tensord trace memory run.trace --by location -o memory.svg
     """
-    from ...vm.tracing.analysis.memory import memory as over_time
+    from ...vm.tracing.analysis.sums.memory import memory as over_time
 
     trace = load(file, address, as_json=as_json)
     found = [one for one in over_time(trace, chooses) if device in {"", one.device}]
@@ -66,7 +66,7 @@ def memory(
 def draw(found: Sequence[DeviceMemory], output: Path) -> None:
     """Draw memory over time; the name's ending says as what. ProtocolError for one that cannot be drawn."""
     from ...interpreter.whole_file import write_whole
-    from ...vm.tracing.analysis.memory_picture import to_svg
+    from ...vm.tracing.analysis.sums.memory_picture import to_svg
 
     if output.suffix == ".svg":
         write_whole(output, to_svg(found))
@@ -98,7 +98,7 @@ def to_png(found: Sequence[DeviceMemory]) -> bytes:
 
 
 def _show(one: DeviceMemory, by: str, limit: int, *, now: int | None) -> None:
-    from ...vm.tracing.analysis.text import duration
+    from ...vm.tracing.analysis.recorded.text import duration
 
     rest = f", {size(now)} when the trace was taken" if now is not None else ""
     since = duration(max(0, one.at - one.curve[0][0]))
@@ -128,7 +128,7 @@ def _show_copies(one: DeviceMemory, _by: str, limit: int) -> None:
 
 
 def _show_holders(one: DeviceMemory, by: str, limit: int) -> None:
-    from ...vm.tracing.analysis.memory import holder_of
+    from ...vm.tracing.analysis.sums.memory import holder_of
     from .terminal import print_table
 
     holders = one.holders(holder_of(one, by))
@@ -148,7 +148,7 @@ def _show_holders(one: DeviceMemory, by: str, limit: int) -> None:
 def _plain(one: DeviceMemory, by: str) -> dict[str, object]:
     from dataclasses import asdict
 
-    from ...vm.tracing.analysis.memory import holder_of
+    from ...vm.tracing.analysis.sums.memory import holder_of
 
     found = {"device": one.device, "peak": one.peak, "at": one.at, "other": one.other, "curve": one.curve}
     if by == "copy":

@@ -25,8 +25,8 @@ from .health import PATIENCE
 from .source import load
 
 if TYPE_CHECKING:
-    from ...vm.tracing.analysis.parts import Picture
-    from ...vm.tracing.analysis.recording import Recording
+    from ...vm.tracing.analysis.files.parts import Picture
+    from ...vm.tracing.analysis.files.recording import Recording
     from ...vm.tracing.analysis.trace import Trace
     from ...vm.tracing.inside import RunRecord
     from ...vm.tracing.record import Record
@@ -92,7 +92,7 @@ class Seconds(click.ParamType[float]):
 
 def _part(trace: Trace, session: int | None, since: float | None) -> Trace:
     """What a dump is of."""
-    from ...vm.tracing.analysis.filter import Filter, since_instruction, since_time
+    from ...vm.tracing.analysis.recorded.filter import Filter, since_instruction, since_time
 
     found: Sequence[Record] = trace.records
     if since is not None:
@@ -176,8 +176,8 @@ class Recorder:
     """Polls a daemon for newly finished instructions, and writes their records to a file."""
 
     def __init__(self, session: Any, output: Path, *, show: bool) -> None:
-        from ...vm.tracing.analysis.recording import Recording
-        from ...vm.tracing.analysis.trace import Memory
+        from ...vm.tracing.analysis.files.recording import Recording
+        from ...vm.tracing.analysis.recorded.records import Memory
 
         self.session = session
         self.show = show
@@ -200,7 +200,7 @@ class Recorder:
     def ask(self, since: int, *, live: bool, routines: int | None = None) -> Picture:
         """The records of instructions that finished since that tick, and with `live` of the live ones; and what is new
         of routines since that tick, or since another one."""
-        from ...vm.tracing.analysis.parts import read_parts
+        from ...vm.tracing.analysis.files.parts import read_parts
 
         known = since if routines is None else routines
         rest = None if self.until is None else max(self.until - time.monotonic(), 0.0) + PATIENCE

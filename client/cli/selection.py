@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from ...vm.tracing.analysis.filter import Filter
+    from ...vm.tracing.analysis.recorded.filter import Filter
 
 _text: Final = partial(click.option, default="", show_default=False)
 _OPTIONS: Final = (
@@ -28,7 +28,7 @@ def selects(command: Callable[..., None]) -> Callable[..., None]:
     def with_filter(
         *, op: str, location: str, span: str, session: int | None, slowest: int | None, **others: Any
     ) -> None:
-        from ...vm.tracing.analysis.filter import Filter
+        from ...vm.tracing.analysis.recorded.filter import Filter
 
         command(chooses=Filter(op, location, span, session, slowest), **others)
 

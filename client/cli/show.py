@@ -15,9 +15,9 @@ from .selection import no_records, selects
 from .source import NOTHING_INSIDE, about_source, counts_of, load, source
 
 if TYPE_CHECKING:
-    from ...vm.tracing.analysis.filter import Filter
-    from ...vm.tracing.analysis.inside_steps import Inner
-    from ...vm.tracing.analysis.stream_order import StreamOrder
+    from ...vm.tracing.analysis.inside.steps import Inner
+    from ...vm.tracing.analysis.recorded.filter import Filter
+    from ...vm.tracing.analysis.recorded.stream_order import StreamOrder
     from ...vm.tracing.analysis.trace import Trace
     from ...vm.tracing.record import Record
 
@@ -71,7 +71,7 @@ _Steps: TypeAlias = "Mapping[int, Sequence[tuple[Record, Inner]]]"
 
 def _steps(trace: Trace, records: Sequence[Record]) -> _Steps:
     """The steps of each run among the records whose program is in the trace; a hint if there is none."""
-    from ...vm.tracing.analysis.inside_steps import Opener
+    from ...vm.tracing.analysis.inside.steps import Opener
 
     opener = Opener(trace)
     found = {record.id: opened.steps for record in records if (opened := opener.opened(record)) is not None}
@@ -82,7 +82,8 @@ def _steps(trace: Trace, records: Sequence[Record]) -> _Steps:
 
 def _fields(trace: Trace, record: Record, steps: _Steps) -> dict[str, object]:
     """A record for programs, and of a run its steps, if they are asked for."""
-    from ...vm.tracing.analysis.plain import as_dict, inner_dict
+    from ...vm.tracing.analysis.inside.steps import inner_dict
+    from ...vm.tracing.analysis.recorded.plain import as_dict
 
     found = as_dict(record) | {"run": _run(trace, record)}
     if record.id in steps:
@@ -106,7 +107,7 @@ _FOLDED = ("of", "waits for", "location", "run", "span", "error")
 
 
 def _show_records(trace: Trace, records: Sequence[Record], steps: _Steps, *, cut: int, chooses: Filter) -> None:
-    from ...vm.tracing.analysis.stream_order import StreamOrder
+    from ...vm.tracing.analysis.recorded.stream_order import StreamOrder
     from .terminal import print_table
 
     order = StreamOrder(trace)
@@ -150,9 +151,9 @@ def _rows(
 
 
 def _row(record: Record, trace: Trace, order: StreamOrder, *, session: str) -> tuple[str, ...]:
-    from ...vm.tracing.analysis.text import duration, id_text, is_running, place, status
-    from ...vm.tracing.analysis.volume import of, operations, rate, touched
-    from ...vm.tracing.analysis.why import Story
+    from ...vm.tracing.analysis.recorded.text import duration, id_text, is_running, place, status
+    from ...vm.tracing.analysis.recorded.volume import of, operations, rate, touched
+    from ...vm.tracing.analysis.waits.why import Story
 
     story = Story(record, (), told=False, until=order.until)
     blocked, queued, ran = (duration(ns) if ns else "" for ns in (story.blocked, story.queued, story.ran))
@@ -179,7 +180,7 @@ def _row(record: Record, trace: Trace, order: StreamOrder, *, session: str) -> t
 
 def _waits(record: Record, order: StreamOrder) -> str:
     """The sources of the record's edges; also the record ahead of it on its stream, unless an edge names that one."""
-    from ...vm.tracing.analysis.text import id_text
+    from ...vm.tracing.analysis.recorded.text import id_text
 
     ahead = order.ahead(record)
     sources = {edge.source for edge in record.edges}

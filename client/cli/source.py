@@ -42,7 +42,7 @@ def about_source(file: Path | None) -> dict[str, str]:
 
 def counts_of(trace: Trace) -> dict[str, int]:
     """The numbers of records, of edges, of dependences met at admission, and of dropped records."""
-    from ...vm.tracing.analysis.graph import Mark
+    from ...vm.tracing.analysis.graphs.graph import Mark
 
     edges = sum(len(record.edges) for record in trace.records)
     met = sum(edge.mark == Mark.MET for edge in trace.graph().edges)

@@ -17,8 +17,8 @@ from .selection import no_records, selects
 from .source import about_source, load, source
 
 if TYPE_CHECKING:
-    from ...vm.tracing.analysis.filter import Filter
-    from ...vm.tracing.analysis.stats import Change, Row, StreamRow
+    from ...vm.tracing.analysis.recorded.filter import Filter
+    from ...vm.tracing.analysis.sums.stats import Change, Row, StreamRow
 
 
 @click.command()
@@ -32,7 +32,7 @@ def stats(file: Path | None, *, address: str | None, chooses: Filter, limit: int
 
     Example: tensord trace stats run.trace --location train.py
     """
-    from ...vm.tracing.analysis.stats import stats as sum_up
+    from ...vm.tracing.analysis.sums.stats import stats as sum_up
 
     trace = load(file, address, as_json=as_json)
     records = chooses.select(trace.records)
@@ -80,8 +80,8 @@ def _show_rows(title: str, rows: Sequence[Row], limit: int) -> None:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    from ...vm.tracing.analysis.text import duration
-    from ...vm.tracing.analysis.volume import rate
+    from ...vm.tracing.analysis.recorded.text import duration
+    from ...vm.tracing.analysis.recorded.volume import rate
 
     times = (row.total, round(row.mean), row.p99, row.blocked, row.queued)
     return (
@@ -98,8 +98,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _show_streams(rows: Sequence[StreamRow]) -> None:
-    from ...vm.tracing.analysis.stats import CAUSES
-    from ...vm.tracing.analysis.text import duration
+    from ...vm.tracing.analysis.recorded.text import duration
+    from ...vm.tracing.analysis.sums.stats import CAUSES
     from .terminal import print_table
 
     cells = [
@@ -126,7 +126,7 @@ def diff(before: Path, after: Path, *, chooses: Filter, limit: int, as_json: boo
 
     Example: tensord trace diff before.trace after.trace --op matmul
     """
-    from ...vm.tracing.analysis.stats import diff as compare
+    from ...vm.tracing.analysis.sums.stats import diff as compare
 
     traces = [load(file, None, as_json=as_json) for file in (before, after)]
     changes = compare(*(chooses.select(trace.records) for trace in traces))
@@ -192,7 +192,7 @@ def _show_changes(
 
 
 def _speed_cells(change: Change) -> tuple[str, ...]:
-    from ...vm.tracing.analysis.text import duration
+    from ...vm.tracing.analysis.recorded.text import duration
 
     before, after = change.before, change.after
     return (
@@ -205,7 +205,7 @@ def _speed_cells(change: Change) -> tuple[str, ...]:
 
 
 def _count_cells(change: Change) -> tuple[str, ...]:
-    from ...vm.tracing.analysis.text import duration
+    from ...vm.tracing.analysis.recorded.text import duration
 
     counts = (count(change.before.count), count(change.after.count))
     return (*counts, _signed(round(change.more), duration), _signed(change.moved, size))

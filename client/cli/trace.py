@@ -20,8 +20,8 @@ from .selection import selects
 from .source import about_source, counts_of, load, source
 
 if TYPE_CHECKING:
-    from ...vm.tracing.analysis.filter import Filter
-    from ...vm.tracing.analysis.verify import Problem
+    from ...vm.tracing.analysis.checks.verify import Problem
+    from ...vm.tracing.analysis.recorded.filter import Filter
 
 COMMANDS: Final = {
     "dump": Listed("record", "Save the trace that the daemon has in its ring, or a part of it."),
@@ -64,7 +64,7 @@ def verify(file: Path | None, address: str | None, *, as_json: bool) -> None:
 
     Example: tensord trace verify run.trace
     """
-    from ...vm.tracing.analysis.verify import compared
+    from ...vm.tracing.analysis.checks.verify import compared
 
     trace = load(file, address, as_json=as_json)
     problems = trace.verify()
@@ -109,7 +109,7 @@ def timeline(
 
     Example: tensord trace timeline -o run.json
     """
-    from ...vm.tracing.analysis import timeline
+    from ...vm.tracing.analysis.sums import timeline
 
     trace = load(file, address)
     chosen = trace.only(chooses.select(trace.records)) if chooses else trace
@@ -133,8 +133,8 @@ def why(instruction: int, file: Path | None, depth: int, address: str | None, *,
 
     Example: tensord trace why 4711
     """
-    from ...vm.tracing.analysis.why import why as explain
-    from ...vm.tracing.analysis.why_export import to_json, to_text
+    from ...vm.tracing.analysis.waits.why import why as explain
+    from ...vm.tracing.analysis.waits.why_export import to_json, to_text
 
     explanation = explain(load(file, address, as_json=as_json), instruction, depth=depth)
     write(to_json(explanation) if as_json else to_text(explanation), None)

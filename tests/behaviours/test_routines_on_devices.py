@@ -13,7 +13,7 @@ import tensord as td
 from tensord.client.session.session import Session
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.routines.replay import Replay
-from tensord.vm.tracing.analysis.insides import Insides
+from tensord.vm.tracing.analysis.inside.insides import Insides
 from tensord.vm.tracing.record import Record
 
 from .looking_inside import WAIT, device_of, records

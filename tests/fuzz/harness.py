@@ -32,7 +32,8 @@ from tensord.vm.service import front as front_module
 from tensord.vm.service.front import Front
 from tensord.vm.service.peer import Credentials
 from tensord.vm.service.registry import ConnectionRegistry
-from tensord.vm.tracing.analysis.parts import read_parts
+from tensord.vm.tracing.analysis.files.parts import read_parts
+from tensord.vm.tracing.analysis.trace import Trace
 
 from ..vm.bare_engine import Bare
 from .programs import CLIENTS, Writer
@@ -236,7 +237,7 @@ class Harness:
         for device in engine.devices.values():
             ledger = (device.planned, len(device.live), device.unreserved_bytes, len(device.candidates))
             assert ledger == (0, 0, 0, 0), f"planned, live, unreserved bytes, replicas: {ledger}"
-        problems = read_parts(trace_parts(engine, self.places)).trace().verify()
+        problems = read_parts(trace_parts(engine, self.places)).trace(Trace).verify()
         assert not problems, "\n".join(map(str, problems[:5]))
 
 

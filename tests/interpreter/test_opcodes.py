@@ -11,7 +11,7 @@ from tensord.interpreter.errors import CancelledError
 from tensord.interpreter.opcodes import TRAITS, Opcode, Traits, traits_of
 from tensord.interpreter.wire.messages import Sync, Upload, Wait
 from tensord.vm.model.instruction import Instruction, Status
-from tensord.vm.tracing.analysis.timeline import to_chrome
+from tensord.vm.tracing.analysis.sums.timeline import to_chrome
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import Place
 from tests.vm.bare_engine import Bare

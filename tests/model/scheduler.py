@@ -38,7 +38,7 @@ from tensord.vm.model.session import VmSession
 from tensord.vm.model.unfolding import rest_of_run
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.reporting.live_trace import routine_entries
-from tensord.vm.tracing.analysis.routine_parts import RoutineParts
+from tensord.vm.tracing.analysis.files.routine_parts import RoutineParts
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import Place
 

@@ -14,7 +14,7 @@ from ...interpreter.errors import TensordError
 from ..model.device_state import DeviceState
 from ..model.published import Published
 from ..model.tensor import Moved, Tensor
-from ..tracing.analysis.volume import described
+from ..tracing.analysis.recorded.volume import described
 from ..tracing.flat import Where
 from .holdings import chunks, keep_largest, maker_of
 from .name_rows import name_row, names_of

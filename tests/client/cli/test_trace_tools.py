@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from tensord.client.cli import dag as cli_dag
-from tensord.vm.tracing.analysis.trace import Memory, Trace
+from tensord.vm.tracing.analysis.recorded.records import Memory
+from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import Holding, MetaRecord
 
 from ...full_disk import longest_file

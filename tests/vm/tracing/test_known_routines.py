@@ -12,7 +12,7 @@ from tensord.interpreter.wire.messages import Release, encode_message
 from tensord.vm.reporting.live_trace import trace_parts
 from tensord.vm.reporting.locations import Places
 from tensord.vm.tracing import known_routines
-from tensord.vm.tracing.analysis.parts import Picture, read_parts
+from tensord.vm.tracing.analysis.files.parts import Picture, read_parts
 from tensord.vm.tracing.analysis.trace import Trace
 
 from ..bare_engine import Bare, Client
@@ -29,7 +29,7 @@ def picture(bare: Bare, since: int = 0, **options: Any) -> Picture:
 
 
 def trace_of(bare: Bare) -> Trace:
-    return picture(bare).trace()
+    return picture(bare).trace(Trace)
 
 
 def runs_of(trace: Trace, op: str) -> list[int]:

@@ -1,208 +1,63 @@
-"""A trace: the records of one recording, in the order of their admission, with methods that lead to the tools."""
+"""A trace: the records of one recording, with methods that lead to the tools."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from ....interpreter.errors import ProtocolError
-from ..inside import RoutineRecord, RunRecord
-from ..record import Holding, Record, times
-from .runs import Runs
-from .text import plural
+from ..record import Record
+from .recorded.records import Records
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
 
-    from .graph import Graph
-    from .verify import Problem
+    from .checks.verify import Problem
+    from .graphs.graph import Graph, Selection
 
 
-class Selection(TypedDict, total=False):
-    """The keywords of `Graph.select`."""
+class Trace(Records):
+    """Records with the tools that read them, which are loaded when they are first asked for."""
 
-    session: int | None
-    ids: Iterable[int]
-    around: int | None
-    upstream: int | None
-    downstream: int | None
-    depth: int | None
-    first: int | None
-    last: int | None
-    releases: bool
-
-
-class Memory(NamedTuple):
-    """The memory in use when a trace was taken: bytes by device, and the largest copies with some. Empty if unknown."""
-
-    used: Mapping[str, int] = MappingProxyType({})
-    holdings: tuple[Holding, ...] = ()
-
-
-class Trace:
-    """Records sorted by admission.
-
-    `dropped`: the number of records that were lost, before the oldest one or in gaps. `before`: the number of
-    instructions that are left out and not lost: they had finished before the recording began, or nobody asked for
-    them. `base_tick`: the end of the last gap; up to there records may be missing in between (0: none is missing after
-    the oldest). `devices`: the names of the machine's devices, by default those in the records. `taken`: the time of
-    recording in the clock of the records, 0 if unknown. `memory`: the memory in use then. `routines`, by number, and
-    `runs`: what is known of them.
-
-    The tools import this class, so its methods import the tools late.
-    """
-
-    __slots__ = (
-        "_by_id",
-        "base_tick",
-        "before",
-        "devices",
-        "dropped",
-        "memory",
-        "records",
-        "routines",
-        "runs",
-        "taken",
-    )
-
-    def __init__(
-        self,
-        records: Iterable[Record],
-        *,
-        devices: Iterable[str] = (),
-        dropped: int = 0,
-        before: int = 0,
-        base_tick: int = 0,
-        taken: int = 0,
-        memory: Memory = Memory(),  # noqa: B008 - immutable
-        routines: Iterable[RoutineRecord] = (),
-        runs: Iterable[RunRecord] = (),
-    ) -> None:
-        self.records = tuple(sorted(records, key=lambda record: (record.admitted, record.id)))
-        self.devices = tuple(devices) or tuple(sorted({record.device for record in self.records}))
-        self.dropped = dropped
-        self.before = before
-        self.base_tick = base_tick
-        self.taken = taken
-        self.memory = memory
-        self._by_id = {record.id: record for record in self.records}
-        self.routines = {routine.number: routine for routine in routines}
-        self.runs = Runs(runs)
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __repr__(self) -> str:
-        return f"<trace: {plural(len(self), 'record')}, {self.dropped} dropped>"
-
-    @property
-    def until(self) -> int:
-        """The time of recording, or the latest time in the records if that is unknown. Linear in records."""
-        return max((max(times(record)) for record in self.records), default=0) if not self.taken else self.taken
-
-    def only(self, records: Iterable[Record]) -> Trace:
-        """The trace with these of its records. The others are not lost: they count as `before`, and up to the end of
-        the last one of them no edge counts as missing."""
-        kept = tuple(records)
-        ids = {record.id for record in kept}
-        others = [record for record in self.records if record.id not in ids]
-        end = max((record.admitted for record in self.records), default=0)
-        return Trace(
-            kept,
-            devices=self.devices,
-            dropped=self.dropped,
-            before=self.before + len(others),
-            base_tick=max([self.base_tick, *(record.erased or end for record in others)]),
-            taken=self.until,
-            memory=self.memory,
-            routines=self.routines.values(),
-            runs=self.runs,
-        )
-
-    def find(self, instruction: int) -> Record | None:
-        """The record of an instruction; None if the ring lost it or there was no such instruction."""
-        return self._by_id.get(instruction)
-
-    def run_of(self, record: Record) -> RunRecord | None:
-        """The run that an instruction is of; None if of none."""
-        if record.part is not None:
-            found = self.runs.of(record)
-            return found or RunRecord(record.session, record.part.routine, record.id, record.id, record.location)
-        return self.runs.of(record)
-
-    def run_title(self, record: Record) -> str:
-        """`train_step #24`: the run that an instruction is of, by its first instruction; and which segment it is, of a
-        run that has several. Empty if it is of none, or the run itself."""
-        run = self.run_of(record)
-        if run is None or run.first == run.last:
-            return ""
-        return ", ".join(filter(None, (self.run_name(run), self.segment_title(record))))
-
-    def run_name(self, run: RunRecord) -> str:
-        """`train_step #24`."""
-        routine = self.routines.get(run.routine)
-        return f"{'a run' if routine is None else routine.name or routine.digest[:12]} #{run.first}"
-
-    def segment_title(self, record: Record) -> str:
-        """`segment 2 of 3`; empty unless an instruction is one of several segments."""
-        routine = None if record.part is None else self.routines.get(record.part.routine)
-        firsts = [] if routine is None else sorted(segment.first for segment in routine.segments)
-        if record.part is None or len(firsts) < 2 or record.part.first not in firsts:
-            return ""
-        return f"segment {1 + firsts.index(record.part.first)} of {len(firsts)}"
-
-    def require(self, instruction: int) -> Record:
-        """The record of an instruction. Raises ProtocolError, saying which ids there are."""
-        record = self._by_id.get(instruction)
-        if record is None:
-            raise ProtocolError(f"the trace has no instruction #{instruction}: {self._extent()}")
-        return record
-
-    def _extent(self) -> str:
-        if not self.records:
-            return "it is empty"
-        lost = f", and lost {self.dropped} before them" if self.dropped else ""
-        return f"it holds {len(self)} between #{min(self._by_id)} and #{max(self._by_id)}{lost}"
+    __slots__ = ()
 
     def save(self, path: str | Path) -> None:
         """Write the trace to a file, whole or not at all; raises OSError."""
-        from .recording import save
+        from .files.recording import save
 
         save(self, path)
 
-    @staticmethod
-    def load(path: str | Path) -> Trace:
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
         """Read a trace from a file. Raises OSError, or ProtocolError naming the line if the file is damaged."""
-        from .file import load
+        from .files.file import load
 
-        return load(path)
+        return load(path, cls)
 
-    @staticmethod
-    def from_parts(parts: Iterable[Sequence[Any]]) -> Trace:
+    @classmethod
+    def from_parts(cls, parts: Iterable[Sequence[Any]]) -> Self:
         """The trace that a machine sent in slices (see `picture`). Raises ProtocolError if the slices are damaged."""
-        from .parts import read_parts
+        from .files.parts import read_parts
 
-        return read_parts(parts).trace()
+        return read_parts(parts).trace(cls)
 
     def to_numpy(self) -> NDArray[np.void]:
         """The records as a structured array, a row each, in their order: see `columns` for its fields."""
-        from .columns import to_numpy
+        from .recorded.columns import to_numpy
 
         return to_numpy(self.records)
 
     def to_pandas(self) -> pd.DataFrame:
         """The same as a DataFrame. Raises ImportError, saying what to do, without pandas."""
-        from .columns import to_pandas
+        from .recorded.columns import to_pandas
 
         return to_pandas(self.records)
 
     def graph(self) -> Graph:
         """The logical DAG, for people."""
-        from .graph import build
+        from .graphs.graph import build
 
         return build(self)
 
@@ -216,9 +71,9 @@ class Trace:
         """The DAG, or what `selection` leaves of it (see `Graph.select`), as "dot", "mermaid", "html" or "json". Chains
         of a large one are folded; with `inside` the steps of routines' runs are drawn. Raises ValueError for another
         format, ProtocolError for an unknown id or session."""
-        from .graph_export import to_json
-        from .inside_steps import Opener
-        from .pictures import FORMATS, drawn
+        from .graphs.graph_export import to_json
+        from .graphs.pictures import FORMATS, drawn
+        from .inside.steps import Opener
 
         if format not in {*FORMATS, "json"}:
             raise ValueError(f"the format {format!r} is not one of {', '.join(FORMATS)}, json")
@@ -230,21 +85,21 @@ class Trace:
     def timeline(self, path: str | Path) -> None:
         """Write a timeline that https://ui.perfetto.dev opens, whole or not at all; raises OSError."""
         from ....interpreter.whole_file import write_whole
-        from .timeline import to_chrome
+        from .sums.timeline import to_chrome
 
         write_whole(path, to_chrome(self))
 
     def why(self, instruction: int | Record, *, depth: int = 6) -> str:
         """Why an instruction, a record or its id, took as long as it did: what it waited for and the critical path, as
         text. Raises ProtocolError if the trace lacks it."""
-        from .why import why
-        from .why_export import to_text
+        from .waits.why import why
+        from .waits.why_export import to_text
 
         id_ = instruction.id if isinstance(instruction, Record) else instruction
         return to_text(why(self, id_, depth=depth))
 
     def verify(self) -> list[Problem]:
         """All contradictions between the records; empty if the engine worked correctly."""
-        from .verify import verify
+        from .checks.verify import verify
 
         return verify(self)

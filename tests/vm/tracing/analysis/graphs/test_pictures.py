@@ -1,0 +1,253 @@
+"""Pictures of large graphs: chains fold, a part up or down the edges, a page that stands alone."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensord.vm.tracing.analysis.graphs.fold import fold
+from tensord.vm.tracing.analysis.graphs.layers import places
+from tensord.vm.tracing.analysis.graphs.pictures import CROWDED, page_of, picture_of
+from tensord.vm.tracing.analysis.trace import Trace
+
+from ..trace_programs import random_trace, record
+
+NASTY = '</script><img src=x onerror="alert(1)">@DATA@ &amp; \x00'
+
+
+def chain(length: int, *, weights: int = 1) -> Trace:
+    """Uploads of weights, then a chain of which each step reads the one before and the weights."""
+    done: dict[str, Any] = {"status": "DONE", "stream": "compute"}
+    uploads = [record(n, (n, "mut"), ticks=(2 * n, 2 * n + 1), **done) for n in range(1, weights + 1)]
+    reads = [(n, "const") for n in range(1, weights + 1)]
+    steps = []
+    for step in range(length):
+        number = weights + 1 + step
+        before = [(number - 1, "const")] if step else []
+        ticks = (2 * number, 2 * number + 1)
+        steps.append(record(number, *reads, *before, (number, "mut"), ticks=ticks, op=f"op{step % 2}", **done))
+    return Trace([*uploads, *steps])
+
+
+class TestFold:
+    def test_a_chain_of_ten_thousand_is_one_node_beside_its_weights(self):
+        picture = picture_of(chain(10_000, weights=3).graph())
+        assert len(picture.nodes) == 4
+        lines = picture.nodes[-1].label(0)
+        assert lines[0] == "#4 to #10003, a chain of 10000"
+        assert lines[1] == "5000 op0, 5000 op1"
+
+    def test_a_small_graph_is_not_folded_unless_asked(self):
+        graph = chain(10).graph()
+        assert len(picture_of(graph).nodes) == 11 < CROWDED
+        assert len(picture_of(graph, "chain").nodes) == 2
+
+    def test_what_two_read_ends_a_chain(self):
+        steps = list(chain(8).records)
+        other = record(99, (5, "const"), (99, "mut"), ticks=(98, 99), status="DONE")
+        assert [len(node.records) for node in fold(Trace([*steps, other]).graph()).nodes] == [1, 4, 4, 1]
+
+    @pytest.mark.parametrize("field", [{"device": "sim:0"}, {"status": "FAILED"}, {"session": 2}, {"caused_by": 2}])
+    def test_what_differs_is_in_no_chain(self, field):
+        steps = list(chain(9).records)
+        steps[5] = steps[5]._replace(**field)
+        assert [len(node.records) for node in fold(Trace(steps).graph()).nodes] == [1, 4, 1, 4]
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_every_instruction_is_in_one_node_and_every_edge_goes_forward(self, seed):
+        graph = random_trace(seed).graph()
+        picture = fold(graph)
+        assert sorted(r.id for node in picture.nodes for r in node.records) == sorted(n.id for n in graph.nodes)
+        at = places(picture)
+        assert len(set(at.values())) == len(at) == len(picture.nodes)
+        assert all(at[edge.source][0] < at[edge.target][0] for edge in picture.edges)
+
+
+class TestSelection:
+    """1 -> 2 -> 3 -> 4, and 2 -> 5."""
+
+    def ids(self, **selection):
+        steps = list(chain(4, weights=0).records)
+        return [
+            n.id for n in Trace([*steps, record(5, (2, "const"), ticks=(20, 21))]).graph().select(**selection).nodes
+        ]
+
+    @pytest.mark.parametrize(
+        ("selection", "ids"),
+        [
+            ({"upstream": 3}, [1, 2, 3]),
+            ({"upstream": 3, "depth": 1}, [2, 3]),
+            ({"downstream": 2}, [2, 3, 4, 5]),
+            ({"downstream": 2, "depth": 1}, [2, 3, 5]),
+            ({"upstream": 2, "downstream": 3}, [1, 2, 3, 4]),
+            ({"downstream": 3, "depth": 0}, [3]),
+            ({"around": 4}, [2, 3, 4]),
+        ],
+    )
+    def test_a_part_along_the_edges(self, selection, ids):
+        assert self.ids(**selection) == ids
+
+
+class TestLinesAndSpans:
+    def looped(self, steps: int) -> Trace:
+        """A loop of two lines, each of which reads what the other has written, in a span for each step."""
+        lines = ("/home/me/train.py:7 in step", "/home/me/train.py:8 in step")
+        return Trace(
+            record(
+                n, (n - 1, "const"), (n, "mut"), ticks=(2 * n, 2 * n + 1), location=lines[n % 2], span=(f"{n // 2}",)
+            )
+            for n in range(2, 2 * steps + 2)
+        )
+
+    def test_ten_thousand_instructions_of_two_lines_are_two_nodes(self):
+        picture = picture_of(self.looped(5_000).graph(), "line")
+        assert [node.label(0)[:2] for node in picture.nodes] == [
+            ["train.py:7 in step", "5000 add"],
+            ["train.py:8 in step", "5000 add"],
+        ]
+        assert {(edge.source, edge.target) for edge in picture.edges} == {(2, 3), (3, 2)}, "a cycle, and no loops"
+        assert len(set(places(picture).values())) == 2
+
+    def test_the_work_of_a_line_on_two_devices_is_two_nodes(self):
+        one, other = self.looped(1).records
+        steps = [one, other._replace(device="sim:0", location=one.location)]
+        assert [node.label(0)[2] for node in picture_of(Trace(steps).graph(), "line").nodes] == [
+            "cpu:0  0 ns",
+            "sim:0  0 ns",
+        ]
+
+    def test_a_span_is_a_node_and_what_is_in_none_folds_by_line(self):
+        steps = [record._replace(span=()) if record.id < 4 else record for record in self.looped(3).records]
+        nodes = picture_of(Trace(steps).graph(), "span").nodes
+        assert [(node.part, len(node.records)) for node in nodes] == [
+            ("train.py:7 in step", 1),
+            ("train.py:8 in step", 1),
+            ("2", 2),
+            ("3", 2),
+        ]
+
+    def test_what_has_no_line_is_named_so(self):
+        (node,) = picture_of(Trace([record(1, (1, "mut"))]).graph(), "line").nodes
+        assert node.part == "no line"
+
+    def test_an_upload_lies_right_above_what_first_needs_it(self):
+        late = record(9, (9, "mut"), ticks=(1, 2), status="DONE")
+        steps = [*chain(4, weights=0).records, record(5, (9, "const"), (4, "const"), (5, "mut"), ticks=(20, 21))]
+        at = places(picture_of(Trace([late, *steps]).graph()))
+        assert at[9][0] == at[5][0] - 1 == 3
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+class TestPage:
+    def test_it_holds_every_record_and_loads_nothing(self):
+        trace = random_trace(3)
+        page = page_of(trace.graph())
+        assert set(map(int, data_of(page)["records"])) == {one.id for one in trace.records}
+        namespace = "http://www.w3.org/2000/svg"  # a name, from which nothing is loaded
+        assert not re.search(r"""(src|href)\s*=|@import|url\((?!#)|fetch\(|https?://""", page.replace(namespace, ""))
+
+    def test_no_text_of_a_user_is_obeyed(self):
+        fields: dict[str, Any] = {"op": NASTY, "location": NASTY, "device": NASTY, "error": NASTY, "span": (NASTY,)}
+        page = page_of(Trace([record(1, (1, "mut"), **fields), record(2, (1, "const"), **fields)]).graph())
+        assert page.count("<script") == page.count("</script>") == 2
+        assert "<img" not in page
+        assert "innerHTML" not in page
+        assert data_of(page)["records"]["1"]["op"] == NASTY
+
+    def sizes(self, page: str) -> tuple[str, dict[str, int]]:
+        data = data_of(page)
+        return data["shown"], {name: len(one["nodes"]) for name, one in data["pictures"].items()}
+
+    def test_it_opens_with_the_finest_picture_that_can_be_read(self):
+        loop = TestLinesAndSpans().looped
+        assert self.sizes(page_of(chain(10).graph())) == ("instruction", {"instruction": 11, "chain": 2, "line": 1})
+        shown, sizes = self.sizes(page_of(chain(2_000).graph()))
+        assert (shown, sizes["instruction"], sizes["chain"]) == ("chain", 2_001, 2)
+        crossed = [
+            one._replace(operands=(*one.operands, record(1, (one.id - 2, "const")).operands[0]))
+            for one in loop(600).records
+        ]
+        shown, sizes = self.sizes(page_of(Trace(crossed).graph()))
+        assert (shown, sizes) == ("line", {"instruction": 1200, "line": 2, "span": 600})
+
+    @pytest.mark.parametrize(("node", "shown"), [("instruction", "instruction"), ("line", "line"), ("span", "line")])
+    def test_it_opens_with_the_picture_that_is_asked_for(self, node, shown):
+        """A picture that has as many nodes as a finer one is not there twice."""
+        assert self.sizes(page_of(chain(10).graph(), node))[0] == shown
+
+
+# Appended to the page: what a user would do, and what the user would see.
+_USE = """
+function seen() { return {nodes: nodes.length, edges: edges.length, box: view, scale: scale(), hits: hits.length,
+  drawn: document.querySelectorAll(".node").length, room: [picture.clientWidth, picture.clientHeight]}; }
+function choose(name) { fold.value = name; fold.dispatchEvent(new Event("change")); return seen(); }
+function type(text) { search.value = text; search.dispatchEvent(new Event("input")); return seen(); }
+function point(what, at) { at.element.dispatchEvent(new Event(what, {bubbles: true})); }
+const report = {opened: seen()};
+"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
+class TestInABrowser:
+    def use(self, page: str, script: str, folder: Path) -> dict[str, Any]:
+        """Open the page, run the script behind it, and return its `report`."""
+        path = folder / "page.html"
+        end = 'document.title = "report " + JSON.stringify(report);'
+        path.write_text(page.replace("</script></body>", f"{_USE}{script}\n{end}</script></body>"))
+        options = ("--headless", "--no-sandbox", "--window-size=1400,900", f"--user-data-dir={folder}/profile")
+        done = subprocess.run(  # noqa: S603 - our own page
+            [shutil.which("chromium") or "", *options, "--dump-dom", f"file://{path}"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        found = re.search(r"<title>report (.*?)</title>", done.stdout)
+        assert found is not None, done.stderr[-1000:]
+        report: dict[str, Any] = json.loads(html.unescape(found[1]))
+        return report
+
+    def test_a_large_graph_opens_folded_and_shows_any_picture_on_request(self, tmp_path):
+        page = page_of(chain(1_500).graph())
+        report = self.use(page, 'report.line = choose("line"); report.all = choose("instruction");', tmp_path)
+        assert report["opened"]["nodes"] == report["opened"]["drawn"] == 2
+        assert report["opened"]["scale"] == 1, "what fits is neither magnified nor made small"
+        assert report["line"]["nodes"] == report["line"]["drawn"] == 1
+        assert report["all"]["nodes"] == report["all"]["drawn"] == 1_501
+        assert report["all"]["scale"] == pytest.approx(1 / 0.7), "it opens where its first node can be read"
+        assert report["all"]["box"][1] == -20
+        assert report["all"]["room"][1] < 900, "the bar takes room of its own"
+
+    def test_it_searches_and_shows_records(self, tmp_path):
+        script = """
+        report.op = type("OP0").hits; report.one = type("#5").hits; report.folded = (choose("chain"), type("#5").hits);
+        point("pointerover", nodes[1]); report.panel = panel.textContent; report.shown = panel.style.display;
+        point("pointerover", {element: picture}); report.left = panel.style.display;
+        point("click", nodes[1]); point("pointerover", {element: picture}); report.kept = panel.style.display;
+        """
+        report = self.use(page_of(chain(30).graph()), script, tmp_path)
+        assert (report["op"], report["one"], report["folded"]) == (15, 1, 1)
+        assert report["panel"].startswith("#2 to #31, a chain of 30\n15 op0, 15 op1\n")
+        assert "op: op0" in report["panel"]
+        assert report["panel"].endswith("and 10 more")
+        assert (report["shown"], report["left"], report["kept"]) == ("block", "none", "block")
+
+    def test_it_shows_texts_of_users_as_texts(self, tmp_path):
+        trace = Trace([record(1, (1, "mut"), op="<b>&amp;</b>", location="</script>:1 in f")])
+        script = "report.text = nodes[0].element.textContent; report.bold = document.querySelectorAll('b').length;"
+        report = self.use(page_of(trace.graph()), script, tmp_path)
+        assert "<b>&amp;</b>" in report["text"]
+        assert report["bold"] == 0

@@ -1,0 +1,110 @@
+"""An independent model of the dependence rules: recomputes the sources of an admitted instruction.
+
+Used by `verify` and `graph`, but not by the engine: a checker that ran the engine's code would repeat its mistakes.
+
+    Every mirrored object has an access list: at most one leading write, then reads.
+    A read waits for the leading write. A write waits for every access in the list, and replaces it.
+    No instruction waits for itself. An instruction that reads and writes a copy makes one access, a write, with one
+    edge per source.
+    A Barrier waits for every earlier instruction of its session that is still live, back to the latest
+    live barrier, which covers the instructions before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .....interpreter.opcodes import traits_of
+from ....model.reason import Reason
+from ...record import Kind, Record
+
+# The key of an edge: source and copy. One instruction has at most one edge per key.
+Key = tuple[int, int]
+
+
+class AccessList:
+    """The live accesses of one copy, by id of the instruction. The writer is never among the readers."""
+
+    __slots__ = ("readers", "writer")
+
+    def __init__(self) -> None:
+        self.writer: int | None = None
+        self.readers: dict[int, None] = {}  # a set in the order of admission
+
+    def add(self, instruction: int, *, writes: bool) -> None:
+        if writes:
+            self.writer = instruction
+            self.readers.clear()
+        else:
+            self.readers[instruction] = None
+
+    def discard(self, instruction: int) -> None:
+        self.readers.pop(instruction, None)
+        if self.writer == instruction:
+            self.writer = None
+
+    def sources(self, *, reads: bool, writes: bool) -> Iterator[tuple[int, Reason]]:
+        if self.writer is not None:
+            yield self.writer, Reason.RAW if reads else Reason.WAW
+        if writes:
+            for reader in self.readers:
+                yield reader, Reason.WAR
+
+
+class AccessLists:
+    """The access lists of all copies. Without `erase`, every access counts for ever: logical dependences."""
+
+    def __init__(self) -> None:
+        self._lists: dict[int, AccessList] = {}
+
+    def admit(self, record: Record) -> dict[Key, Reason]:
+        """Enter `record` into the lists. Returns the edges that it must have, in the order of its operands."""
+        edges: dict[Key, Reason] = {}
+        for copy, (reads, writes) in accesses(record).items():
+            accesses_of_copy = self._lists.setdefault(copy, AccessList())
+            edges |= {(source, copy): reason for source, reason in accesses_of_copy.sources(reads=reads, writes=writes)}
+            accesses_of_copy.add(record.id, writes=writes)
+        return edges
+
+    def erase(self, record: Record) -> None:
+        for operand in record.operands:
+            if operand.copy in self._lists:
+                self._lists[operand.copy].discard(record.id)
+
+
+class Barriers:
+    """The live instructions of every session, for the barriers."""
+
+    def __init__(self) -> None:
+        self._live: dict[int, dict[int, bool]] = {}  # session -> id -> is it a barrier; in the order of admission
+
+    def admit(self, record: Record) -> dict[Key, Reason]:
+        live = self._live.setdefault(record.session, {})
+        edges: dict[Key, Reason] = {}
+        if is_barrier(record):
+            for source, barrier in reversed(live.items()):
+                edges[source, 0] = Reason.BARRIER
+                if barrier:
+                    break
+        live[record.id] = is_barrier(record)
+        return edges
+
+    def erase(self, record: Record) -> None:
+        self._live.get(record.session, {}).pop(record.id, None)
+
+
+def is_barrier(record: Record) -> bool:
+    """Does the instruction wait for every earlier one of its session?"""
+    return traits_of(record.opcode).covers_session
+
+
+def accesses(record: Record) -> dict[int, tuple[bool, bool]]:
+    """Copy -> (whether `record` reads it, whether it writes it)."""
+    found: dict[int, tuple[bool, bool]] = {}
+    for copy, kind, _version in record.operands:
+        if kind == Kind.FREED:
+            continue
+        reads, writes = found.get(copy, (False, False))
+        const = kind == Kind.CONST
+        found[copy] = (reads or const, writes or not const)
+    return found

@@ -1,0 +1,359 @@
+"""Checks what a segment was compiled to against its program. It knows nothing of how segments are compiled.
+
+An abstract machine makes the segment's calls. Its memory has, for each slot (an operand, or the arena), the values that
+lie there whole, by their bytes; a write takes away whatever it touches. So each call finds out whether
+
+- what it is given are the values that its steps read, each where it lies, and still whole: nothing was written over it;
+- a view lies where NumPy has it, in memory that has what it is a view of;
+- its results go where they belong: into memory of their own, or exactly over an operand of an op that allows that;
+- the errors of its results are those of the values that they depend on.
+
+And at the end each step was computed once, and operands have the values that the program leaves in them; a view that is
+needed behind the segment is one of an operand. What is inside
+of a fusion's kernel is not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from .....interpreter.programs.program import NO_OPS, Program, Step
+from .....interpreter.schema.opdef import find
+from ...inside import ARENA, FILL, FUSED, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
+from .views import layout_of_view
+
+if TYPE_CHECKING:
+    from .....interpreter.types.meta import Meta
+
+
+class Held(NamedTuple):
+    """A value that lies whole in a slot, from a byte to another one."""
+
+    start: int
+    stop: int
+    value: int
+
+
+def check_segment(program: Program, segment: SegmentRecord) -> list[str]:
+    """What is wrong with a segment, in words; empty if nothing is."""
+    try:
+        return list(_Machine(program, segment).problems())
+    except (LookupError, AttributeError, TypeError, ValueError, MemoryError) as error:  # no machine has made that
+        return [f"it names what its program does not have ({type(error).__name__}: {error})"]
+
+
+class _Machine:
+    def __init__(self, program: Program, segment: SegmentRecord) -> None:
+        self.program = program
+        self.segment = segment
+        self.steps = range(segment.first, segment.last + 1)
+        self.slots = {v: n for n, v in enumerate((*segment.reads, *segment.written, *segment.made))}
+        self.memory: dict[int, list[Held]] = {}
+        self.makers = {value: n for n in self.steps for value in _made_by(program.steps[n])}
+        self.users: dict[int, set[int]] = {}
+        for n, step in enumerate(program.steps):
+            for value in (*step.operands, *(step.into or ())):
+                self.users.setdefault(value, set()).add(n)
+        self.last = {variable: value for value, variable in enumerate(program.variables)}
+        self.done: set[int] = set()
+        self.called = {n for call in segment.calls if call.op != FILL for n in call.steps}
+        self.entering = self._entering()
+        for variable in (*segment.reads, *segment.written):
+            value = self.entering[variable]
+            self.memory[self.slots[variable]] = [Held(0, self._meta(value).nbytes, value)]
+
+    def _entering(self) -> dict[int, int]:
+        """The value of each variable when the segment begins."""
+        program = self.program
+        found = {value: value for value in range(program.inputs)}
+        for step in program.steps[: self.steps.start]:
+            found |= {program.variables[value]: value for value in _made_by(step)}
+        return found
+
+    def _meta(self, value: int) -> Meta:
+        meta = self.program.metas[value]
+        if meta is None:
+            raise KeyError(value)
+        return meta
+
+    def problems(self) -> Iterator[str]:
+        """All that is wrong, in the order of the calls."""
+        for call in self.segment.calls:
+            for problem in self._call(call):
+                yield f"{self._title(call)}: {problem}"
+        yield from self._end()
+
+    def _title(self, call: CallRecord) -> str:
+        if call.op == FUSED:
+            return f"the fusion of steps {', '.join(map(str, call.steps))}"
+        copy = "the copy before " if call.op == FILL else ""
+        return f"{copy}step {call.steps[0]} {self.program.steps[call.steps[0]].op}"
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def _call(self, call: CallRecord) -> Iterator[str]:
+        yield from self._steps(call)
+        yield from self._operands(call)
+        for placed in call.takes:
+            yield from self._given(placed)
+        for placed in call.gives:
+            yield from self._given_meta(placed)
+            yield from self._target(placed)
+            yield from self._overwritten(call, placed)
+        yield from self._dependences(call)
+        for value, place in call.gives:
+            if place is not None:
+                self._write(value, place)
+        if call.op != FILL:
+            self.done.update(call.steps)
+
+    def _steps(self, call: CallRecord) -> Iterator[str]:
+        program = self.program
+        for n in call.steps:
+            if n not in self.steps:
+                yield f"step {n} is not of this segment"
+            elif n in self.done:
+                yield f"step {n} is computed twice"
+        if call.op not in (FUSED, FILL) and call.op != program.steps[call.steps[0]].op:
+            yield f"the kernel is that of {call.op}"
+        if call.op == FUSED and not all(self._goes_by_rows(program.steps[n]) for n in call.steps):
+            yield "not all of its steps go element by element, or row by row"
+
+    def _goes_by_rows(self, step: Step) -> bool:
+        """Does it go element by element, or does it reduce the last axes of each row by itself?"""
+        op = find(step.op)
+        if op.elementwise or op.rows is None:
+            return op.elementwise
+        return op.rows((self._meta(step.operands[0]),), dict(step.attributes)) > 0
+
+    def _operands(self, call: CallRecord) -> Iterator[str]:
+        """Is it given what its steps read, and does it give what others need?"""
+        steps = [self.program.steps[n] for n in call.steps]
+        given, made = [value for value, _ in call.takes], [value for value, _ in call.gives]
+        if call.op == FILL:
+            wanted: Sequence[int] = steps[0].into or ()
+            if given != list(wanted) or made != given:
+                yield "it does not copy what the step writes"
+        elif call.op == FUSED:
+            inner = {value for step in steps for value in _made_by(step)}
+            outside = {operand for step in steps for operand in step.operands} - inner
+            if sorted(given) != sorted(outside):
+                yield f"it is given {_names(given)}, but its steps read {_names(sorted(outside))}"
+            needed = {value for value in inner if self._is_needed(value, frozenset(call.steps))}
+            if sorted(made) != sorted(needed):
+                yield f"it gives {_names(made)}, but {_names(sorted(needed))} are needed"
+        else:
+            if given != list(steps[0].operands):
+                yield f"it is given {_names(given)}, but the step reads {_names(steps[0].operands)}"
+            if made != list(_made_by(steps[0])):
+                yield f"it gives {_names(made)}, but the step makes {_names(_made_by(steps[0]))}"
+
+    def _is_needed(self, value: int, inside: frozenset[int]) -> bool:
+        """Does anything but these steps need a value?"""
+        variable = self.program.variables[value]
+        is_left = variable < self.program.inputs and value == self.last[variable]
+        return is_left or value in self.program.results or not self.users.get(value, inside) <= inside
+
+    def _given(self, placed: PlacedRecord) -> Iterator[str]:
+        """Does a value that is read lie there?"""
+        yield from self._given_meta(placed)
+        value, place = placed
+        if value < 0 or place is None:
+            return
+        ways = dict(self._ways_to(value))
+        for held in self.memory.get(place.slot, ()):
+            if held.value in ways and self._fits(held, ways[held.value], value, place):
+                return
+        there = self._lying(place)
+        what = f", where {_names(there)} lies" if there else ", where nothing lies"
+        via = f", a view of {_names([*ways][1:])}," if len(ways) > 1 else ""
+        yield f"it reads %{value}{via} {_where(place)}{what}"
+
+    def _given_meta(self, placed: PlacedRecord) -> Iterator[str]:
+        value, place = placed
+        if value < 0:
+            if place is not None or ~value >= len(self.program.numbers):
+                yield f"${~value} is no number"
+        elif place is None:
+            yield f"%{value} has no place"
+        elif (place.shape, place.dtype) != (self._meta(value).shape, str(self._meta(value).dtype)):
+            yield f"%{value} is {self._meta(value)}, but is taken for {place.dtype}{list(place.shape)}"
+
+    def _ways_to(self, value: int) -> Iterator[tuple[int, list[Step]]]:
+        """A value, and what it is a view of if no call has made it, with the steps that lead from there."""
+        chain: list[Step] = []
+        yield value, chain
+        while value in self.makers and self.makers[value] not in self.called:
+            step = self.program.steps[self.makers[value]]
+            if step.into is not None or not _may_be_view(step):
+                return
+            chain = [step, *chain]
+            value = step.operands[0]
+            yield value, chain
+
+    def _fits(self, held: Held, chain: Sequence[Step], value: int, place: PlaceRecord) -> bool:
+        """Is a place that of a value, where what it is a view of lies?"""
+        if not chain:
+            return place.offset == held.start and _is_packed(place)
+        meta = self._meta(value)
+        if meta.size == 0:
+            return True
+        found = layout_of_view(self._meta(held.value), chain, meta)
+        strides = place.strides or _packed(place)
+        if found is None or found[0] + held.start != place.offset:
+            return False
+        return all(n == 1 or s == t for n, s, t in zip(place.shape, strides, found[1], strict=True))
+
+    def _lying(self, place: PlaceRecord) -> list[int]:
+        start, stop = _extent(place)
+        return [held.value for held in self.memory.get(place.slot, ()) if _overlap(held.start, held.stop, start, stop)]
+
+    # -- writes ----------------------------------------------------------------------------------------------------
+
+    def _target(self, placed: PlacedRecord) -> Iterator[str]:
+        """May the value be written there?"""
+        value, place = placed
+        if place is None:
+            return
+        start, stop = _extent(place)
+        if not _is_packed(place):
+            yield f"%{value} is written {_where(place)} with strides"
+        elif place.slot == ARENA:
+            if start < 0 or stop > self.segment.arena:
+                yield f"%{value} is written {_where(place)}, which has {self.segment.arena} bytes"
+        elif place.slot != self.slots.get(self.program.variables[value]) or place.offset:
+            yield f"%{value} is written {_where(place)}, which is not its own"
+        elif place.slot < len(self.segment.reads):
+            yield f"%{value} is written over an operand that is read only"
+
+    def _overwritten(self, call: CallRecord, placed: PlacedRecord) -> Iterator[str]:
+        """Is what the call reads, or makes besides, still there when it is needed?"""
+        value, place = placed
+        if place is None:
+            return
+        for other, where in call.gives:
+            if where is not None and other != value and _touch(place, where):
+                yield f"%{value} and %{other} are written to the same memory"
+        for other, where in call.takes:
+            if where is not None and _touch(place, where) and not self._may_lie_over(call, other, place, where):
+                yield f"%{value} is written over %{other} while that is read"
+
+    def _may_lie_over(self, call: CallRecord, other: int, place: PlaceRecord, where: PlaceRecord) -> bool:
+        """May a result lie exactly over an operand?"""
+        if call.op == FILL:
+            return False
+        steps = [self.program.steps[n] for n in call.steps]
+        alike = (place.slot, place.offset, place.shape) == (where.slot, where.offset, where.shape)
+        if not alike or not _is_packed(where) or _width(place) != _width(where):
+            return False
+        targets = {target for step in steps for target in step.into or ()}
+        return other in targets or all(find(step.op).elementwise for step in steps)
+
+    def _write(self, value: int, place: PlaceRecord) -> None:
+        start, stop = _extent(place)
+        lying = self.memory.setdefault(place.slot, [])
+        lying[:] = [held for held in lying if not _overlap(held.start, held.stop, start, stop)]
+        lying.append(Held(start, stop, value))
+
+    # -- errors, and the end -----------------------------------------------------------------------------------------
+
+    def _dependences(self, call: CallRecord) -> Iterator[str]:
+        """Does each result fail with the values that it depends on?"""
+        if len(call.depends) != len(call.gives):
+            yield "it does not say with what each of its results fails"
+            return
+        needs: dict[int, set[int]] = {}
+        for step in (self.program.steps[n] for n in call.steps):
+            read = step.into or () if call.op == FILL else step.operands
+            mine = {need for value in read if value >= 0 for need in needs.get(value, {value})}
+            needs |= dict.fromkeys(read if call.op == FILL else _made_by(step), mine)
+        for (value, _), said in zip(call.gives, call.depends, strict=True):
+            if set(said) != needs.get(value, set()):
+                yield f"%{value} fails with {_names(said)}, but depends on {_names(sorted(needs.get(value, ())))}"
+
+    def _end(self) -> Iterator[str]:
+        program, segment = self.program, self.segment
+        for n in self.steps:
+            if n not in self.done and not _may_be_view(program.steps[n]):
+                yield f"step {n} {program.steps[n].op} is never computed"
+        newest = self._newest()
+        for variable in segment.reads:
+            yield from self._left_in(variable, self.entering[variable])
+        for variable in (*segment.written, *segment.made):
+            if variable < program.inputs or self._is_needed(newest[variable], frozenset(self.steps)):
+                yield from self._left_in(variable, newest[variable])
+        for variable, value in newest.items():
+            outside = variable < program.inputs or variable in self.entering
+            needed = outside or self._is_needed(value, frozenset(self.steps))
+            if needed and variable not in self.slots and not self._is_view_of_operand(value):
+                yield f"%{value} is needed behind the segment, but lies in its arena"
+
+    def _is_view_of_operand(self, value: int) -> bool:
+        """Does an operand end with what the value is a view of? Then it is one, when the segment has been admitted."""
+        variables = self.program.variables
+        roots = [root for root, chain in self._ways_to(value) if chain and variables[root] in self.slots]
+        return any(
+            Held(0, self._meta(root).nbytes, root) in self.memory.get(self.slots[variables[root]], ()) for root in roots
+        )
+
+    def _newest(self) -> dict[int, int]:
+        """The value that each variable has at the end, of those that the segment makes or writes."""
+        return {self.program.variables[value]: value for n in self.steps for value in _made_by(self.program.steps[n])}
+
+    def _left_in(self, variable: int, value: int) -> Iterator[str]:
+        slot, meta = self.slots[variable], self._meta(value)
+        if Held(0, meta.nbytes, value) not in self.memory.get(slot, ()):
+            there = [held.value for held in self.memory.get(slot, ())]
+            yield f"the operand of %{variable} ends with {_names(there)}, not with %{value}"
+
+
+def _made_by(step: Step) -> range:
+    return range(step.first, step.first + len(step.results))
+
+
+def _may_be_view(step: Step) -> bool:
+    return step.op not in NO_OPS and find(step.op).view is not None
+
+
+def _width(place: PlaceRecord) -> int:
+    """Bytes of an element."""
+    digits = "".join(filter(str.isdigit, place.dtype))
+    return int(digits) // 8 if digits else 1
+
+
+def _packed(place: PlaceRecord) -> tuple[int, ...]:
+    """The strides of a packed value."""
+    shape = place.shape
+    return tuple(_width(place) * prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _is_packed(place: PlaceRecord) -> bool:
+    return place.strides is None or place.strides == _packed(place)
+
+
+def _extent(place: PlaceRecord) -> tuple[int, int]:
+    """The first byte of a value, and the one behind its last."""
+    if 0 in place.shape:
+        return place.offset, place.offset
+    ways = [(n - 1) * s for n, s in zip(place.shape, place.strides or _packed(place), strict=True)]
+    low, high = sum(way for way in ways if way < 0), sum(way for way in ways if way > 0)
+    return place.offset + low, place.offset + high + _width(place)
+
+
+def _overlap(start: int, stop: int, other: int, end: int) -> bool:
+    """Do two pieces of memory have a byte in common?"""
+    return max(start, other) < min(stop, end)
+
+
+def _touch(one: PlaceRecord, other: PlaceRecord) -> bool:
+    return one.slot == other.slot and _overlap(*_extent(one), *_extent(other))
+
+
+def _where(place: PlaceRecord) -> str:
+    return f"in the arena at {place.offset}" if place.slot == ARENA else f"in operand {place.slot} at {place.offset}"
+
+
+def _names(values: Sequence[int] | range) -> str:
+    return ", ".join(f"%{value}" if value >= 0 else f"${~value}" for value in values) or "nothing"

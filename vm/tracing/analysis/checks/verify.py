@@ -1,0 +1,249 @@
+"""Recompute every edge of a trace from the operands, and compare it with the recorded edge.
+
+After Legion's `legion_spy`, which recomputes every dependence of a run from its log. The records are replayed in the
+order of their ticks through the model in `dependences`; each difference from the trace is a Problem. The purpose of
+edges is checked, too: no instruction ran, or was erased, before the instructions that it waits for.
+
+What an instruction only reads has to have the version that was last written there.
+
+What is inside of a run is compared with its routine's program (`inside_check`), where the trace has both.
+
+Edges to instructions that the ring had lost, or that had finished before the recording began, cannot be checked and are
+excused. So are missing edges of instructions that were admitted before the end of a recording's last gap
+(`Trace.base_tick`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from .....interpreter.opcodes import traits_of
+from ....model.reason import Reason
+from ...record import EdgeRecord, Kind, Record
+from ..inside.insides import Insides
+from ..recorded.records import Records
+from .dependences import AccessLists, Barriers, Key
+from .run_check import wrong_segment, wrong_times
+
+LIVE = frozenset({"WAITING", "READY", "DISPATCHED"})
+FINAL = frozenset({"DONE", "FAILED", "SKIPPED", "CANCELLED"})
+
+_WRITES = frozenset({Kind.MUT, Kind.MUT2})
+_TIMES = ("received", "ready", "dispatched", "started", "finished")
+
+
+class ProblemKind(StrEnum):
+    """The kind of a contradiction."""
+
+    MISSING = "missing edge"
+    SUPERFLUOUS = "superfluous edge"
+    REASON = "wrong reason"
+    DUPLICATE = "duplicate edge"
+    ELIDED = "elided though visible"
+    OVERTAKEN = "overtaken"
+    EARLY = "started too early"
+    TIMES = "times go backwards"
+    TICKS = "impossible ticks"
+    STATUS = "impossible status"
+    IDS = "duplicate id"
+    INSIDE = "wrong inside"
+    VERSION = "wrong version"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One contradiction. `source` and `copy` are 0 if the problem is not about an edge."""
+
+    kind: ProblemKind
+    instruction: int
+    message: str
+    source: int = 0
+    copy: int = 0
+
+    def __str__(self) -> str:
+        return f"#{self.instruction}: {self.kind}: {self.message}"
+
+
+def verify(trace: Records) -> list[Problem]:
+    """Every problem of `trace`, edges first. O(n log n) in records and edges."""
+    problems = list(_duplicate_ids(trace))
+    for record, expected in replay(trace):
+        problems += _compare(trace, record, expected)
+    for record in trace.records:
+        problems += _sane(record)
+        for edge in record.edges:
+            problems += _obeyed(trace, record, edge)
+    problems += _ticks(trace)
+    problems += _versions(trace)
+    problems += _insides(trace)
+    return problems
+
+
+def compared(trace: Records) -> int:
+    """How many segments of routines `verify` compares with their programs."""
+    known = {(routine.number, segment.first) for routine in trace.routines.values() for segment in routine.segments}
+    return len(known & {record.part[:2] for record in trace.records if record.part is not None})
+
+
+def replay(trace: Records) -> Iterator[tuple[Record, dict[Key, Reason]]]:
+    """Every record in the order of admission, with the edges it should have had then."""
+    lists, barriers = AccessLists(), Barriers()
+    for _tick, phase, index in _events(trace):
+        record = trace.records[index]
+        if phase == _ADMITTED:
+            yield record, lists.admit(record) | barriers.admit(record)
+        else:
+            lists.erase(record)
+            barriers.erase(record)
+
+
+# An instruction that ran at once is erased at the tick after its admission, which may be the tick of the next
+# admission: at the same tick the erasure comes first. An impossible erasure, not after the admission, is put right
+# behind the admission.
+_ERASED, _ADMITTED, _ERASED_TOO_EARLY = range(3)
+
+
+def _events(trace: Records) -> list[tuple[int, int, int]]:
+    events = []
+    for index, record in enumerate(trace.records):
+        events.append((record.admitted, _ADMITTED, index))
+        if record.erased > record.admitted:
+            events.append((record.erased, _ERASED, index))
+        elif record.erased:
+            events.append((record.admitted, _ERASED_TOO_EARLY, index))
+    events.sort()
+    return events
+
+
+def _compare(trace: Records, record: Record, expected: dict[Key, Reason]) -> Iterator[Problem]:
+    recorded: set[Key] = set()
+    for edge in record.edges:
+        key = (edge.source, edge.copy)
+        if key in recorded:
+            yield _about(ProblemKind.DUPLICATE, record, edge, f"{_name(edge)} is there twice")
+        elif key not in expected:
+            yield from _superfluous(trace, record, edge)
+        elif edge.reason != expected[key]:
+            yield _about(ProblemKind.REASON, record, edge, f"{_name(edge)} should be {expected[key]}")
+        recorded.add(key)
+    if record.admitted <= trace.base_tick:
+        return  # records in between may have been lost, and with them the reason for the missing edge
+    for source, copy in sorted(expected.keys() - recorded):
+        edge = EdgeRecord(source, expected[source, copy], copy, elided=False)
+        yield _about(ProblemKind.MISSING, record, edge, f"{_name(edge)} should be there")
+
+
+def _superfluous(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[Problem]:
+    source = trace.find(edge.source)
+    if source is None and (trace.dropped or trace.before):
+        return
+    if source is None:
+        why = "the trace has no such instruction"
+    elif source is record:
+        why = "nothing waits for itself"
+    elif source.admitted > record.admitted:
+        why = "the source was admitted later"
+    elif 0 < source.erased < record.admitted:
+        why = "the source had already been erased"
+    else:
+        why = "no accesses of these two conflict"
+    yield _about(ProblemKind.SUPERFLUOUS, record, edge, f"{_name(edge)} should not be there: {why}")
+
+
+def _obeyed(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[Problem]:
+    """Check that `record` waited as the edge says."""
+    source = trace.find(edge.source)
+    if source is None or source is record:
+        return
+    if record.erased and not 0 < source.erased < record.erased:
+        yield _about(ProblemKind.OVERTAKEN, record, edge, f"it was erased before #{source.id}, which it waits for")
+    if edge.elided:
+        yield from _may_be_elided(record, edge, source)
+    elif record.started and (record.started < source.finished or source.status in LIVE):
+        yield _about(ProblemKind.EARLY, record, edge, f"it started before #{source.id}, which it waits for, had ended")
+
+
+def _may_be_elided(record: Record, edge: EdgeRecord, source: Record) -> Iterator[Problem]:
+    if traits_of(record.opcode).host_visible:
+        yield _about(ProblemKind.ELIDED, record, edge, f"an edge into {record.opcode} is never elided")
+    if any(operand.copy == edge.copy and operand.kind == Kind.MUT2 for operand in source.operands):
+        yield _about(ProblemKind.ELIDED, record, edge, "an edge from a mut2 write is never elided")
+
+
+def _sane(record: Record) -> Iterator[Problem]:
+    if record.status not in LIVE | FINAL:
+        yield Problem(ProblemKind.STATUS, record.id, f"there is no status {record.status!a}")
+    elif record.erased and record.status in LIVE:
+        yield Problem(ProblemKind.STATUS, record.id, f"it is {record.status}, but was erased")
+    reached = [(getattr(record, name), name) for name in _TIMES if getattr(record, name)]
+    for (before, earlier), (after, later) in pairwise(reached):
+        if after < before:
+            yield Problem(ProblemKind.TIMES, record.id, f"{later} {before - after} ns before it was {earlier}")
+
+
+def _ticks(trace: Records) -> Iterator[Problem]:
+    """Check that no two events share a tick, except for the erasure of an instruction that ran at once."""
+    taken: dict[int, int] = {}
+    for tick, phase, index in _events(trace):
+        record = trace.records[index]
+        if phase == _ERASED_TOO_EARLY:
+            message = f"erased at tick {record.erased}, but admitted at {tick}"
+            yield Problem(ProblemKind.TICKS, record.id, message)
+        elif phase == _ERASED and tick == record.admitted + 1:
+            continue
+        elif tick in taken:
+            yield Problem(ProblemKind.TICKS, record.id, f"tick {tick} is also one of #{taken[tick]}")
+        taken[tick] = record.id
+
+
+def _duplicate_ids(trace: Records) -> Iterator[Problem]:
+    for record in trace.records:
+        if trace.find(record.id) is not record:
+            yield Problem(ProblemKind.IDS, record.id, "another record has the same id")
+
+
+def _versions(trace: Records) -> Iterator[Problem]:
+    """Check that what is only read has the version that was last written to that copy, as far as that is known, and
+    that a run of a routine makes a new version of what it writes."""
+    newest: dict[int, int] = {}
+    for record in trace.records:
+        if record.admitted <= trace.base_tick:
+            continue  # a write in between may have been lost
+        written = {operand.copy: operand.version for operand in record.operands if operand.kind in _WRITES}
+        for copy, kind, version in record.operands:
+            known = newest.get(copy, 0)
+            if not version or not known:
+                continue
+            if kind == Kind.CONST and copy not in written and version != known:
+                message = f"it reads version {version} of copy {copy}, which has version {known}"
+                yield Problem(ProblemKind.VERSION, record.id, message, copy=copy)
+            if kind in _WRITES and record.part is not None and version <= known:
+                message = f"it writes version {version} of copy {copy}, which had version {known}"
+                yield Problem(ProblemKind.VERSION, record.id, message, copy=copy)
+        newest |= written
+
+
+def _insides(trace: Records) -> Iterator[Problem]:
+    """Check what routines were compiled to, each segment once, and the times of calls."""
+    insides = Insides(trace)
+    firsts: dict[tuple[int, int], int] = {}
+    for record in trace.records:
+        if record.part is not None:
+            firsts.setdefault(record.part[:2], record.id)
+            for message in wrong_times(insides, record):
+                yield Problem(ProblemKind.TIMES, record.id, message)
+    for (routine, first), instruction in firsts.items():
+        for message in wrong_segment(insides, routine, first):
+            yield Problem(ProblemKind.INSIDE, instruction, message)
+
+
+def _name(edge: EdgeRecord) -> str:
+    about = f" about copy {edge.copy}" if edge.copy else ""
+    return f"the {edge.reason} edge to #{edge.source}{about}"
+
+
+def _about(kind: ProblemKind, record: Record, edge: EdgeRecord, message: str) -> Problem:
+    return Problem(kind, record.id, message, edge.source, edge.copy)

@@ -1,0 +1,5 @@
+"""Traces in files, and as machines send them. Nothing that is read is trusted.
+
+- `file`, `recording`: trace files, read and written
+- `parts`: from a machine's slices to records; `routine_parts`: routines and runs from plain values
+"""

@@ -1,0 +1,196 @@
+"""A trace file that is written while its records arrive, and is complete however the recording ends.
+
+The first line has counts that are known only at the end, and the last line a checksum of everything above. So the first
+line is reserved and filled in at the end, and the checksum is computed by reading the written file again. Until then
+the file has another name, so that `path` always names a complete trace.
+
+When the disk is full, the last records make room for the last line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from .....interpreter.whole_file import named, partial_of
+from ...inside import RoutineRecord, RunRecord
+from ...record import Record
+from ..recorded.records import Memory, Records
+from .file import encode, footer, header, memory_line, plain, routine_lines
+
+_ROOM = 128  # bytes for the counts in the first line
+_READ = 1 << 20
+_BATCH = 256  # records per write, and the most that are lost for want of room
+
+
+class Recording:
+    """Writes `path`. A context manager: an unfinished file is removed.
+
+    `nbytes` and `records` count what has been written. Methods raise OSError, with the path.
+    """
+
+    def __init__(self, path: str | Path, devices: Sequence[str]) -> None:
+        self.path = Path(path)
+        self.records = 0
+        self._devices = devices
+        self._partial = partial_of(self.path)
+        self._file = self._partial.open("w+b", buffering=0)
+        self._lost = 0
+        self.nbytes = 0
+        self._header = len(self._head(0, 0, 0, 0))
+        self._reserve()
+        self._marks = [(self.nbytes, 0)]  # (size, records) at which the file may be cut
+
+    def _head(self, dropped: int, before: int, base_tick: int, taken: int) -> bytes:
+        return encode(header(self._devices, self.records, dropped, before, base_tick, taken))
+
+    def _reserve(self) -> None:
+        try:
+            self._append(b" " * (self._header + _ROOM - 1) + b"\n")
+        except OSError:
+            self.abandon()
+            raise
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Append records. If not all fit, the first ones are kept and OSError is raised: call `finish` then."""
+        batch: list[bytes] = []
+        for record in records:
+            batch.append(encode(plain(record)))
+            if len(batch) == _BATCH:
+                self._append_records(batch)
+                batch = []
+        self._append_records(batch)
+
+    def _append_records(self, lines: list[bytes]) -> None:
+        if lines:
+            self._append(b"".join(lines))
+            self.records += len(lines)
+            self._marks.append((self.nbytes, self.records))
+
+    def _append(self, text: bytes) -> None:
+        """Write all of it, or leave the file as it was."""
+        rest = memoryview(text)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(self.nbytes)
+                self._file.seek(self.nbytes)
+            raise self._named(error) from None
+        self.nbytes += len(text)
+
+    def finish(
+        self,
+        *,
+        dropped: int = 0,
+        before: int = 0,
+        base_tick: int = 0,
+        taken: int = 0,
+        memory: Memory = Memory(),  # noqa: B008 - immutable
+        routines: Iterable[RoutineRecord] = (),
+        runs: Iterable[RunRecord] = (),
+    ) -> None:
+        """Complete the file and give it its name. If that is impossible, raises OSError and leaves no file."""
+        # Where there is no room, the holdings go first, then what is said of routines.
+        tails = [encode(memory_line(memory)) + routine_lines(runs, routines)]
+        tails.append(encode(memory_line(Memory(memory.used))) + routine_lines(runs, routines))
+        tails.append(encode(memory_line(Memory(memory.used))) + routine_lines((), ()))
+        try:
+            while not self._complete(dropped, (before, base_tick, taken), tails):
+                pass
+            self._file.close()
+            self._partial.replace(self.path)
+        except OSError as error:
+            self.abandon()
+            raise self._named(error) from None
+
+    def _complete(self, dropped: int, times: tuple[int, int, int], tails: list[bytes]) -> bool:
+        """Write the first and the last lines; False if something was dropped to make room: try again."""
+        head = self._head(dropped + self._lost, *times)
+        self._file.truncate(self.nbytes)  # drops the rest of an interrupted write
+        self._file.seek(0)
+        self._file.write(head[:-1].ljust(self._header + _ROOM - 1) + b"\n")
+        self._file.seek(self.nbytes)
+        try:
+            self._append(tails[0] + encode(footer(self.records, self._checksum(tails[0]))))
+        except OSError:
+            if len(tails) > 1:
+                del tails[0]
+                return False
+            if len(self._marks) == 1:
+                raise
+            self._marks.pop()
+            self.nbytes, records = self._marks[-1]
+            self._lost += self.records - records
+            self.records = records
+            self._file.truncate(self.nbytes)
+            return False
+        return True
+
+    def _checksum(self, tail: bytes) -> str:
+        """The checksum of the file with more lines."""
+        digest = hashlib.sha256()
+        self._file.seek(0)
+        while chunk := self._file.read(_READ):
+            digest.update(chunk)
+        self._file.seek(self.nbytes)
+        digest.update(tail)
+        return digest.hexdigest()
+
+    def abandon(self) -> None:
+        """Remove the unfinished file."""
+        if not self._file.closed:
+            with suppress(OSError):
+                self._file.close()
+            with suppress(OSError):
+                self._partial.unlink()
+
+    def _named(self, error: OSError) -> OSError:
+        return named(error, self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.abandon()
+
+
+def save(trace: Records, path: str | Path) -> None:
+    """Write `trace` to a file, replacing it. If that is impossible, raises OSError and leaves the old file."""
+    target = Path(path)
+    if target.exists() and not target.is_file():  # a device or a pipe cannot be replaced, nor read again
+        write_through(trace, target)
+        return
+    with Recording(target, trace.devices) as recording:
+        recording.add(trace.records)
+        recording.finish(
+            dropped=trace.dropped,
+            before=trace.before,
+            base_tick=trace.base_tick,
+            taken=trace.taken,
+            memory=trace.memory,
+            routines=trace.routines.values(),
+            runs=trace.runs,
+        )
+
+
+def write_through(trace: Records, target: Path) -> None:
+    """Write to a file that is not regular, from the beginning to the end."""
+    digest = hashlib.sha256()
+    try:
+        with target.open("wb") as file:
+            head = header(trace.devices, len(trace), trace.dropped, trace.before, trace.base_tick, trace.taken)
+            values = (head, *map(plain, trace.records), memory_line(trace.memory))
+            for line in (*map(encode, values), routine_lines(trace.runs, trace.routines.values())):
+                digest.update(line)
+                file.write(line)
+            file.write(encode(footer(len(trace), digest.hexdigest())))
+    except OSError as error:
+        raise named(error, target) from None

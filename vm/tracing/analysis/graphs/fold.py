@@ -1,0 +1,195 @@
+"""Folding: parts of a large DAG become one node each, so that its picture stays readable.
+
+A part is a chain, or what one line of the program has issued, or what a span holds. Lines in a loop depend on each
+other, so that a picture of lines may have cycles.
+
+A chain is a row of instructions of one device, all done, each of which depends on the one before alone and is alone in
+depending on it. Instructions that depend on nothing, such as uploads of weights, are no part of that: a chain whose
+every step reads the same weights is a chain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...record import Record
+from ..recorded.filter import ran, sessions_of
+from ..recorded.text import duration, label, name
+from ..recorded.volume import of
+from .graph import Dependence, Graph
+
+if TYPE_CHECKING:
+    from ..inside.steps import Inner
+
+SHORTEST = 3  # shorter rows of instructions are shown as they are
+_OPS_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a picture: one instruction, or a folded part in its order, with its name. Its id is the first one's."""
+
+    records: tuple[Record, ...]
+    part: str = ""
+    inner: Inner | None = None  # of a step inside of a run
+
+    @property
+    def id(self) -> int:
+        return self.records[0].id
+
+    @property
+    def first(self) -> Record:
+        return self.records[0]
+
+    def label(self, until: int) -> list[str]:
+        """Lines for people."""
+        if self.inner is not None and not self.part:
+            return inner_label(self.first, self.inner)
+        if not self.part:
+            return label(self.first, until)
+        counts = Counter(record.op or record.opcode for record in self.records).most_common()
+        more = f" and {len(counts) - _OPS_SHOWN} more" if len(counts) > _OPS_SHOWN else ""
+        ops = ", ".join(f"{count} {op}" for op, count in counts[:_OPS_SHOWN])
+        devices = ", ".join(dict.fromkeys(record.device for record in self.records))
+        return [self.part, f"{ops}{more}", f"{devices}  {duration(sum(map(ran, self.records)))}"]
+
+    def tooltip(self) -> str:
+        """The line of its first instruction."""
+        return self.first.location or name(self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Nodes, and the edges between different ones."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Dependence, ...]
+    until: int = 0
+
+
+def unfolded(graph: Graph) -> Picture:
+    """A node for each instruction."""
+    return Picture(tuple(single(graph, record) for record in graph.nodes), graph.edges, graph.until)
+
+
+def single(graph: Graph, record: Record) -> Node:
+    """A node for one instruction, or one step."""
+    return Node((record,), inner=graph.inner.get(record.id))
+
+
+def inner_label(record: Record, inner: Inner) -> list[str]:
+    """Lines for a step inside of a run: its name, what it is of, where its value lies and how long it took."""
+    took = duration(ran(record)) if ran(record) else ""
+    return list(filter(None, (name(record), of(record), "  ".join(filter(None, (inner.memory, took))))))
+
+
+def fold(graph: Graph) -> Picture:
+    """A node for each chain of at least `SHORTEST` instructions, and for each of the others."""
+    following = _links(graph)
+    ahead = set(following.values())
+    nodes: list[Node] = []
+    records = {record.id: record for record in graph.nodes}
+    for record in graph.nodes:
+        if record.id not in ahead:
+            chain = tuple(records[id_] for id_ in _chain(record.id, following))
+            nodes += [_folded_chain(chain)] if len(chain) >= SHORTEST else [single(graph, one) for one in chain]
+    return _picture(graph, nodes)
+
+
+def by_line(graph: Graph) -> Picture:
+    """A node for what each line has issued on each device."""
+    return _grouped(graph, lambda record: (record.location, record.device), _line)
+
+
+def by_span(graph: Graph) -> Picture:
+    """A node for what each span holds but its inner spans do, and for what each line has issued outside of spans."""
+    return _grouped(graph, lambda record: record.span or (record.location, record.device), _span)
+
+
+def by_run(graph: Graph) -> Picture:
+    """A node for each run of a routine, and for each other instruction."""
+    runs: dict[str, list[Record]] = defaultdict(list)
+    nodes = []
+    for record in graph.nodes:
+        title = graph.runs.get(record.id, "")
+        if title:
+            runs[title].append(record)
+        else:
+            nodes.append(single(graph, record))
+    nodes += [
+        Node(tuple(records), title) if len(records) > 1 else single(graph, *records) for title, records in runs.items()
+    ]
+    return _picture(graph, nodes)
+
+
+def _grouped(graph: Graph, key: Callable[[Record], Hashable], name_of: Callable[[Record], str]) -> Picture:
+    groups: dict[Hashable, list[Record]] = defaultdict(list)
+    for record in graph.nodes:
+        groups[key(record)].append(record)
+    return _picture(graph, [Node(tuple(group), name_of(group[0])) for group in groups.values()])
+
+
+def _picture(graph: Graph, nodes: list[Node]) -> Picture:
+    nodes.sort(key=lambda node: node.first.admitted)
+    return Picture(tuple(nodes), tuple(_joined(graph.edges, nodes)), graph.until)
+
+
+def _folded_chain(chain: tuple[Record, ...]) -> Node:
+    return Node(chain, f"#{chain[0].id} to #{chain[-1].id}, a chain of {len(chain)}")
+
+
+def _line(record: Record) -> str:
+    """`train.py:9 in step`, without folders."""
+    return re.sub(r"[^\s,]*/", "", record.location) or "no line"
+
+
+def _span(record: Record) -> str:
+    return " / ".join(record.span) or _line(record)
+
+
+def _links(graph: Graph) -> dict[int, int]:
+    """Instruction -> the next one of its chain."""
+    sources: dict[int, set[int]] = defaultdict(set)
+    targets: dict[int, set[int]] = defaultdict(set)
+    for edge in graph.edges:
+        sources[edge.target].add(edge.source)
+        targets[edge.source].add(edge.target)
+    records = {record.id: record for record in graph.nodes}
+    found = {}
+    for source, after in targets.items():
+        target = next(iter(after))
+        # What depends on nothing counts only as the head of a chain.
+        before = {one for one in sources[target] if sources.get(one)} or {source}
+        if len(after) == 1 and before == {source} and _alike(records[source], records[target]):
+            found[source] = target
+    ends = Counter(found.values())
+    return {source: target for source, target in found.items() if ends[target] == 1}
+
+
+def _alike(one: Record, other: Record) -> bool:
+    """May both be in one chain?"""
+    same = one.device == other.device and sessions_of(one) == sessions_of(other)
+    return same and one.status == other.status == "DONE"
+
+
+def _chain(first: int, following: dict[int, int]) -> Iterator[int]:
+    seen: set[int] = set()  # a damaged trace may hold cycles
+    while first not in seen:
+        yield first
+        seen.add(first)
+        if first not in following:
+            return
+        first = following[first]
+
+
+def _joined(edges: Iterable[Dependence], nodes: Iterable[Node]) -> Iterator[Dependence]:
+    """The edges between nodes."""
+    owner = {record.id: node.id for node in nodes for record in node.records}
+    for edge in edges:
+        source, target = owner.get(edge.source), owner.get(edge.target)
+        if source is not None and target is not None and source != target:
+            yield Dependence(source, target, edge.reason, edge.copy, edge.mark)

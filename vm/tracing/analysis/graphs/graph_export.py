@@ -1,0 +1,212 @@
+"""The DAG as text: Graphviz DOT, Mermaid and JSON.
+
+Pictures have one node per instruction or folded chain, a cluster per device, a shape per opcode, and one arrow per pair
+of nodes with the reasons on it: solid where the target waited, dashed where dispatch elided the edge, dotted where
+the source had been done already, red where an edge is missing; a legend explains that. Labels come from users' ops and
+files, so every character that could have a meaning in the format is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from .....interpreter.opcodes import traits_of
+from ...record import Record
+from ..inside.steps import inner_dict
+from ..recorded.filter import ran
+from ..recorded.plain import as_dict
+from ..recorded.text import duration, name, printable
+from .fold import Node, Picture, unfolded
+from .graph import Dependence, Graph, Mark
+
+# Light fills that black text can be read on, one per device in turn.
+FILLS = ("#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd", "#d0e0e3", "#ead1dc")
+
+# Shapes by category of opcode.
+_DOT_SHAPES: dict[str, str] = {
+    "kernel": "box",
+    "transfer": "cds",
+    "copy": "parallelogram",
+    "access": "note",
+    "release": "ellipse",
+    "barrier": "hexagon",
+    "wait": "hexagon",
+}
+_DOT_STYLES = {
+    Mark.WAITED: "style=solid",
+    Mark.ELIDED: "style=dashed",
+    Mark.MET: 'style=dotted color="#888888"',
+    Mark.MISSING: 'style=bold color="#cc0000"',
+}
+_MERMAID_SHAPES: dict[str, tuple[str, str]] = {
+    "kernel": ("[", "]"),
+    "transfer": ("[/", "/]"),
+    "copy": ("[[", "]]"),
+    "access": (">", "]"),
+    "release": ("([", "])"),
+    "barrier": ("{{", "}}"),
+    "wait": ("{{", "}}"),
+}
+_MERMAID_STYLES = {
+    Mark.ELIDED: "stroke-dasharray:8 4",
+    Mark.MET: "stroke-dasharray:2 4,stroke:#888888",
+    Mark.MISSING: "stroke:#cc0000,stroke-width:3px",
+}
+LEGEND = (
+    "solid: waited until the source was done",
+    "dashed: elided, the order was left to the stream",
+    "dotted: met, the source was done before the admission",
+    "red: missing, see tensord trace verify",
+)
+FUSION_TITLE = ("one fusion, piece by piece",)
+# An arrow for several dependences is drawn like the most important of them.
+_WEIGHT = (Mark.MET, Mark.ELIDED, Mark.WAITED, Mark.MISSING)
+_MERMAID_PLAIN = frozenset(" _.,:/()+-=")
+
+
+def to_dot(graph: Graph | Picture, *, legend: bool = True) -> str:
+    """Graphviz: `dot -Tsvg`."""
+    return "\n".join(_dot(_picture(graph), legend=legend)) + "\n"
+
+
+def to_mermaid(graph: Graph | Picture, *, legend: bool = True) -> str:
+    """A Mermaid flowchart, for Markdown. Mermaid refuses more than 500 arrows unless it is configured."""
+    return "\n".join(_mermaid(_picture(graph), legend=legend)) + "\n"
+
+
+def _picture(graph: Graph | Picture) -> Picture:
+    return unfolded(graph) if isinstance(graph, Graph) else graph
+
+
+def to_json(graph: Graph) -> str:
+    """Nodes and edges with every field, for programs; parallel edges are not joined. Times are in nanoseconds."""
+    nodes = [_node(record, graph) for record in graph.nodes]
+    edges = [
+        {"source": edge.source, "target": edge.target, "reason": edge.reason, "copy": edge.copy, "mark": edge.mark}
+        for edge in graph.edges
+    ]
+    return json.dumps({"nodes": nodes, "edges": edges}, indent=1) + "\n"
+
+
+def _node(record: Record, graph: Graph) -> dict[str, object]:
+    fields = as_dict(record)
+    del fields["edges"]  # the graph's edges say more
+    return fields | {"run": graph.runs.get(record.id, ""), "inside": inner_dict(graph.inner.get(record.id))}
+
+
+def _dot(picture: Picture, *, legend: bool) -> Iterator[str]:
+    yield "digraph trace {"
+    yield "  rankdir=TB;"
+    yield '  node [style=filled fontname="Helvetica" fontsize=10];'
+    yield '  edge [fontname="Helvetica" fontsize=8];'
+    for number, (device, nodes) in enumerate(_by_device(picture)):
+        yield f"  subgraph cluster_{number} {{"
+        yield f"    label={_dot_quoted([device])};"
+        for run, title, inside in boxes(nodes):
+            if run:
+                yield f"    subgraph cluster_run{run} {{ bgcolor=white; label={_dot_quoted([title])};"
+            for fusion, several in inside:
+                if fusion:
+                    label = _dot_quoted(FUSION_TITLE)
+                    yield f"      subgraph cluster_run{run}_{fusion} {{ style=dashed; label={label};"
+                for node in several:
+                    shape = _DOT_SHAPES.get(traits_of(node.first.opcode).category, "box")
+                    look = f'shape={shape} fillcolor="{_fill(number)}" tooltip={_dot_quoted([node.tooltip()])}'
+                    yield f"    n{node.id} [label={_dot_quoted(node.label(picture.until))} {look}];"
+                if fusion:
+                    yield "      }"
+            if run:
+                yield "    }"
+        yield "  }"
+    for source, target, reasons, mark in arrows(picture.edges):
+        yield f"  n{source} -> n{target} [label={_dot_quoted([reasons])} {_DOT_STYLES[mark]}];"
+    if legend:
+        # Here at the end, since clusters inherit the settings before them.
+        yield f"  labelloc=b; labeljust=l; fontsize=9; label={_dot_quoted(LEGEND)};"
+    yield "}"
+
+
+def _mermaid(picture: Picture, *, legend: bool) -> Iterator[str]:
+    yield "flowchart TD"
+    for number, (device, nodes) in enumerate(_by_device(picture)):
+        yield f"  classDef device{number} fill:{_fill(number)},stroke:#666666,color:#000000"
+        yield f"  subgraph d{number}[{_mermaid_quoted([device])}]"
+        for run, title, inside in boxes(nodes):
+            if run:
+                yield f"    subgraph r{run}[{_mermaid_quoted([title])}]"
+            for fusion, several in inside:
+                if fusion:
+                    yield f"      subgraph r{run}b{fusion}[{_mermaid_quoted(FUSION_TITLE)}]"
+                for node in several:
+                    left, right = _MERMAID_SHAPES.get(traits_of(node.first.opcode).category, ("[", "]"))
+                    yield f"    n{node.id}{left}{_mermaid_quoted(node.label(picture.until))}{right}:::device{number}"
+                if fusion:
+                    yield "      end"
+            if run:
+                yield "    end"
+        yield "  end"
+    styled: dict[Mark, list[int]] = {}
+    for number, (source, target, reasons, mark) in enumerate(arrows(picture.edges)):
+        yield f"  n{source} -->|{_mermaid_quoted([reasons])}| n{target}"
+        styled.setdefault(mark, []).append(number)
+    for mark, style in _MERMAID_STYLES.items():
+        if mark in styled:
+            yield f"  linkStyle {','.join(map(str, styled[mark]))} {style}"
+    if legend:
+        yield "  classDef legend fill:#ffffff,stroke:#cccccc,color:#000000"
+        yield f"  legend[{_mermaid_quoted(LEGEND)}]:::legend"
+
+
+def _by_device(picture: Picture) -> Iterable[tuple[str, list[Node]]]:
+    devices: dict[str, list[Node]] = {}
+    for node in picture.nodes:
+        devices.setdefault(node.first.device, []).append(node)
+    return sorted(devices.items())
+
+
+def boxes(nodes: Iterable[Node]) -> list[tuple[int, str, list[tuple[int, list[Node]]]]]:
+    """Nodes by the run that they are inside of, its id and title, and there by the fusion; 0 for none of either."""
+    runs: dict[int, dict[int, list[Node]]] = {}
+    titles = {0: ""}
+    for node in nodes:
+        inner = None if node.part else node.inner
+        run = 0 if inner is None else inner.run.id
+        if inner is not None:
+            titles[run] = "  ".join(filter(None, (name(inner.run), inner.run.attributes, took(inner.run))))
+        runs.setdefault(run, {}).setdefault(0 if inner is None else inner.fusion, []).append(node)
+    return [(run, titles[run], list(fusions.items())) for run, fusions in runs.items()]
+
+
+def took(record: Record) -> str:
+    """How long an instruction ran."""
+    return duration(ran(record)) if ran(record) else ""
+
+
+def arrows(edges: Iterable[Dependence]) -> Iterator[tuple[int, int, str, Mark]]:
+    """One arrow per pair of instructions: its reasons, and the mark that matters most."""
+    pairs: dict[tuple[int, int], list[Dependence]] = {}
+    for edge in edges:
+        pairs.setdefault((edge.source, edge.target), []).append(edge)
+    for (source, target), joined in pairs.items():
+        reasons = ", ".join(dict.fromkeys(edge.reason for edge in joined))
+        yield source, target, reasons, max((edge.mark for edge in joined), key=_WEIGHT.index)
+
+
+def _fill(number: int) -> str:
+    return FILLS[number % len(FILLS)]
+
+
+def _dot_quoted(lines: Iterable[str]) -> str:
+    r"""Backslashes would start escapes such as \N (the node's name), and ampersands entities."""
+    escaped = (printable(line).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;") for line in lines)
+    return '"' + "\\n".join(escaped) + '"'
+
+
+def _mermaid_quoted(lines: Iterable[str]) -> str:
+    """Mermaid has no escape character but entities such as #35; everything unusual becomes one."""
+    return '"' + "<br/>".join("".join(map(_mermaid_char, printable(line))) for line in lines) + '"'
+
+
+def _mermaid_char(char: str) -> str:
+    return char if char.isalnum() or char in _MERMAID_PLAIN else f"#{ord(char)};"

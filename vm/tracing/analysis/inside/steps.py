@@ -1,0 +1,237 @@
+"""The steps inside of a run as records of their own, and where the value of each lies.
+
+A step's record has an id that no instruction has, which `text.name` shows as `#33/4`: step 4 of the run #33. Its edges
+are what the program says: it reads what another step made (RAW), or overwrites what others read (WAR) or made (WAW).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from .....interpreter.opcodes import Opcode
+from ....model.reason import Reason
+from ...inside import ARENA, FILL, FUSED, PartRecord, PlacedRecord, SegmentRecord
+from ...record import EdgeRecord, Kind, MetaRecord, Record
+from ..recorded.records import Records
+from ..recorded.text import inner_id
+from .insides import Insides
+
+if TYPE_CHECKING:
+    from .....interpreter.programs.program import Program, Step
+    from .....interpreter.types.meta import OperandMeta
+
+# (copy or variable, does the step write it?) -> a step
+Uses = dict[tuple[int, bool], int]
+
+
+class Inner(NamedTuple):
+    """A step of a run: which, where its value lies, and the number of the fusion that computes it, 0 for none."""
+
+    run: Record
+    step: int
+    memory: str
+    fusion: int
+
+
+def inner_dict(inner: Inner | None) -> dict[str, object] | None:
+    """Of which run a step is, which one, where its value lies, and the number of its fusion; None for no step."""
+    return None if inner is None else inner._asdict() | {"run": inner.run.id}
+
+
+class Opened(NamedTuple):
+    """A run's steps, in their order; and for each copy that they read or write the ids of the first and of the last
+    step that do so."""
+
+    steps: tuple[tuple[Record, Inner], ...]
+    firsts: Uses
+    lasts: Uses
+
+
+class Form(NamedTuple):
+    """What the runs of a segment have in common. `waits`: for each step the steps before it that it depends on, and
+    why; `firsts` and `lasts`: by variables."""
+
+    program: Program
+    segment: SegmentRecord | None
+    waits: Mapping[int, tuple[tuple[int, Reason], ...]]
+    memory: Mapping[int, str]
+    fusions: Mapping[int, int]
+    firsts: Uses
+    lasts: Uses
+
+
+class Opener:
+    """Opens the runs of one trace."""
+
+    def __init__(self, trace: Records) -> None:
+        self.insides = Insides(trace)
+        self._forms: dict[PartRecord, Form | None] = {}
+
+    def opened(self, record: Record) -> Opened | None:
+        """What is inside of an instruction; None if it is no run, or its program is not in the trace."""
+        part = record.part
+        form = None if part is None else self.form(part)
+        if part is None or form is None:
+            return None
+        times = {each.call.steps[-1]: each[1:] for each in self.insides.calls(record) if each.call.op != FILL}
+        steps = []
+        for n in range(part.first, part.last + 1):
+            step = step_record(form, record, n, times.get(n, (0, 0)))
+            steps.append((step, Inner(record, n, form.memory.get(n, ""), form.fusions.get(n, 0))))
+        if form.segment is None:
+            return Opened(tuple(steps), {}, {})
+        copies = copies_of(record, form.segment)
+        return Opened(tuple(steps), by_copies(record, form.firsts, copies), by_copies(record, form.lasts, copies))
+
+    def form(self, part: PartRecord) -> Form | None:
+        """What is known of these steps of a routine; None if its program is not."""
+        if part not in self._forms:
+            program = self.insides.program(part.routine)
+            known = program is not None and part.last < len(program.steps)
+            self._forms[part] = self._form(program, part) if known and program is not None else None
+        return self._forms[part]
+
+    def _form(self, program: Program, part: PartRecord) -> Form:
+        segment = self.insides.segment_of(part)
+        steps = range(part.first, part.last + 1)
+        memory = {} if segment is None else memory_of(program, segment)
+        fusions = {} if segment is None else fusions_of(segment)
+        return Form(program, segment, waits_of(program, steps), memory, fusions, *uses_of(program, steps))
+
+
+def step_record(form: Form, run: Record, position: int, times: tuple[int, int]) -> Record:
+    """A step as a record."""
+    from .....interpreter.programs.program import NO_OPS
+    from .....interpreter.schema.opdef import find
+    from ....model.signature import attributes_of
+
+    program = form.program
+    step = program.steps[position]
+    types: list[OperandMeta | None] = [program.number_types[~o] if o < 0 else program.metas[o] for o in step.operands]
+    started, finished = times
+    return run._replace(
+        id=inner_id(run.id, position),
+        opcode=Opcode.CALL.value,
+        op=step.op,
+        operands=(),
+        edges=tuple([EdgeRecord(inner_id(run.id, n), reason.value, 0, True) for n, reason in form.waits[position]]),
+        started=started,
+        finished=finished,
+        location=step.location or "",
+        error="",
+        inputs=tuple(map(meta_record, types)),
+        outputs=tuple(map(meta_record, step.results)),
+        attributes="" if step.op in NO_OPS else attributes_of(find(step.op), step.attributes),
+        work=0,
+        part=None,
+        stamps=(),
+    )
+
+
+def meta_record(meta: OperandMeta | None) -> MetaRecord:
+    """A meta, or the type of a number."""
+    from ....model.signature import plain
+
+    return MetaRecord(*plain(meta))
+
+
+# -- what a step depends on --------------------------------------------------------------------------------------------
+
+
+def waits_of(program: Program, steps: range) -> dict[int, tuple[tuple[int, Reason], ...]]:
+    """For each of these steps those before it that it depends on, and why."""
+    makers: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    found: dict[int, tuple[tuple[int, Reason], ...]] = {}
+    for n in steps:
+        step = program.steps[n]
+        mine: dict[int, Reason] = {}
+        for value in step.operands:
+            if value in makers:
+                mine[makers[value]] = Reason.RAW
+        for value in step.into or ():
+            if value in makers:
+                mine.setdefault(makers[value], Reason.WAW)
+            for reader in readers.get(value, ()):
+                mine.setdefault(reader, Reason.WAR)
+        for value in step.operands:
+            readers.setdefault(value, []).append(n)
+        makers |= dict.fromkeys(range(step.first, step.first + len(step.results)), n)
+        found[n] = tuple(sorted(mine.items()))
+    return found
+
+
+def uses_of(program: Program, steps: range) -> tuple[Uses, Uses]:
+    """For each variable, read and written, the first and the last of these steps that do so."""
+    firsts: Uses = {}
+    lasts: Uses = {}
+    for n in steps:
+        for use in used_by(program, program.steps[n]):
+            firsts.setdefault(use, n)
+            lasts[use] = n
+    return firsts, lasts
+
+
+def used_by(program: Program, step: Step) -> Iterator[tuple[int, bool]]:
+    """The variables that a step reads, and those that it writes."""
+    for value in step.operands:
+        if value >= 0:
+            yield program.variables[value], False
+    for value in range(step.first, step.first + len(step.results)):
+        yield program.variables[value], True
+
+
+def by_copies(run: Record, uses: Uses, copies: Mapping[int, int]) -> Uses:
+    """The steps by copies, as ids."""
+    known = [(copies[variable], writes, n) for (variable, writes), n in uses.items() if variable in copies]
+    return {(copy, writes): inner_id(run.id, n) for copy, writes, n in known}
+
+
+def copies_of(record: Record, segment: SegmentRecord) -> dict[int, int]:
+    """The copy of each variable among a run's operands. One that stands for several variables is listed once; then
+    nothing is known of those that are only read."""
+    reads = [operand.copy for operand in record.operands if operand.kind == Kind.CONST]
+    writes = [operand.copy for operand in record.operands if operand.kind != Kind.CONST]
+    found = dict(zip((*segment.written, *segment.made), writes, strict=False))
+    if len(reads) == len(segment.reads) + len(segment.written):
+        found |= dict(zip(segment.reads, reads, strict=False))
+    return found
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def memory_of(program: Program, segment: SegmentRecord) -> dict[int, str]:
+    """Where the value of each step lies, for people."""
+    found: dict[int, str] = {}
+    for call in segment.calls:
+        if call.op != FILL:
+            found |= dict.fromkeys(call.steps, "virtual")
+            makers = {program.steps[n].first: n for n in call.steps}
+            found |= {
+                makers[placed.value]: place_text(program, segment, placed)
+                for placed in call.gives
+                if placed.value in makers  # of several results the first
+            }
+    for n in range(segment.first, segment.last + 1):
+        if n not in found:
+            found[n] = f"a view of %{program.steps[n].operands[0]}"
+    return found
+
+
+def place_text(program: Program, segment: SegmentRecord, placed: PlacedRecord) -> str:
+    """`local, at 64`, `on device, written in place`."""
+    value, place = placed
+    if place is None or place.slot == ARENA:
+        return f"local, at {place.offset if place is not None else 0}"
+    if value in program.results:
+        return "on device, a result"
+    written = place.slot < len(segment.reads) + len(segment.written)
+    return "on device, written in place" if written else "on device, used later"
+
+
+def fusions_of(segment: SegmentRecord) -> dict[int, int]:
+    """The numbers of the fusions, from 1, by their steps."""
+    fusions = [call for call in segment.calls if call.op == FUSED]
+    return {n: number for number, call in enumerate(fusions, 1) for n in call.steps}

@@ -1,0 +1,83 @@
+"""Records as columns, for NumPy and pandas: one row per record.
+
+Texts are objects, numbers 64-bit integers, times nanoseconds of the trace's clock (0: never reached). `blocked`,
+`queued` and `ran` are the differences of times that the tools show; `of`, `touched` and `operations` follow from the
+metas. What has several parts (operands, edges, metas) stays in the records; `edges` is a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...record import Record
+from .filter import ran
+from .volume import of, operations, touched
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+_TEXT, _NUMBER = "O", "i8"
+_TIMES = ("received", "ready", "dispatched", "started", "finished")
+
+
+def _after(later: str, earlier: str) -> Callable[[Record], int]:
+    """The time between two stamps; 0 unless both were reached."""
+
+    def between(record: Record) -> int:
+        begin, end = getattr(record, earlier), getattr(record, later)
+        return max(0, end - begin) if begin and end else 0
+
+    return between
+
+
+def _field(name: str) -> Callable[[Record], Any]:
+    return lambda record: getattr(record, name)
+
+
+COLUMNS: dict[str, tuple[str, Callable[[Record], Any]]] = {
+    "id": (_NUMBER, _field("id")),
+    "session": (_NUMBER, _field("session")),
+    "caused_by": (_NUMBER, _field("caused_by")),
+    "opcode": (_TEXT, _field("opcode")),
+    "op": (_TEXT, _field("op")),
+    "of": (_TEXT, of),
+    "status": (_TEXT, _field("status")),
+    "device": (_TEXT, _field("device")),
+    "stream": (_TEXT, _field("stream")),
+    "span": (_TEXT, lambda record: "/".join(record.span)),
+    "location": (_TEXT, _field("location")),
+    "error": (_TEXT, _field("error")),
+    "held": (_TEXT, _field("held")),
+    "edges": (_NUMBER, lambda record: len(record.edges)),
+    **{name: (_NUMBER, _field(name)) for name in ("admitted", "erased", *_TIMES)},
+    "blocked": (_NUMBER, _after("ready", "received")),
+    "queued": (_NUMBER, _after("started", "ready")),
+    "ran": (_NUMBER, ran),
+    "nbytes": (_NUMBER, _field("nbytes")),
+    "touched": (_NUMBER, touched),
+    "operations": (_NUMBER, operations),
+    "work": (_NUMBER, _field("work")),
+    "used": (_NUMBER, _field("used")),
+}
+
+
+def to_numpy(records: Sequence[Record]) -> NDArray[np.void]:
+    """A structured array with the fields of `COLUMNS`."""
+    import numpy as np
+
+    found = np.empty(len(records), [(name, kind) for name, (kind, _) in COLUMNS.items()])
+    for name, (_, value) in COLUMNS.items():
+        found[name] = [value(record) for record in records]
+    return found
+
+
+def to_pandas(records: Sequence[Record]) -> pd.DataFrame:
+    """A DataFrame with the columns of `COLUMNS`. Raises ImportError without pandas."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ImportError("to_pandas needs pandas, which is not installed; to_numpy does without") from None
+    return pd.DataFrame({name: [value(record) for record in records] for name, (_, value) in COLUMNS.items()})

@@ -1,0 +1,78 @@
+"""The order of instructions on a stream, which no edge records, and when each released the next one.
+
+A stream runs one instruction at a time, in order, so each instruction waits for the one before it, even if they have no
+operands in common. The order is derived from the start times. The driving thread counts as one stream for all devices:
+their "control" streams share its time.
+"""
+
+from __future__ import annotations
+
+from ...record import Record
+from .records import Records
+
+_CONTROL = ("", "control")
+
+
+class StreamOrder:
+    """The order on every stream of a trace; made once, then asked per instruction."""
+
+    def __init__(self, trace: Records) -> None:
+        self.until = trace.until
+        self._ends = _ends(trace, self.until)
+        self._streams: dict[tuple[str, str], list[Record]] = {}
+        self._places: dict[int, int] = {}
+        for record in trace.records:
+            if record.started:
+                self._streams.setdefault(_stream(record), []).append(record)
+        for records in self._streams.values():
+            records.sort(key=lambda record: (record.started, self.ended(record), record.admitted))
+            self._places |= {record.id: place for place, record in enumerate(records)}
+
+    def streams(self) -> list[list[Record]]:
+        """The started instructions of each stream, in their order."""
+        return list(self._streams.values())
+
+    def ended(self, record: Record) -> int:
+        """When `record` released its successors; if it has not, when the trace was taken."""
+        return self._ends.get(record.id, self.until)
+
+    def before(self, record: Record) -> Record | None:
+        """The last instruction started before `record` on its stream; the last of all if `record` has not started."""
+        records = self._streams.get(_stream(record), ())
+        if record.started:
+            place = self._places.get(record.id, 0)  # a step inside of a run has none
+            return records[place - 1] if place else None
+        return records[-1] if records and record.status == "DISPATCHED" else None
+
+    def ahead(self, record: Record) -> Record | None:
+        """The instruction ahead of `record` on its stream, if that one ended only after `record` was ready.
+
+        An instruction that had ended by then delayed no other.
+        """
+        before = self.before(record)
+        if before is None or self.ended(before) <= (record.ready or record.received):
+            return None
+        return before
+
+
+def is_live(record: Record) -> bool:
+    """May others still have to wait for the instruction?"""
+    return not record.finished and not record.erased
+
+
+def _ends(trace: Records, until: int) -> dict[int, int]:
+    """When instructions released their successors. A skipped one, which never ran, did so when its last source did."""
+    ends: dict[int, int] = {}
+    for record in trace.records:
+        if record.finished:
+            ends[record.id] = record.finished
+        elif is_live(record):
+            ends[record.id] = until
+        else:
+            sources = (ends.get(edge.source, 0) for edge in record.edges)
+            ends[record.id] = max(record.received, record.ready, record.dispatched, record.started, *sources)
+    return ends
+
+
+def _stream(record: Record) -> tuple[str, str]:
+    return _CONTROL if record.stream.endswith("/control") else (record.device, record.stream)

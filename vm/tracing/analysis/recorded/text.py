@@ -1,0 +1,94 @@
+"""Formatting of instructions and times for people, the same in pictures, trees and tables."""
+
+from __future__ import annotations
+
+from ...record import Record
+from .volume import of
+
+# Ids of the steps inside of runs are above; in JavaScript, too, they are whole numbers.
+_INNER = 1 << 52
+_STEPS = 1 << 15
+
+
+def inner_id(run: int, step: int) -> int:
+    """The id of a step inside of a run."""
+    return _INNER + run * _STEPS + step
+
+
+def id_text(id_: int) -> str:
+    """`33`, or `33/4` for step 4 of the run #33."""
+    return str(id_) if id_ < _INNER else "{}/{}".format(*divmod(id_ - _INNER, _STEPS))
+
+
+def label(record: Record, until: int = 0) -> list[str]:
+    """Two or three lines: `#id op`, what it is of, then the place, the run time, and the status unless it is DONE."""
+    ran = duration(record.finished - record.started) if record.started and record.finished else ""
+    metas = of(record)
+    return [
+        name(record),
+        *([metas] if metas else []),
+        "  ".join(filter(None, (place(record), ran, remark(record, until)))),
+    ]
+
+
+def is_running(record: Record) -> bool:
+    """Was the instruction executing when the trace was taken?"""
+    return record.status == "DISPATCHED" and bool(record.started) and not record.finished and not record.erased
+
+
+def status(record: Record) -> str:
+    """The status for people. The engine has no status RUNNING: streams start dispatched instructions on their own."""
+    return "RUNNING" if is_running(record) else record.status
+
+
+def remark(record: Record, until: int) -> str:
+    """The status unless it is DONE; for a running instruction also its run time up to `until`."""
+    if is_running(record):
+        return f"RUNNING for {duration(until - record.started)}" if until > record.started else "RUNNING"
+    return "" if record.status == "DONE" else record.status
+
+
+def name(record: Record) -> str:
+    """`#id op`, with the opcode if the instruction is no op."""
+    return f"#{id_text(record.id)} {record.op or record.opcode}"
+
+
+def title(record: Record) -> str:
+    """`#id op` and what it is of: `#3 matmul (128, 64) x (64, 256) float32`."""
+    return f"{name(record)} {of(record)}".rstrip()
+
+
+def place(record: Record) -> str:
+    """`device/stream`, or the device alone before dispatch."""
+    stream = stream_name(record.device, record.stream)
+    return f"{record.device}/{stream}" if stream else record.device
+
+
+def stream_name(device: str, stream: str) -> str:
+    """A stream's name within its device: streams name themselves "cpu:0/compute0"."""
+    return stream.removeprefix(f"{device}/")
+
+
+def duration(ns: int) -> str:
+    """Nanoseconds for people: three digits and a unit."""
+    for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
+        if ns >= size * 0.9995:  # below, three digits are 999 of the smaller unit
+            return f"{ns / size:.3g} {unit}" if ns < 999.5 * size else f"{round(ns / size)} {unit}"
+    return f"{ns} ns"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def edge_name(reason: str, copy: int) -> str:
+    """`RAW of copy 7`; a barrier is about no copy."""
+    return f"{reason} of copy {copy}" if copy else reason
+
+
+def printable(text: str) -> str:
+    """The text without control characters, so that neither a terminal nor a parser obeys a file name."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,0 +1,130 @@
+"""What an instruction was of, and how much it did: its metas as text, bytes touched, floating-point operations, rates.
+
+Operations are counted only where the count follows from the metas: products, sums, and arithmetic on real or complex
+floats. For everything else it is 0, "unknown"; `Record.work` is the scheduler's estimate of time, no such count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...record import MetaRecord, Record
+
+if TYPE_CHECKING:  # the tools are loaded without NumPy
+    from ....model.signature import PlainMeta
+
+_OPERANDS_SHOWN = 4
+# One operation per element of the result.
+_PER_RESULT = frozenset(
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "negative",
+        "positive",
+        "abs",
+        "square",
+        "sqrt",
+        "reciprocal",
+        "maximum",
+        "minimum",
+        "where",
+        "clip",
+        "relu",
+    ]
+)
+# One operation per element of the operand.
+_PER_OPERAND = frozenset({"sum", "prod", "mean", "max", "min", "cumulative_sum", "cumulative_prod"})
+
+
+def of(record: Record) -> str:
+    """`(128, 64) x (64, 256) float32`, with the attributes that were given; empty if nothing is known."""
+    return described(record.inputs or record.outputs, record.attributes)
+
+
+def described(metas: Sequence[PlainMeta], attributes: str) -> str:
+    """That text, from metas and attributes."""
+    return "  ".join(filter(None, (_metas([MetaRecord(*meta) for meta in metas]), attributes)))
+
+
+def _metas(metas: Sequence[MetaRecord]) -> str:
+    shown = metas[:_OPERANDS_SHOWN]
+    more = f" and {len(metas) - len(shown)} more" if len(metas) > len(shown) else ""
+    if len({meta.dtype for meta in metas}) == 1 and metas[0].dtype and None not in {meta.shape for meta in metas}:
+        return f"{' x '.join(str(meta.shape) for meta in shown)}{more} {metas[0].dtype}"
+    return " x ".join(map(meta_text, shown)) + more
+
+
+def meta_text(meta: MetaRecord) -> str:
+    """`(128, 64) float32`, `int` for a Python scalar, `?` for a meta that was not known."""
+    return (meta.dtype or "?") if meta.shape is None else f"{meta.shape} {meta.dtype}"
+
+
+def elements(meta: MetaRecord) -> int:
+    """How many; 0 for scalars and metas that were not known."""
+    return 0 if meta.shape is None else math.prod(meta.shape)
+
+
+def nbytes(meta: MetaRecord) -> int:
+    """Bytes of the packed tensor."""
+    digits = "".join(filter(str.isdigit, meta.dtype))
+    return elements(meta) * (int(digits) // 8 if digits else 1)
+
+
+def touched(record: Record) -> int:
+    """Bytes of all operands and results: what a kernel reads and writes, if it does so once. Of a transfer or an access
+    the bytes that it moved."""
+    return record.nbytes or sum(map(nbytes, record.inputs)) + sum(map(nbytes, record.outputs))
+
+
+def operations(record: Record) -> int:
+    """Floating-point operations, 0 if unknown."""
+    tensors = [meta for meta in record.inputs if meta.shape is not None]
+    if not tensors or not record.outputs or not record.outputs[0].dtype.startswith(("float", "complex")):
+        return 0
+    count = _PRODUCTS.get(record.op)
+    if count is not None:
+        return (4 if record.outputs[0].dtype.startswith("complex") else 1) * count(tensors, record.outputs[0])
+    if record.outputs[0].dtype.startswith("complex"):
+        return 0
+    if record.op in _PER_OPERAND:
+        return elements(tensors[0])
+    return elements(record.outputs[0]) if record.op in _PER_RESULT else 0
+
+
+def _matmul(tensors: Sequence[MetaRecord], result: MetaRecord) -> int:
+    shape = tensors[0].shape
+    return 2 * elements(result) * shape[-1] if shape else 0
+
+
+def _vecdot(tensors: Sequence[MetaRecord], _result: MetaRecord) -> int:
+    return 2 * max(map(elements, tensors))
+
+
+def _tensordot(tensors: Sequence[MetaRecord], result: MetaRecord) -> int:
+    """Of m*k, k*n and m*n elements."""
+    left, right, out = elements(tensors[0]), elements(tensors[-1]), elements(result)
+    return 2 * out * math.isqrt(left * right // out) if out else 0
+
+
+def _outer(_tensors: Sequence[MetaRecord], result: MetaRecord) -> int:
+    return elements(result)
+
+
+_PRODUCTS: dict[str, Callable[[Sequence[MetaRecord], MetaRecord], int]] = {
+    "matmul": _matmul,
+    "vecdot": _vecdot,
+    "tensordot": _tensordot,
+    "outer": _outer,
+}
+
+
+def rate(amount: int, ns: int) -> str:
+    """An amount per nanosecond is a number of G per second: `12.3`, `<0.001`; empty if either is unknown."""
+    if not amount or ns <= 0:
+        return ""
+    found = amount / ns
+    return "<0.001" if found < 0.001 else f"{found:.3g}" if found < 999.5 else f"{found:,.0f}"

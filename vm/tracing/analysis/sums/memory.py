@@ -1,0 +1,278 @@
+"""Memory over time: which copies stood in each device's memory, made by what, for how long; the peak.
+
+A record says how much of its device's memory was in use once its results had theirs, exactly. What happens until the
+next record that does so, uploads and releases, is worked out, and so is who had the memory: a copy stands from the time
+when the instruction that wrote it first got memory for it until the end of the last one that mentions it, its release
+included. An operand whose memory a result took over stands until then. A copy that had memory when the trace was taken
+stands to the end, and from the beginning if the trace does not show what wrote it. What these do not explain is counted
+as "other": a replica from its last use until it was dropped to make room, for example. Names are those that tensors had
+when the trace was taken.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import NamedTuple
+
+from .....interpreter.opcodes import traits_of
+from ...record import Kind, Record
+from ..recorded.filter import Filter
+from ..recorded.records import Records
+from ..recorded.span_names import names_of
+from ..recorded.volume import nbytes
+
+OTHER = "other"
+
+
+class Stay(NamedTuple):
+    """A copy in memory, from `begin` to `end` in nanoseconds."""
+
+    copy: int
+    device: str
+    nbytes: int
+    begin: int
+    end: int
+    op: str
+    session: int
+    location: str
+    names: tuple[str, ...] = ()
+    span: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The copies of one holder at the peak: how many, and their bytes."""
+
+    key: str
+    count: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """One device. `curve`: (nanoseconds, bytes in use), in the order of time. `peak` and `at`: its highest point.
+    `standing`: the copies that stood in memory then, the largest first; `other`: the bytes that they do not explain."""
+
+    device: str
+    curve: list[tuple[int, int]]
+    peak: int
+    at: int
+    standing: list[Stay] = field(default_factory=list)
+    other: int = 0
+
+    def holders(self, by: Callable[[Stay], str]) -> list[Holder]:
+        """The standing copies by holder, the largest first."""
+        groups: dict[str, list[int]] = defaultdict(list)
+        for stay in self.standing:
+            groups[by(stay)].append(stay.nbytes)
+        found = [Holder(key, len(sizes), sum(sizes)) for key, sizes in groups.items()]
+        if self.other:
+            found.append(Holder(OTHER, 0, self.other))
+        return sorted(found, key=lambda holder: (-holder.nbytes, holder.key))
+
+
+# How a standing copy is named, by the word on the command line; by span see `holder_of`.
+HOLDERS: dict[str, Callable[[Stay], str]] = {
+    "op": lambda stay: stay.op or "unknown",
+    "location": lambda stay: stay.location or "unknown",
+    "session": lambda stay: str(stay.session) if stay.session else "none",
+    "name": lambda stay: ", ".join(stay.names) or "without a name",
+}
+
+
+def holder_of(device: DeviceMemory, by: str) -> Callable[[Stay], str]:
+    """How a copy that stands at the peak is named. Spans of a loop have one name."""
+    if by != "span":
+        return HOLDERS[by]
+    names = names_of(stay.span for stay in device.standing)
+    return lambda stay: names[stay.span] or "outside of spans"
+
+
+def memory(trace: Records, chosen: Filter | None = None) -> list[DeviceMemory]:
+    """Every device with memory in use at some time, by name. With a filter, only of copies that its records made."""
+    stays = without_bequests(trace, list(stays_of(trace)))
+    if chosen:
+        copies = copies_of(trace, chosen, stays)
+        stays = [stay for stay in stays if stay.copy in copies]
+        found = [with_peak(device, derived(those), those) for device, those in by_device(trace, stays)]
+    else:
+        found = [
+            with_peak(device, in_use(trace, device, those) or derived(those), those)
+            for device, those in by_device(trace, stays)
+        ]
+    return [one for one in found if one.peak]
+
+
+def by_device(trace: Records, stays: Iterable[Stay]) -> Iterator[tuple[str, list[Stay]]]:
+    """Each device with the copies in its memory."""
+    for device in trace.devices:
+        yield device, [stay for stay in stays if stay.device == device]
+
+
+def copies_of(trace: Records, chosen: Filter, stays: Iterable[Stay]) -> set[int]:
+    """The copies that the filter's records made; of those whose records the trace lacks, by what is known of them."""
+    known = {stay.copy for record in trace.records for stay in made(record)}
+    told = {
+        one.copy for one in stays if one.copy not in known and chosen.may_have_made(one.op, one.session, one.location)
+    }
+    return told | {stay.copy for record in chosen.select(trace.records) for stay in made(record)}
+
+
+def with_peak(device: str, curve: list[tuple[int, int]], stays: list[Stay]) -> DeviceMemory:
+    """A device with that curve, and what stood in its memory at the peak."""
+    at, peak = max(curve, key=lambda point: point[1], default=(0, 0))
+    standing = [stay for stay in stays if stay.begin <= at <= stay.end]
+    standing.sort(key=lambda stay: (-stay.nbytes, stay.copy))
+    other = max(0, peak - sum(stay.nbytes for stay in standing))
+    return DeviceMemory(device, curve, peak, at, standing, other)
+
+
+class Sample(NamedTuple):
+    """A measurement: nanoseconds, bytes in use, and how many of them the instruction had just got for its results."""
+
+    time: int
+    used: int
+    got: int
+
+
+def in_use(trace: Records, device: str, stays: Sequence[Stay]) -> list[tuple[int, int]]:
+    """The bytes in use: exact where records measured them, and in between with what copies add and take that begin or
+    end there. Empty if nothing was measured."""
+    samples = list(samples_of(trace, device, stays))
+    changes = deque(changes_of(stays))
+    curve: list[tuple[int, int]] = []
+    explained = 0  # the sum over the copies
+    for sample, after in pairwise(samples):
+        while changes and changes[0][0] <= sample.time:
+            explained += changes.popleft()[1]
+        curve.append((sample.time, sample.used))
+        between = []
+        while changes and changes[0][0] < after.time:
+            between.append(changes.popleft())
+        curve += worked_out(sample, after, between)
+        explained += sum(change for _, change in between)
+    return curve + [(last.time, last.used) for last in samples[-1:]]
+
+
+def worked_out(sample: Sample, after: Sample, changes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The bytes in use from one sample to the next, never less than the next one must have found."""
+    used, least = sample.used, after.used - after.got
+    for time, change in changes:
+        used = max(used + change, least)
+        yield time, used
+
+
+def samples_of(trace: Records, device: str, stays: Iterable[Stay]) -> Iterator[Sample]:
+    """What records measured, by time, and the bytes in use when the trace was taken."""
+    got: dict[int, int] = defaultdict(int)
+    for stay in stays:
+        got[stay.begin] += stay.nbytes
+    points = measured(trace, device)
+    for time, record in points:
+        yield Sample(time, record.used, got[time])
+    if device in trace.memory.used and (points or trace.memory.used[device]):
+        yield Sample(max(trace.until, points[-1][0] if points else 0), trace.memory.used[device], 0)
+
+
+def measured(trace: Records, device: str) -> list[tuple[int, Record]]:
+    """The records that measured the memory in use, and when, by time."""
+    points = ((got_memory(r), r) for r in trace.records if r.device == device and r.used and r.finished)
+    return sorted(points, key=lambda point: (point[0], point[1].used))
+
+
+def changes_of(stays: Iterable[Stay]) -> list[tuple[int, int]]:
+    """(nanoseconds, bytes more) of each copy's begin and end, by time."""
+    return sorted([(stay.begin, stay.nbytes) for stay in stays] + [(stay.end + 1, -stay.nbytes) for stay in stays])
+
+
+def derived(stays: Iterable[Stay]) -> list[tuple[int, int]]:
+    """The bytes in use of a recording that does not tell them: the sum over the copies."""
+    curve: list[tuple[int, int]] = []
+    total = 0
+    for time, changes in groupby(changes_of(stays), key=itemgetter(0)):
+        total += sum(change for _, change in changes)
+        curve.append((time, total))
+    return curve
+
+
+def stays_of(trace: Records) -> Iterator[Stay]:
+    """The copies that stood in memory while the trace lasted."""
+    begun: dict[int, Stay] = {}
+    ended: dict[int, int] = {}
+    for record in trace.records:
+        when = record.finished or trace.until
+        for copy, _kind, _version in record.operands:
+            ended[copy] = max(ended.get(copy, 0), when)
+        for stay in (*found(record), *made(record)):
+            begun.setdefault(stay.copy, stay)
+    for one in trace.memory.holdings:
+        maker = begun.pop(one.copy, None)
+        begin, span = (maker.begin, maker.span) if maker is not None else (0, ())
+        names = (one.op, one.session, one.location, one.names)
+        yield Stay(one.copy, one.device, one.nbytes, begin, trace.until, *names, span)
+    for copy, stay in begun.items():
+        yield stay._replace(end=ended[copy])
+
+
+def without_bequests(trace: Records, stays: list[Stay]) -> list[Stay]:
+    """The copies, where operands end right before the results that took over their memory.
+
+    A record does not say so. But if less was in use than the copies explain, then the operands that end with the
+    record, and are as large as one of its results, have handed their memory on.
+    """
+    ends = {stay.copy: stay for stay in stays}
+    for device in trace.devices:
+        explained, changes = 0, changes_of(stay for stay in stays if stay.device == device)  # a heap, as it is sorted
+        for time, record in measured(trace, device):
+            while changes and changes[0][0] <= time:
+                explained += heappop(changes)[1]
+            for stay in list(bequests(record, ends, explained - record.used)):
+                ends[stay.copy] = stay._replace(end=time - 1)
+                explained -= stay.nbytes
+                heappush(changes, (stay.end + 1, stay.nbytes))  # where it is taken off once more
+    return [ends[stay.copy] for stay in stays]
+
+
+def bequests(record: Record, ends: Mapping[int, Stay], excess: int) -> Iterator[Stay]:
+    """The operands that have handed their memory to a result, of so many bytes at the most."""
+    results = [stay.nbytes for stay in made(record)]
+    for copy in dict.fromkeys(copy for copy, kind, _ in record.operands if kind == Kind.CONST):
+        stay = ends.get(copy)
+        if stay is not None and stay.end == record.finished and stay.nbytes in results and stay.nbytes <= excess:
+            results.remove(stay.nbytes)
+            excess -= stay.nbytes
+            yield stay
+
+
+def found(record: Record) -> Iterator[Stay]:
+    """The copies that the record reads: one that the trace has not mentioned before stood from the beginning."""
+    tensors = [meta for meta in record.inputs if meta.shape is not None]
+    read = [copy for copy, kind, _ in record.operands if kind == Kind.CONST]
+    for copy, meta in zip(read, tensors, strict=False) if len(read) == len(tensors) else ():
+        yield Stay(copy, record.op.partition(" ")[2].partition("->")[0] or record.device, nbytes(meta), 0, 0, "", 0, "")
+
+
+def made(record: Record) -> Iterator[Stay]:
+    """The copies that the record wrote, if it is one that makes copies and has run."""
+    traits = traits_of(record.opcode)
+    if not record.started or not record.outputs or traits.category == "release":
+        return
+    device = record.op.partition("->")[2] or record.device  # a transfer to the host runs on the device's stream
+    written = [copy for copy, kind, _ in record.operands if kind in {Kind.MUT, Kind.MUT2}]
+    for copy, meta in zip(written, record.outputs, strict=False):
+        if nbytes(meta):
+            where = (record.op or record.opcode, record.caused_by, record.location)
+            yield Stay(copy, device, nbytes(meta), got_memory(record), record.finished, *where, span=record.span)
+
+
+def got_memory(record: Record) -> int:
+    """When the results got their memory: at dispatch to a stream, on the driving thread right before the kernel, and
+    after the kernel where data decide their size."""
+    if any(kind == Kind.MUT2 for _, kind, _ in record.operands):
+        return record.finished
+    return record.started if record.stream.endswith("/control") else record.dispatched

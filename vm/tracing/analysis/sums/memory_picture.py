@@ -1,0 +1,92 @@
+"""Memory over time as an SVG: a panel per device, its bytes in use as an area, the peak marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from ..recorded.text import duration, printable
+from .memory import HOLDERS, DeviceMemory
+
+_WIDTH, _HEIGHT, _LEFT, _TOP = 900, 160, 90, 34
+_LINE = 16  # of text
+_NAMED = 3  # holders named at the peak, a line each
+_PANEL = _HEIGHT + _TOP + 40 + _NAMED * _LINE
+_POINTS = 2_000  # more than a picture has columns
+_LETTERS = 110  # of such a line
+
+
+def to_svg(devices: Sequence[DeviceMemory]) -> str:
+    """The picture. Without devices, one that says so."""
+    height = max(1, len(devices)) * _PANEL
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif">',
+        '<style>text { font-size: 12px }</style><rect width="100%" height="100%" fill="white"/>',
+    ]
+    if not devices:
+        lines.append('<text x="20" y="40">no memory was in use</text>')
+    for number, device in enumerate(devices):
+        lines += _panel(device, number * _PANEL + _TOP)
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _panel(device: DeviceMemory, top: int) -> Iterator[str]:
+    begin, end = device.curve[0][0], device.curve[-1][0]
+    width = _WIDTH - _LEFT - 20
+
+    def x(time: int) -> float:
+        return _LEFT + width * (time - begin) / max(1, end - begin)
+
+    def y(amount: int) -> float:
+        return top + _HEIGHT * (1 - amount / device.peak)
+
+    points = _thinned(device.curve)
+    steps = [f"{x(points[0][0]):.1f},{top + _HEIGHT}"]
+    last = 0
+    for time, amount in points:
+        steps += [f"{x(time):.1f},{y(last):.1f}", f"{x(time):.1f},{y(amount):.1f}"]
+        last = amount
+    steps.append(f"{x(end):.1f},{top + _HEIGHT}")
+    at = x(device.at)
+    yield f'<text x="{_LEFT}" y="{top - 14}" font-weight="bold">{_text(device.device)}</text>'
+    yield f'<polygon points="{" ".join(steps)}" fill="#cfe2f3" stroke="#3d6a99"/>'
+    yield f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{top + _HEIGHT}" stroke="#cc0000" stroke-dasharray="4 3"/>'
+    yield f'<text x="{_LEFT + 80}" y="{top - 14}" fill="#cc0000">peak {_size(device.peak)}</text>'
+    for number, line in enumerate(_standing(device), 2):
+        shown = line if len(line) <= _LETTERS else f"{line[:_LETTERS]}\N{HORIZONTAL ELLIPSIS}"
+        yield (
+            f'<text x="{_LEFT}" y="{top + _HEIGHT + number * _LINE}" fill="#cc0000">{_text(shown)}'
+            f"<title>{_text(line)}</title></text>"
+        )
+    for amount in (0, device.peak):
+        yield f'<text x="{_LEFT - 6}" y="{y(amount) + 4:.1f}" text-anchor="end">{_size(amount)}</text>'
+    yield f'<text x="{_LEFT}" y="{top + _HEIGHT + 16}">0</text>'
+    yield f'<text x="{_WIDTH - 20}" y="{top + _HEIGHT + 16}" text-anchor="end">{duration(end - begin)}</text>'
+
+
+def _standing(device: DeviceMemory) -> list[str]:
+    """Who stood in the peak, a line each."""
+    holders = device.holders(lambda stay: f"{HOLDERS['op'](stay)} {stay.location}".rstrip())[:_NAMED]
+    return [f"{_size(holder.nbytes)} {holder.key}" for holder in holders]
+
+
+def _size(nbytes: int) -> str:
+    """Bytes in the unit that leaves few digits."""
+    amount, units = float(nbytes), ["TiB", "GiB", "MiB", "KiB", "B"]
+    while amount >= 999.5 and len(units) > 1:
+        amount /= 1024
+        units.pop()
+    return f"{amount:.3g} {units[-1]}"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+def _thinned(curve: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Some `_POINTS` points: of each piece the highest, and the last, whose amount lasts until the next piece."""
+    if len(curve) <= _POINTS:
+        return curve
+    step = -(-len(curve) // _POINTS)
+    pieces = (curve[start : start + step] for start in range(0, len(curve), step))
+    return [point for piece in pieces for point in (max(piece, key=lambda point: point[1]), piece[-1])]

@@ -1,0 +1,240 @@
+"""Sums over a trace: how often and how long what ran, per op, line, span, session and stream, and what streams waited
+for.
+
+A stream loses time between two instructions. Of each such gap, the next instruction on the stream says why:
+
+    wire        it had not been received: the program had not issued it, or it was under way
+    RAW, ...    it waited for the source of an edge; the reason of the edge whose source ended last
+    memory      it was ready, and its device had no memory for its results
+    fairness    it was ready, and its session had no room on the stream
+    scheduler   it was ready and waited for the scheduler's pass, or for the stream's thread to take it
+    idle        after the last instruction, until the trace was taken
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from .....interpreter.opcodes import traits_of
+from ...record import Record
+from ..recorded.filter import ran
+from ..recorded.records import Records
+from ..recorded.span_names import names_of, paths_of
+from ..recorded.stream_order import StreamOrder
+from ..recorded.text import place
+from ..recorded.volume import operations, touched
+
+CAUSES = ("RAW", "WAR", "WAW", "barrier", "memory", "fairness", "scheduler", "wire", "idle")
+
+
+@dataclass(slots=True)
+class Row:
+    """The records with one key. Times in nanoseconds, sizes in bytes.
+
+    `blocked`: from received to ready; `queued`: from ready to started. `p99`: 99 of 100 ran no longer. `touched`:
+    operands and results; `moved`: by transfers and accesses. `timed`, `rated`: the time of those whose bytes or
+    operations are known. `paths`: of spans that have the key for their name; 0 for other keys.
+    """
+
+    key: str
+    count: int = 0
+    total: int = 0
+    mean: float = 0.0
+    p99: int = 0
+    longest: int = 0
+    blocked: int = 0
+    queued: int = 0
+    touched: int = 0
+    moved: int = 0
+    operations: int = 0
+    failed: int = 0
+    timed: int = 0
+    rated: int = 0
+    paths: int = 0
+
+
+@dataclass(slots=True)
+class StreamRow:
+    """A stream from its first to its last instruction: nanoseconds at work, and lost by cause (`CAUSES`)."""
+
+    stream: str
+    count: int = 0
+    busy: int = 0
+    lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Rows with the longest total first; streams by name. `spans`: by name (`span_names`), `paths`: each by itself.
+    `sessions`: by the session that caused what ran."""
+
+    ops: list[Row]
+    locations: list[Row]
+    spans: list[Row]
+    paths: list[Row]
+    sessions: list[Row]
+    streams: list[StreamRow]
+
+
+def stats(trace: Records, records: Sequence[Record]) -> Stats:
+    """The sums over `records`, a part of the trace. What streams lost is a matter of the whole trace."""
+    return Stats(
+        ops=rows(records, lambda record: [record.op or record.opcode]),
+        locations=rows(records, lambda record: [record.location] if record.location else []),
+        spans=span_rows(records),
+        paths=rows(records, lambda record: map("/".join, paths_of(record.span))),
+        sessions=rows(records, lambda record: [str(record.caused_by or "none")]),
+        streams=streams(trace, {place(record) for record in records if record.started}),
+    )
+
+
+def span_rows(records: Sequence[Record]) -> list[Row]:
+    """The records by the name of each span that they were issued in."""
+    names = names_of(path for record in records for path in paths_of(record.span))
+    paths = Counter(names.values())
+    found = rows(records, lambda record: dict.fromkeys(names[path] for path in paths_of(record.span)))
+    for one in found:
+        one.paths = paths[one.key]
+    return found
+
+
+def rows(records: Iterable[Record], keys: Callable[[Record], Iterable[str]]) -> list[Row]:
+    """The records by key, the longest total first."""
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        for key in keys(record):
+            groups[key].append(record)
+    found = [row(key, some) for key, some in groups.items()]
+    return sorted(found, key=lambda one: (-one.total, one.key))
+
+
+def row(key: str, records: Sequence[Record]) -> Row:
+    """The sums over some records."""
+    times = sorted(ran(record) for record in records if record.finished)
+    found = Row(key, len(records), sum(times))
+    if times:
+        found.mean = found.total / len(times)
+        found.p99 = times[max(0, -(-99 * len(times) // 100) - 1)]
+        found.longest = times[-1]
+    for record in records:
+        add(found, record)
+    return found
+
+
+def add(found: Row, record: Record) -> None:
+    """Add what one record waited and moved."""
+    found.blocked += max(0, record.ready - record.received) if record.ready and record.received else 0
+    found.queued += max(0, record.started - record.ready) if record.started and record.ready else 0
+    found.moved += record.nbytes
+    found.failed += record.status == "FAILED"
+    nbytes, count = touched(record), operations(record)
+    found.touched += nbytes
+    found.operations += count
+    found.timed += ran(record) if nbytes else 0
+    found.rated += ran(record) if count else 0
+
+
+def streams(trace: Records, shown: set[str]) -> list[StreamRow]:
+    """What each stream did and lost; those in `shown` alone."""
+    order = StreamOrder(trace)
+    found: dict[str, StreamRow] = {}
+    for records in order.streams():
+        name = "driving thread" if records[0].stream.endswith("/control") else place(records[0])
+        if name in shown or any(place(record) in shown for record in records):
+            found[name] = stream_row(trace, order, name, records)
+    return [found[name] for name in sorted(found)]
+
+
+def stream_row(trace: Records, order: StreamOrder, name: str, records: Sequence[Record]) -> StreamRow:
+    """The gaps of one stream, by cause."""
+    row = StreamRow(name, len(records))
+    end = records[0].started
+    for record in records:
+        for cause, ns in gap(trace, order, record, end):
+            row.lost[cause] += ns
+        begin, done = max(record.started, end), max(order.ended(record), end)
+        row.busy += max(0, done - begin)
+        end = done
+    row.lost["idle"] += max(0, order.until - end)
+    return row
+
+
+def gap(trace: Records, order: StreamOrder, record: Record, begin: int) -> Iterator[tuple[str, int]]:
+    """The causes of the gap in front of a record, which starts at `begin`: each with its nanoseconds."""
+    for cause, until in stages(trace, order, record):
+        if until > begin:
+            yield cause, until - begin
+            begin = until
+
+
+def stages(trace: Records, order: StreamOrder, record: Record) -> Iterator[tuple[str, int]]:
+    """What kept the record from starting, and until when, in the order of time."""
+    yield "wire", min(record.received, record.started)
+    edge = last_edge(trace, order, record)
+    yield edge, min(record.ready, record.started)
+    held = "memory" if "memory" in record.held else "fairness" if "fairness" in record.held else "scheduler"
+    yield held, min(record.dispatched, record.started)
+    elided = [order.ended(source) for source in elided_sources(trace, record)]
+    if elided:
+        yield edge, min(max(elided), record.started)
+    yield "scheduler", record.started
+
+
+def last_edge(trace: Records, order: StreamOrder, record: Record) -> str:
+    """The reason of the edge whose source ended last; "scheduler" without a known one."""
+    ends = [(order.ended(source), edge.reason) for edge in record.edges if (source := trace.find(edge.source))]
+    return max(ends)[1] if ends else "scheduler"
+
+
+def elided_sources(trace: Records, record: Record) -> Iterator[Record]:
+    """The sources on other streams for which the record's own stream waited."""
+    for edge in record.edges:
+        source = trace.find(edge.source) if edge.elided else None
+        if source is not None and source.stream != record.stream:
+            yield source
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One op at one line in two traces; a row is empty where the trace has none of it."""
+
+    op: str
+    location: str
+    before: Row
+    after: Row
+
+    @property
+    def slower(self) -> float:
+        """How much longer all calls took since one takes longer, in nanoseconds; 0 if either trace has none."""
+        before, after = self.before, self.after
+        return (after.mean - before.mean) * after.count if before.count and after.count else 0.0
+
+    @property
+    def more(self) -> float:
+        """How much longer all of it took since there were more calls. With `slower` this is the whole difference."""
+        return self.after.total - self.before.total - self.slower if self.before.count != self.after.count else 0.0
+
+    @property
+    def moved(self) -> int:
+        """How many bytes more it moved."""
+        return self.after.moved - self.before.moved
+
+
+def diff(before: Sequence[Record], after: Sequence[Record]) -> list[Change]:
+    """What changed from one trace to another, per op and line: what got slower by most first."""
+    old, new = (by_op_and_line(records) for records in (before, after))
+    changes = [
+        Change(*key, old.get(key) or Row(key[0]), new.get(key) or Row(key[0])) for key in dict.fromkeys((*old, *new))
+    ]
+    return sorted(changes, key=lambda change: (change.slower, change.more), reverse=True)
+
+
+def by_op_and_line(records: Sequence[Record]) -> dict[tuple[str, str], Row]:
+    """The sums, releases left out."""
+    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        if traits_of(record.opcode).category != "release":
+            groups[record.op or record.opcode, record.location].append(record)
+    return {key: row(key[0], some) for key, some in groups.items()}

@@ -1,0 +1,202 @@
+"""A trace as a timeline in Chrome's Trace Event Format, which Perfetto and chrome://tracing open.
+
+One process per device, one thread per stream, one slice per instruction that ran, a mark for each that did not, arrows
+for edges, counters of the bytes that each stream moved and of each device's memory, and a track per span. In the slice
+of a run that was timed there is a slice for each of its calls. The slice of an instruction that still ran when the
+trace was taken ends at that time, and one that still waited has its mark there. Times are in microseconds from the
+first event.
+
+The format: "Trace Event Format", Google, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+
+from .....interpreter.opcodes import traits_of
+from ...record import Record, times
+from ..inside.insides import Insides, TimedCall, call_name
+from ..recorded.filter import ran
+from ..recorded.records import Records
+from ..recorded.stream_order import is_live
+from ..recorded.text import edge_name, status, stream_name
+from ..recorded.volume import of, operations, rate, touched
+from .memory import memory
+
+Event = dict[str, object]
+
+# Viewers slow down with arrows far sooner than with slices.
+FLOWS = 20_000
+_NOWHERE = "(not dispatched)"
+
+
+def to_chrome(trace: Records, *, flows: int = FLOWS) -> str:
+    """The timeline as JSON. At most `flows` edges become arrows.
+
+    A slice's name is the op alone, so Perfetto and chrome://tracing colour and add up all calls of an op alike,
+    whatever their shapes: what they differ in is among the arguments. speedscope appends the arguments to the name, so
+    each call is a frame of its own there, which hurts sums and colours. The arguments stay all the same: without them,
+    slices would say nothing of lines, shapes and edges in the viewers that the format is for. `trace stats` has sums.
+    """
+    events = _Timeline(trace).events(flows)
+    note = {"tool": "tensord", "records": len(trace), "dropped": trace.dropped}
+    return json.dumps({"traceEvents": list(events), "displayTimeUnit": "ms", "otherData": note}) + "\n"
+
+
+class _Timeline:
+    def __init__(self, trace: Records) -> None:
+        self._trace = trace
+        stamps = (time for record in trace.records for time in times(record) if time)
+        self._insides = Insides(trace)
+        self._end = trace.until
+        self._origin = min(stamps, default=self._end)
+        self._processes = {name: number for number, name in enumerate(self._devices(), 1)}
+        self._threads: dict[tuple[str, str], int] = {}
+        for device, stream in sorted({(record.device, record.stream) for record in trace.records}):
+            self._threads[device, stream] = len(self._threads) + 1
+
+    def _devices(self) -> list[str]:
+        return sorted({*self._trace.devices, *(record.device for record in self._trace.records)})
+
+    def events(self, flows: int) -> Iterator[Event]:
+        yield from self._names()
+        for record in self._trace.records:
+            yield self._slice(record) if record.started else self._mark(record)
+            yield from self._calls(record)
+        yield from self._counters()
+        yield from self._memory()
+        yield from self._spans()
+        for number, (source, target, reasons) in enumerate(islice(self._edges(), flows), 1):
+            yield from self._arrow(number, source, target, reasons)
+
+    def _names(self) -> Iterator[Event]:
+        for device, number in self._processes.items():
+            yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": device}}
+        for (device, stream), number in self._threads.items():
+            args = {"name": stream_name(device, stream) or _NOWHERE}
+            yield {"ph": "M", "name": "thread_name", "pid": self._processes[device], "tid": number, "args": args}
+
+    def _slice(self, record: Record) -> Event:
+        ns = (record.finished or self._end) - record.started
+        return {"ph": "X", **self._base(record, record.started), "dur": max(ns, 0) / 1000, "args": _args(record)}
+
+    def _mark(self, record: Record) -> Event:
+        """A mark: at the last time of a skipped or cancelled instruction; at the time of recording for a live one."""
+        last = 0 if is_live(record) else max(times(record))
+        return {"ph": "i", "s": "t", **self._base(record, last or self._end), "args": _args(record)}
+
+    def _calls(self, record: Record) -> Iterator[Event]:
+        """A slice for each call inside of a run, if the run was timed; the viewer puts them below that of the run."""
+        for each in self._insides.calls(record) if record.stamps else ():
+            base = {"cat": "call", **self._place(record, each.started)}
+            steps = [f"#{record.id}/{n}" for n in each.call.steps]
+            args = {"steps": steps, **self._about(record, each)}
+            ns = each.finished - each.started
+            yield {"ph": "X", "name": call_name(each.call), **base, "dur": max(ns, 0) / 1000, "args": args}
+
+    def _about(self, record: Record, timed: TimedCall) -> Event:
+        """Lines and ops of a call's steps."""
+        program = None if record.part is None else self._insides.program(record.part.routine)
+        if program is None:
+            return {}
+        steps = [program.steps[n] for n in timed.call.steps if n < len(program.steps)]
+        return {"ops": [step.op for step in steps], "locations": list(dict.fromkeys(step.location for step in steps))}
+
+    def _base(self, record: Record, time: int) -> Event:
+        category = traits_of(record.opcode).category
+        return {"name": record.op or record.opcode, "cat": category, **self._place(record, time)}
+
+    def _place(self, record: Record, time: int) -> Event:
+        thread = self._threads[record.device, record.stream]
+        return {"pid": self._processes[record.device], "tid": thread, "ts": (time - self._origin) / 1000}
+
+    def _counters(self) -> Iterator[Event]:
+        moved: dict[tuple[str, str], int] = {}
+        movers = [record for record in self._trace.records if record.nbytes and record.finished]
+        for record in sorted(movers, key=lambda record: record.finished):
+            key = (record.device, record.stream)
+            moved[key] = moved.get(key, 0) + record.nbytes
+            place = self._place(record, record.finished)
+            name = f"bytes moved, {stream_name(*key)}"
+            yield {"ph": "C", "name": name, **place, "args": {"bytes": moved[key]}}
+
+    def _memory(self) -> Iterator[Event]:
+        """A counter per device of the bytes in use."""
+        for device in memory(self._trace):
+            for time, used in device.curve:
+                place = {"pid": self._processes[device.device], "ts": max(0, time - self._origin) / 1000}
+                yield {"ph": "C", "name": "memory in use", **place, "args": {"bytes": used}}
+
+    def _spans(self) -> Iterator[Event]:
+        """Every span as a parent of the instructions issued in it, in a process of its own, nested as they are."""
+        extents = span_extents(self._trace, self._end)
+        if extents:
+            process = len(self._processes) + 1
+            yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": "spans"}}
+            for number, ((session, path), (begin, end)) in enumerate(extents.items(), 1):
+                track = {"cat": "span", "name": path[-1], "id": number, "pid": process, "tid": session}
+                args = {"path": "/".join(path), "session": session}
+                yield {"ph": "b", **track, "ts": (begin - self._origin) / 1000, "args": args}
+                yield {"ph": "e", **track, "ts": (end - self._origin) / 1000}
+
+    def _edges(self) -> Iterator[tuple[Record, Record, str]]:
+        """Pairs of instructions that both ran, the second waiting for the first, with the reasons."""
+        for target in self._trace.records:
+            reasons: dict[int, dict[str, None]] = {}
+            for edge in target.edges if target.started else ():
+                reasons.setdefault(edge.source, {})[edge.reason] = None
+            for name, several in reasons.items():
+                source = self._trace.find(name)
+                if source is not None and source.started and source.finished:
+                    yield source, target, ", ".join(several)
+
+    def _arrow(self, number: int, source: Record, target: Record, reasons: str) -> Iterator[Event]:
+        flow = {"name": reasons, "cat": "edge", "id": number}
+        # An arrow belongs to the slice that its time lies in, and a slice does not include its end.
+        leaves = max(source.started, source.finished - 1)
+        yield {"ph": "s", **flow, **self._place(source, leaves)}
+        yield {"ph": "f", "bp": "e", **flow, **self._place(target, target.started)}
+
+
+def span_extents(trace: Records, until: int) -> dict[tuple[int, tuple[str, ...]], tuple[int, int]]:
+    """(session, path of a span) -> from when to when instructions of it, or caused there, were received, waited or
+    ran."""
+    found: dict[tuple[int, tuple[str, ...]], tuple[int, int]] = {}
+    for record in trace.records:
+        stamps = [time for time in times(record) if time] or [until]
+        begin, end = min(stamps), until if is_live(record) else max(stamps)
+        for depth in range(len(record.span)):
+            key = (record.caused_by, record.span[: depth + 1])
+            before = found.get(key, (begin, end))
+            found[key] = (min(before[0], begin), max(before[1], end))
+    return found
+
+
+def _args(record: Record) -> Event:
+    waited = record.ready - record.received if record.ready and record.received else 0
+    queued = record.started - record.ready if record.started and record.ready else 0
+    return {
+        "id": record.id,
+        "session": record.session,
+        "caused_by": record.caused_by,
+        "status": status(record),
+        "location": record.location,
+        "of": of(record),
+        "work": record.work,
+        "touched_bytes": touched(record),
+        "gb_per_s": rate(touched(record), ran(record)),
+        "gflop_per_s": rate(operations(record), ran(record)),
+        "span": "/".join(record.span),
+        "operands": [f"{operand.kind} {operand.copy} v{operand.version}" for operand in record.operands],
+        "edges": [_edge(*edge) for edge in record.edges],
+        "waited_us": waited / 1000,
+        "queued_us": queued / 1000,
+        "bytes": record.nbytes,
+        "error": record.error,
+    }
+
+
+def _edge(source: int, reason: str, copy: int, elided: bool) -> str:
+    return f"#{source} {edge_name(reason, copy)}" + (" (elided)" if elided else "")

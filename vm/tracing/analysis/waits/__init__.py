@@ -1,0 +1,5 @@
+"""Why an instruction took as long as it did.
+
+- `why`: its waits and the critical path; `why_export`: the same as text and JSON
+- `run_notes`: what such an explanation says of runs
+"""

@@ -1,0 +1,249 @@
+"""Why an instruction took as long as it did: its waits, the waits of its sources, and so on.
+
+After the stories of dask/distributed, with times. An instruction waits for its edges' sources (in the scheduler or
+on a stream, if elided) and for the instruction before it on its stream. The critical path goes from an instruction to
+the one of these that released it last, since without the others it would have started no earlier. The path goes back to
+an instruction that began without delay, but not beyond the time when the explained instruction was received. So its
+spans add up to the time from the receipt to the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from ....model.reason import EVICT, REPLAN
+from ...record import EdgeRecord, Record
+from ..graphs.graph import Dependence, met
+from ..recorded.records import Records
+from ..recorded.stream_order import StreamOrder, is_live
+from .run_notes import Notes
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One source that an instruction waited for, with the source's own story.
+
+    `edges`: the edges to the source. `behind`: the source was ahead on the same stream. At least one of the two holds.
+    `waited`: nanoseconds from the moment the instruction was received until the source released it. `critical`: the
+    critical path goes through this wait.
+    """
+
+    source: int
+    edges: tuple[EdgeRecord, ...]
+    behind: bool
+    story: Story | None  # None if the trace has lost the source
+    waited: int
+    critical: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """An instruction and what it waited for, latest first. `told` is False where the sources are left out, because
+    they are told elsewhere in the tree or lie too deep. Times are in nanoseconds, 0 for a phase not (yet) reached; an
+    unfinished phase is counted until `until`, the time of recording."""
+
+    record: Record
+    waits: tuple[Wait, ...]
+    told: bool
+    until: int = 0
+
+    @property
+    def blocked(self) -> int:
+        """From received to ready: on edges."""
+        return self._spent(self.record.received, self.record.ready)
+
+    @property
+    def queued(self) -> int:
+        """From ready to started: for memory, or behind other work of its stream."""
+        return self._spent(self.record.ready, self.record.started)
+
+    @property
+    def ran(self) -> int:
+        return self._spent(self.record.started, self.record.finished)
+
+    def _spent(self, begin: int, end: int) -> int:
+        return _between(begin, end or (self.until if is_live(self.record) else 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A step of the critical path: `record` started `gap` nanoseconds after the end of the step before it, and ran for
+    `ran` nanoseconds. `edges` and `behind` say how the next step depends on it, as in `Wait`; the last has neither."""
+
+    record: Record
+    gap: int
+    ran: int
+    edges: tuple[EdgeRecord, ...] = ()
+    behind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LineSum:
+    """The steps of the critical path that one line has issued: how many, of which ops, and the sums of `Span`."""
+
+    location: str
+    count: int
+    ops: tuple[str, ...]
+    gap: int
+    ran: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The tree of waits; the critical path from the instruction back to where it began; the dependences that had
+    been met when it was admitted; what is known of the insides of runs; and, if it waited for memory, the
+    evictions that made room meanwhile, the last one first."""
+
+    story: Story
+    spans: tuple[Span, ...]
+    met: tuple[Dependence, ...]
+    notes: Notes
+    evictions: tuple[Record, ...] = ()
+
+    @cached_property
+    def path(self) -> tuple[Record, ...]:
+        return tuple(span.record for span in self.spans)
+
+    @property
+    def total(self) -> int:
+        """From received to finished, or until the trace was taken; the sum of the spans."""
+        return sum(span.gap + span.ran for span in self.spans)
+
+    @cached_property
+    def lines(self) -> tuple[LineSum, ...]:
+        """The critical path by line, what took longest first; the sums add up to `total`."""
+        groups: dict[str, list[Span]] = {}
+        for span in reversed(self.spans):
+            groups.setdefault(span.record.location, []).append(span)
+        found = [_line_sum(location, spans) for location, spans in groups.items()]
+        return tuple(sorted(found, key=lambda line: line.gap + line.ran, reverse=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocker:
+    source: int
+    record: Record | None
+    edges: tuple[EdgeRecord, ...]
+    behind: bool
+    ended: int
+
+
+def why(trace: Records, instruction: int, *, depth: int = 8) -> Explanation:
+    """Explain an instruction, following waits at most `depth` deep. Raises ProtocolError if the trace lacks it.
+
+    The critical path is followed to its end, however long it is.
+    """
+    record = trace.require(instruction)
+    blockers = _Blockers(trace)
+    spans = tuple(_critical_path(blockers, record))
+    steps = {span.record.id: before.record.id for span, before in pairwise(spans)}
+    story = _Teller(blockers, steps).tell(record, depth)
+    return Explanation(story, spans, tuple(met(trace, record)), Notes(trace), evictions_awaited(trace, record))
+
+
+def evictions_awaited(trace: Records, record: Record) -> tuple[Record, ...]:
+    """The evictions from its device that ended, or are still under way, while it was ready and waited for memory."""
+    if "memory" not in record.held:
+        return ()
+    until = record.dispatched or trace.taken
+    prefixes = tuple(f"{word} {record.device}->" for word in (EVICT, REPLAN))
+    found = [
+        one
+        for one in trace.records
+        if one.op.startswith(prefixes)
+        and record.ready <= (one.finished or until) <= until
+        and (one.admitted < record.admitted or one.op.startswith(REPLAN))
+    ]
+    return tuple(sorted(found, key=lambda one: (one.finished or until, one.id), reverse=True))
+
+
+def waited_on_stream(edge: EdgeRecord, record: Record, source: Record | None) -> bool:
+    """Did `record` wait on a stream, already dispatched, for the source of an elided edge?"""
+    return edge.elided and source is not None and (is_live(source) or source.finished > record.dispatched)
+
+
+class _Blockers:
+    """The instructions that delayed another, by an edge or on its stream."""
+
+    def __init__(self, trace: Records) -> None:
+        self._trace = trace
+        self.order = StreamOrder(trace)
+
+    def of(self, record: Record) -> list[_Blocker]:
+        """The blockers, latest release first. Live ones will release later, unstarted ones later still."""
+        by_source: dict[int, list[EdgeRecord]] = {}
+        for edge in record.edges:
+            by_source.setdefault(edge.source, []).append(edge)
+        ahead = self.order.ahead(record)
+        if ahead is not None and ahead is not record:
+            by_source.setdefault(ahead.id, [])
+        found = [self._blocker(name, edges, ahead) for name, edges in by_source.items()]
+        return sorted(found, key=_latest_first)
+
+    def _blocker(self, name: int, edges: list[EdgeRecord], ahead: Record | None) -> _Blocker:
+        source = self._trace.find(name)
+        ended = -1 if source is None else self.order.ended(source)
+        return _Blocker(name, source, tuple(edges), source is not None and source is ahead, ended)
+
+
+class _Teller:
+    """Tells every instruction once: a DAG written as a tree would grow without bounds."""
+
+    def __init__(self, blockers: _Blockers, steps: dict[int, int]) -> None:
+        self._blockers = blockers
+        self._steps = steps
+        self._told: set[int] = set()
+
+    def tell(self, record: Record, depth: int) -> Story:
+        found = self._blockers.of(record)
+        until = self._blockers.order.until
+        if found and (depth == 0 or record.id in self._told):
+            return Story(record, (), told=False, until=until)
+        self._told.add(record.id)
+        return Story(record, tuple(self._wait(record, one, depth) for one in found), told=True, until=until)
+
+    def _wait(self, record: Record, one: _Blocker, depth: int) -> Wait:
+        if one.record is None:
+            return Wait(one.source, one.edges, one.behind, None, 0, critical=False)
+        critical = self._steps.get(record.id) == one.source
+        waited = _between(record.received, one.ended)
+        return Wait(one.source, one.edges, one.behind, self.tell(one.record, depth - 1), waited, critical)
+
+
+def _critical_path(blockers: _Blockers, record: Record) -> Iterator[Span]:
+    begin = record.received
+    end = max(begin, blockers.order.ended(record))
+    how: tuple[tuple[EdgeRecord, ...], bool] = ((), False)
+    seen: set[int] = set()
+    while True:
+        seen.add(record.id)
+        latest = next((one for one in blockers.of(record) if one.record is not None), None)
+        released = begin if latest is None else latest.ended
+        # Stamps of different threads may contradict each other by a little; the spans still add up.
+        started = min(max(record.started or end, begin), end)
+        released = min(max(released, begin), started)
+        yield Span(record, started - released, end - started, *how)
+        # A damaged trace may hold cycles.
+        if latest is None or latest.record is None or latest.source in seen:
+            return
+        if latest.ended <= begin and not is_live(latest.record):
+            return
+        record, end, how = latest.record, released, (latest.edges, latest.behind)
+
+
+def _latest_first(one: _Blocker) -> tuple[int, bool, bool, int]:
+    record = one.record
+    live = record is not None and is_live(record)
+    return -one.ended, not live, record is not None and record.started > 0, -one.source
+
+
+def _line_sum(location: str, spans: Sequence[Span]) -> LineSum:
+    ops = tuple(dict.fromkeys(span.record.op or span.record.opcode for span in spans))
+    return LineSum(location, len(spans), ops, sum(span.gap for span in spans), sum(span.ran for span in spans))
+
+
+def _between(begin: int, end: int) -> int:
+    return max(0, end - begin) if begin and end else 0

@@ -1,0 +1,283 @@
+"""An explanation (see `why`) as text for a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from .....interpreter.wire.locations import CALLED_BY
+from ...record import EdgeRecord, Record
+from ..graphs.graph import Dependence
+from ..recorded.stream_order import is_live
+from ..recorded.text import duration, edge_name, place, plural, printable, remark, status, title
+from ..recorded.volume import of
+from .run_notes import NotedCall, Notes
+from .why import Explanation, LineSum, Span, Story, Wait, waited_on_stream
+
+# A barrier over a full ring waits for thousands; the latest ones explain the wait.
+_WIDEST = 20
+_LONGEST_PATH = 20
+_LINES_SHOWN = 10
+_OPS_SHOWN = 3
+_MET_SHOWN = 8
+_CALLS_SHOWN = 10
+_EVICTIONS_SHOWN = 5
+_WITHIN = 3
+
+
+def to_text(explanation: Explanation) -> str:
+    """A tree of waits, the dependences that had been met before, then the critical path, by line and step by step."""
+    story = explanation.story
+    mine = story.record.caused_by
+    lines = [_headline(story, mine)]
+    if story.record.location:
+        lines.append(f"called at {story.record.location}")
+    if story.record.session != mine:
+        lines.append(f"planned by the machine, for session {mine}")
+    lines += explanation.notes.about(story.record)
+    if story.record.span:
+        lines.append(f"in the span {'/'.join(story.record.span)}")
+    if story.record.error:
+        lines.append(f"failed with {story.record.error}")
+    if story.record.edges or story.waits:
+        lines += _branches(story, explanation.notes, mine)
+    else:
+        lines.append("waited for no other instruction")
+    lines += _evictions(explanation.evictions, mine)
+    if explanation.met:
+        lines.append(f"met at admission: {_met(explanation.met)}")
+    lines += ["", *_path(explanation)]
+    lines += _inside(explanation)
+    return "\n".join(printable(line).rstrip() for line in lines) + "\n"
+
+
+def to_json(explanation: Explanation) -> str:
+    """The same for programs. Times are in nanoseconds; the spans, from the instruction back, add up to `total`."""
+    found = {
+        "story": _story(explanation.story),
+        "met": [{"source": one.source, "reason": one.reason, "copy": one.copy} for one in explanation.met],
+        "evictions": [
+            {"id": one.id, "op": one.op, "location": one.location, "caused_by": one.caused_by}
+            for one in explanation.evictions
+        ],
+        "critical_path": [record.id for record in explanation.path],
+        "spans": [_span(span) for span in explanation.spans],
+        "lines": [asdict(line) for line in explanation.lines],
+        "total": explanation.total,
+        **explanation.notes.plain(explanation.story.record),
+    }
+    return json.dumps(found) + "\n"
+
+
+def _span(span: Span) -> dict[str, object]:
+    record = span.record
+    what = {"op": record.op or record.opcode, "location": record.location}
+    return {"id": record.id, **what, "gap": span.gap, "ran": span.ran}
+
+
+def _evictions(evictions: Sequence[Record], mine: int) -> Iterator[str]:
+    """The evictions that it waited for, each with the line that needed the room."""
+    if evictions:
+        yield f"waited for memory, until {plural(len(evictions), 'eviction')} had made room:"
+    for one in evictions[:_EVICTIONS_SHOWN]:
+        needed = f"  for {one.location}" if one.location else ""
+        yield f"   {_title(one, mine)}  {status(one)}{needed}"
+    if len(evictions) > _EVICTIONS_SHOWN:
+        yield f"   and {len(evictions) - _EVICTIONS_SHOWN} more that ended earlier"
+
+
+def _title(record: Record, mine: int) -> str:
+    """What it is, and whose, if that is another session than `mine`."""
+    if record.caused_by in {0, mine}:
+        return title(record)
+    return f"{title(record)} {'of' if record.session == record.caused_by else 'for'} session {record.caused_by}"
+
+
+def _headline(story: Story, mine: int) -> str:
+    phases = [("blocked", story.blocked), ("queued", story.queued)]
+    if story.record.finished:
+        phases.append(("ran", story.ran))
+    spent = ", ".join(f"{phase} {duration(ns)}" for phase, ns in phases if ns)
+    what, where = _title(story.record, mine), place(story.record)
+    return "  ".join(filter(None, (what, where, remark(story.record, story.until), f"({spent})" if spent else "")))
+
+
+def _inside(explanation: Explanation) -> Iterator[str]:
+    """The calls inside of the instruction, if it is a run that was timed: those that took longest, in their order."""
+    calls = explanation.notes.calls(explanation.story.record)
+    if not calls:
+        return
+    yield ""
+    yield f"inside, {plural(len(calls), 'call')} in {duration(sum(call.ran for call in calls))}:"
+    shown = _longest(calls, _CALLS_SHOWN)
+    for call in shown:
+        yield f"{duration(call.ran):>11}  {call.text}"
+    if len(shown) < len(calls):
+        rest = sum(call.ran for call in calls) - sum(call.ran for call in shown)
+        yield f"{duration(rest):>11}  in {len(calls) - len(shown)} more"
+    chain = explanation.notes.chain(explanation.story.record)
+    names = " ".join(f"/{call.step}" for call in chain[-_CALLS_SHOWN:])
+    cut = "... " if len(chain) > _CALLS_SHOWN else ""
+    yield f"the longest chain of dependences among them took {duration(sum(call.ran for call in chain))}: {cut}{names}"
+
+
+def _longest(calls: Sequence[NotedCall], most: int) -> list[NotedCall]:
+    """Those that took longest, in their order."""
+    chosen = sorted(range(len(calls)), key=lambda n: calls[n].ran, reverse=True)[:most]
+    return [calls[n] for n in sorted(chosen)]
+
+
+def _branches(story: Story, notes: Notes, mine: int) -> Iterator[str]:
+    shown = story.waits[:_WIDEST]
+    for wait in shown:
+        last = wait is story.waits[-1]
+        yield ("└─ " if last else "├─ ") + _branch(story.record, wait, notes, mine)
+        if wait.story is not None:
+            indent = "   " if last else "│  "
+            yield from (indent + line for line in _branches(wait.story, notes, mine))
+    if len(story.waits) > len(shown):
+        yield f"└─ and {len(story.waits) - len(shown)} more that finished earlier"
+
+
+def _branch(record: Record, wait: Wait, notes: Notes, mine: int) -> str:
+    if wait.story is None:
+        return f"{_reasons(record, wait, None, notes)}: #{wait.source}, which the trace has lost"
+    source = wait.story.record
+    rest = ("  <- critical" if wait.critical else "") + ("" if wait.story.told else "  ...")
+    if not wait.edges:
+        return f"behind {_title(source, mine)} on {place(source)}: {duration(wait.waited)}{_spent(wait.story)}{rest}"
+    waited = f"{duration(wait.waited)} for " if wait.waited else ""
+    return f"{_reasons(record, wait, source, notes)}: {waited}{_headline(wait.story, mine)}{rest}"
+
+
+def _spent(story: Story) -> str:
+    """The rest of the headline, behind title and place."""
+    return _headline(story, story.record.caused_by).removeprefix(f"{title(story.record)}  {place(story.record)}")
+
+
+def _reasons(record: Record, wait: Wait, source: Record | None, notes: Notes) -> str:
+    reasons = [_reason(edge, record, source) + notes.edge(edge, record, source) for edge in wait.edges[:_WIDEST]]
+    if wait.behind:
+        reasons.append(_behind(source))
+    return ", ".join(reasons)
+
+
+def _reason(edge: EdgeRecord, record: Record, source: Record | None) -> str:
+    elided = " (elided)" if edge.elided else ""
+    if waited_on_stream(edge, record, source):
+        elided = " (elided, waited on the device)"
+    return edge_name(edge.reason, edge.copy) + elided
+
+
+def _met(met: Sequence[Dependence]) -> str:
+    shown = ", ".join(f"#{one.source} {edge_name(one.reason, one.copy)}" for one in met[-_MET_SHOWN:])
+    more = len(met) - _MET_SHOWN
+    return f"{shown}{f' and {more} more' if more > 0 else ''}, already done"
+
+
+def _path(explanation: Explanation) -> Iterator[str]:
+    live, mine = is_live(explanation.story.record), explanation.story.record.caused_by
+    end = "until the trace was taken, not finished" if live else "to finished"
+    yield f"critical path, {duration(explanation.total)} from received {end}:"
+    yield from _lines(explanation)
+    yield "      wait        run"
+    steps = list(reversed(explanation.spans))
+    lines = [_step(span, before, mine) for span, before in zip(steps, [None, *steps], strict=False)]
+    for number, step in enumerate(steps[:-1]):
+        lines[number] = "\n".join((lines[number], *_within(step.record, explanation.notes)))
+    if len(lines) > _LONGEST_PATH:
+        half = _LONGEST_PATH // 2
+        hidden = sum(span.gap + span.ran for span in steps[half:-half])
+        lines[half:-half] = [f"{'...':>10} {'...':>10}  ({len(lines) - 2 * half} more, {duration(hidden)} together)"]
+    yield from "\n".join(lines).splitlines()
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    """The sums by line, if any line has several steps."""
+    lines = explanation.lines
+    if len(lines) == len(explanation.spans) or not any(line.location for line in lines):
+        return
+    yield "      wait        run   of all  steps"
+    for line in lines[:_LINES_SHOWN]:
+        more = "" if len(line.ops) <= _OPS_SHOWN else ", ..."
+        what = f"{line.location or 'no line'}  {', '.join(line.ops[:_OPS_SHOWN])}{more}"
+        yield f"{_sums([line], explanation.total)}  {what}"
+    rest = lines[_LINES_SHOWN:]
+    if rest:
+        yield f"{_sums(rest, explanation.total)}  {plural(len(rest), 'more line')}"
+    yield ""
+    yield "step by step:"
+
+
+def _sums(lines: Sequence[LineSum], total: int) -> str:
+    gap, ran = (sum(times) for times in zip(*((line.gap, line.ran) for line in lines), strict=True))
+    waited, took = (duration(ns) if ns else "" for ns in (gap, ran))
+    share = f"{(gap + ran) / total:.0%}" if total else ""
+    return f"{waited:>10} {took:>10} {share:>8} {sum(line.count for line in lines):>6,}"
+
+
+def _within(record: Record, notes: Notes) -> Iterator[str]:
+    """The calls that took much of a run on the path."""
+    calls = notes.calls(record)
+    total = sum(call.ran for call in calls)
+    for call in _longest(calls, _WITHIN):
+        if call.ran * 10 >= total:
+            yield f"{'':>10} {duration(call.ran):>10}    in it: {call.text}"
+
+
+def _step(span: Span, before: Span | None, mine: int) -> str:
+    gap, ran = (duration(ns) if ns else "" for ns in (span.gap, span.ran))
+    after = "" if before is None else f"after #{before.record.id}: {_after(before)}"
+    earlier = span.record.finished - span.record.started - span.ran if span.record.finished and span.ran else 0
+    cut = f"(and {duration(earlier)} before the path begins)" if earlier > 0 else ""
+    ending = "" if span.record.status == "DONE" else status(span.record)
+    same = before is not None and before.record.location == span.record.location
+    line = (
+        "" if same else span.record.location.rpartition(CALLED_BY)[2]
+    )  # the program's, of a library's and its callers
+    named = (_title(span.record, mine), place(span.record), ending, after, cut, line and f"[{line}]")
+    what = "  ".join(filter(None, named))
+    return f"{gap:>10} {ran:>10}  {what}"
+
+
+def _after(before: Span) -> str:
+    reasons = list(dict.fromkeys(edge_name(edge.reason, edge.copy) for edge in before.edges))[:3]
+    return ", ".join(reasons) or _behind(before.record)
+
+
+def _behind(source: Record | None) -> str:
+    on_control = source is not None and source.stream.endswith("/control")
+    return "behind it on the driving thread" if on_control else "behind it on the stream"
+
+
+def _story(story: Story) -> dict[str, object]:
+    return {
+        "id": story.record.id,
+        "op": story.record.op or story.record.opcode,
+        "of": of(story.record),
+        "device": story.record.device,
+        "stream": story.record.stream,
+        "status": status(story.record),
+        "session": story.record.session,
+        "caused_by": story.record.caused_by,
+        "location": story.record.location,
+        "span": story.record.span,
+        "error": story.record.error,
+        "blocked": story.blocked,
+        "queued": story.queued,
+        "ran": story.ran,
+        "told": story.told,
+        "waits": [_wait(wait) for wait in story.waits],
+    }
+
+
+def _wait(wait: Wait) -> dict[str, object]:
+    return {
+        "source": wait.source,
+        "edges": [edge._asdict() for edge in wait.edges],
+        "behind": wait.behind,
+        "waited": wait.waited,
+        "critical": wait.critical,
+        "story": None if wait.story is None else _story(wait.story),
+    }
