@@ -2,7 +2,7 @@
 
 So an embedded machine is as quiet as any library: warnings appear, and other levels only if the application configures
 logging. Until it does, lines look as those of the daemon's log (`Unconfigured`). The daemon exchanges the processors in
-place (vm/service/logs.py), also for loggers that already exist.
+place (vm/service/process/logs.py), also for loggers that already exist.
 """
 
 from __future__ import annotations

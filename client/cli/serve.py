@@ -41,7 +41,7 @@ def serve(
     as_json: bool,
 ) -> None:
     """Run the daemon, until SIGTERM or Ctrl-C: one owner for the devices and tensors of many processes."""
-    from ...vm.service.config import load
+    from ...vm.service.settings.config import load
 
     log = {"level": log_level, "format": log_format}
     given: dict[str, Any] = {"addresses": list(address), "devices": list(device), "grace": grace}
@@ -53,8 +53,8 @@ def serve(
         raise click.BadParameter("--json is for --check-config: a daemon's log is JSON with --log-format json")
     found = load(config, {name: value for name, value in given.items() if value not in (None, [], {})})
     if check_config:
-        from ...vm.service.config_text import to_plain, to_toml
         from ...vm.service.preflight import check, doubts
+        from ...vm.service.settings.config_text import to_plain, to_toml
 
         check(found)
         for doubt in doubts(found):

@@ -1,7 +1,7 @@
 """Addresses of daemons, their locks, and the search for a running daemon.
 
-A daemon holds a lock file per address for as long as it runs (vm/service/instance.py), so the kernel knows whether a
-daemon runs, also after a crash. A socket file proves nothing.
+A daemon holds a lock file per address for as long as it runs (vm/service/process/instance.py), so the kernel knows
+whether a daemon runs, also after a crash. A socket file proves nothing.
 """
 
 from __future__ import annotations

@@ -28,10 +28,10 @@ from tensord.vm.model.session import VmSession
 from tensord.vm.reporting.live_trace import trace_parts
 from tensord.vm.reporting.locations import Places
 from tensord.vm.reporting.questions import About, answer
-from tensord.vm.service import front as front_module
-from tensord.vm.service.front import Front
-from tensord.vm.service.peer import Credentials
-from tensord.vm.service.registry import ConnectionRegistry
+from tensord.vm.service.connections import front as front_module
+from tensord.vm.service.connections.front import Front
+from tensord.vm.service.connections.listener import Credentials
+from tensord.vm.service.connections.registry import ConnectionRegistry
 from tensord.vm.tracing.analysis.files.parts import read_parts
 from tensord.vm.tracing.analysis.trace import Trace
 

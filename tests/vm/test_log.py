@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tensord.vm.log import log
-from tensord.vm.service.logs import logging_to
+from tensord.vm.service.process.logs import logging_to
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 

@@ -31,26 +31,25 @@ from ...interpreter.wire.segments import descriptor_budget
 from ...streams.stream import Task
 from ..log import log
 from ..reporting.answering import Client
-from . import zap
-from .config import Config
+from .access import zap
+from .access.guard import PERIOD, MemoryGuard
+from .access.listen_address import Guards, guards
+from .connections.front import Front
+from .connections.inbound import waiting
+from .connections.listener import Credentials, Listener
+from .connections.outbound import encode, try_send
+from .connections.registry import INHERITED, ConnectionRegistry
+from .connections.unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
+from .connections.unauthenticated import UnauthenticatedPeers
 from .descriptors import require_least, share_out
-from .front import Front
-from .guard import PERIOD, MemoryGuard
-from .inbound import waiting
-from .instance import Instance, private
-from .listen_address import Guards, guards
-from .listener import Listener
-from .logs import logging_to
 from .loop import Loop
-from .notify import Notifier
-from .outbound import encode, try_send
-from .peer import Credentials
 from .preflight import cannot_listen, doubts, open_runtime
-from .registry import INHERITED, ConnectionRegistry
+from .process.instance import Instance, private
+from .process.logs import logging_to
+from .process.notify import Notifier
+from .process.signals import Signals, signals
 from .restored import restore
-from .signals import Signals, signals
-from .unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
-from .unauthenticated import UnauthenticatedPeers
+from .settings.config import Config
 
 LAST_WORDS = 0.1  # seconds for a refusal to be sent before its connection is cut
 CANCELLED = 2.0  # seconds for running kernels to end, once the rest was cancelled

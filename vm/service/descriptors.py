@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ...interpreter.wire.descriptors import descriptor_limit, descriptors_open
-from .errors import StartError
-from .listener import UNREAD
+from .connections.listener import UNREAD
+from .process.errors import StartError
 
 LEAST: Final = 128  # descriptors that the daemon needs
 MOMENTS: Final = 64  # descriptors, beside those of a burst of connections

@@ -32,9 +32,9 @@ from ...streams.stream import Task
 from ..engine import Engine
 from ..log import log
 from .busy_polling import BusyPolling
-from .front import Front
-from .listener import QUEUE, Listener
-from .peer import Peer
+from .connections.front import Front
+from .connections.listener import QUEUE, Listener
+from .connections.peer import Peer
 
 FAULTS = 20
 LAST_MESSAGES = 3  # of a connection that has ended which are taken before its end: unsent ones, and the goodbye

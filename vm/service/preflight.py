@@ -18,14 +18,14 @@ from ...streams.catalogue import check_devices
 from ...streams.stream import Sink, Task
 from ..engine import INLINE_WORK
 from ..runtime import Runtime
-from .checks import available_memory
-from .config import Config, LogConfig
+from .access.listen_address import ListenAddress, guards
 from .descriptors import require_least
-from .errors import StartError
-from .instance import check_place
-from .listen_address import ListenAddress, guards
-from .logs import logging_to
+from .process.errors import StartError
+from .process.instance import check_place
+from .process.logs import logging_to
 from .restored import found_in
+from .settings.checks import available_memory
+from .settings.config import Config, LogConfig
 
 IN_MAIN_MEMORY = frozenset({"cpu", "sim"})  # kinds of devices
 CLOSED = 2.0  # seconds for the streams of devices to end that were opened to try them

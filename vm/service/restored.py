@@ -20,8 +20,8 @@ from ..durability.job import real_path
 from ..durability.restoring import Found, look
 from ..engine import Engine
 from ..log import log
-from .config import Config
-from .errors import StartError
+from .process.errors import StartError
+from .settings.config import Config
 
 SHOWN: Final = 5  # lines of one kind in the log
 

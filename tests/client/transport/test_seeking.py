@@ -16,7 +16,7 @@ import tensord as td
 from tensord.client.transport.seeking import until_there
 from tensord.interpreter.errors import NoDaemon
 from tensord.interpreter.wire.addresses import default_address, lock_path
-from tensord.vm.service.instance import Instance
+from tensord.vm.service.process.instance import Instance
 
 from ...daemon import Daemon
 from ...puppet import PATIENCE

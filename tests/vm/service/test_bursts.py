@@ -15,8 +15,8 @@ import zmq
 
 from tensord.interpreter.wire.limits import Limits
 from tensord.vm.service import descriptors
-from tensord.vm.service.listen_address import ListenAddress
-from tensord.vm.service.listener import UNREAD, Listener
+from tensord.vm.service.access.listen_address import ListenAddress
+from tensord.vm.service.connections.listener import UNREAD, Listener
 
 from ...daemon import Daemon
 from ...puppet import eventually
@@ -29,7 +29,7 @@ FULL = struct.pack("ll", 0, 300_000)  # a timeval: the kernel's queue of connect
 PROGRAM = """
 import os, sys, time
 from tensord.client.cli.main import main
-from tensord.vm.service import listener
+from tensord.vm.service.connections import listener
 
 read_events = listener.read_events
 

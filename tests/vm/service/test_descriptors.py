@@ -16,7 +16,7 @@ import pytest
 import tensord as td
 from tensord.interpreter.wire.segments import SHARED_FROM, descriptor_budget, open_descriptors
 from tensord.vm.service import descriptors
-from tensord.vm.service.errors import StartError
+from tensord.vm.service.process.errors import StartError
 
 from ...daemon import Daemon
 from ...fuzz.harness import Harness

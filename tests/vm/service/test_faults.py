@@ -18,7 +18,7 @@ PROGRAM = """
 import sys
 from tensord.client.cli.main import main
 from tensord.vm.runtime import Runtime
-from tensord.vm.service.front import Front
+from tensord.vm.service.connections.front import Front
 
 def fail(where):
     raise RuntimeError(f"made by the test in {where}")

@@ -17,9 +17,9 @@ from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.descriptors import descriptors_open
 from tensord.interpreter.wire.frames import BYE, HELLO, VERSION, WELCOME
 from tensord.vm.reporting import locations
-from tensord.vm.service import registry
-from tensord.vm.service.listen_address import ListenAddress
-from tensord.vm.service.listener import Listener
+from tensord.vm.service.access.listen_address import ListenAddress
+from tensord.vm.service.connections import registry
+from tensord.vm.service.connections.listener import Listener
 from tensord.vm.service.loop import Loop
 
 from ...fuzz.harness import Harness

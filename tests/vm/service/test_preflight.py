@@ -14,11 +14,11 @@ import pytest
 from tensord.interpreter.wire import keys
 from tensord.streams import catalogue
 from tensord.vm.service import preflight
-from tensord.vm.service.config import load
+from tensord.vm.service.access.listen_address import ListenAddress
 from tensord.vm.service.daemon import run
-from tensord.vm.service.errors import StartError
-from tensord.vm.service.instance import Instance
-from tensord.vm.service.listen_address import ListenAddress
+from tensord.vm.service.process.errors import StartError
+from tensord.vm.service.process.instance import Instance
+from tensord.vm.service.settings.config import load
 
 from ...daemon import Daemon
 

@@ -18,8 +18,8 @@ from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.durability.contents import DEVICE
 from tensord.vm.service import preflight
-from tensord.vm.service.config import load
-from tensord.vm.service.errors import StartError
+from tensord.vm.service.process.errors import StartError
+from tensord.vm.service.settings.config import load
 
 from ...daemon import Daemon
 

@@ -1,0 +1,175 @@
+"""What signals mean to a daemon: none of them ends it at once, without a word, or leaves its socket behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import tensord as td
+from tensord.vm.service.process import signals as module
+from tensord.vm.service.process.signals import ENDING, OTHERS, Signals, signals
+
+from ....daemon import Daemon
+from ....puppet import PATIENCE, eventually
+
+# A program that takes the terminal on its stdin as its controlling one, and becomes the daemon.
+IN_A_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "tensord.client.cli", *sys.argv[1:]])
+"""
+# A daemon that gets a signal while it opens its devices, with its locks taken and no socket yet.
+SIGNALLED_EARLY = """
+import os, signal, sys
+from tensord.client.cli.main import main
+from tensord.vm.service import daemon
+
+opened = daemon.open_runtime
+numbers = sys.argv.pop(1).split(",")
+
+def open_runtime(*arguments):
+    for number in map(int, numbers):
+        os.kill(os.getpid(), number)
+    return opened(*arguments)
+
+daemon.open_runtime = open_runtime
+main()
+"""
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """A pseudo-terminal: the end of whoever looks at it, and that of the programs in it."""
+    master, slave = os.openpty()
+    yield master, slave
+    for end in (master, slave):
+        with suppress(OSError):
+            os.close(end)
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Signals:
+    """Signals of a daemon that serves, and has no terminal."""
+    monkeypatch.setattr(module, "has_terminal", lambda: False)
+    return Signals()
+
+
+def left_in(directory: Path) -> list[str]:
+    """The socket and the lock, if they are still there."""
+    return [entry.name for entry in directory.iterdir() if entry.name.startswith("socket")]
+
+
+@pytest.mark.parametrize("file", ["log", ""], ids=["log in a file", "log in the terminal"])
+def test_closing_the_terminal_ends_the_daemon_as_sigterm_does(
+    terminal: tuple[int, int], tmp_path: Path, file: str
+) -> None:
+    master, slave = terminal
+    tmp_path.chmod(0o700)
+    (tmp_path / "c.toml").write_text(f'[log]\nfile = "{file}"\n')
+    address = f"ipc://{tmp_path}/socket"
+    command = [sys.executable, "-c", IN_A_TERMINAL, "serve", "--address", address, "--config", str(tmp_path / "c.toml")]
+    process = subprocess.Popen(  # noqa: S603
+        command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+    )
+    os.close(slave)
+    with td.connect(address, wait=PATIENCE) as session:
+        x = session.asarray([1.0]).wait()
+        os.close(master)
+        assert process.wait(PATIENCE) == 0
+        with pytest.raises(td.ConnectionLost, match="it was stopped by SIGHUP"):
+            (x + 1.0).wait()
+    assert left_in(tmp_path) == []
+    if file:
+        log = (tmp_path / file).read_text()
+        assert "stopping" in log
+        assert "why='SIGHUP'" in log
+        assert "well=True" in log
+
+
+def test_without_a_terminal_a_hangup_is_passed_over_and_told(tmp_path: Path) -> None:
+    with Daemon.start(tmp_path, program=("-c", "import os, sys; os.setsid()\n" + MAIN)) as daemon:
+        for number in OTHERS:
+            daemon.signal(number)
+        eventually(lambda: daemon.log.count("a signal is passed over") == len(OTHERS))
+        with daemon.connect() as session:
+            assert (session.asarray([1.0]) + 1.0).tolist() == [2.0]
+        assert daemon.stop() == 0
+
+
+MAIN = "from tensord.client.cli.main import main; main()"
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_each_signal_that_ends_it_ends_it_well(tmp_path: Path, number: int) -> None:
+    with Daemon.start(tmp_path) as daemon:
+        daemon.signal(number)
+        assert daemon.process.wait(PATIENCE) == 0
+        assert f"why='{signal.Signals(number).name}'" in daemon.log
+        assert left_in(daemon.home) == []
+
+
+@pytest.mark.parametrize(("numbers", "status"), [("15", 0), ("15,2", 130)])
+def test_a_signal_while_it_starts_leaves_nothing_behind(tmp_path: Path, numbers: str, status: int) -> None:
+    tmp_path.chmod(0o700)
+    command = [sys.executable, "-c", SIGNALLED_EARLY, numbers, "serve", "--address", f"ipc://{tmp_path}/socket"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
+    assert done.returncode == status
+    assert left_in(tmp_path) == []
+    if not status:
+        assert "why='SIGTERM'" in done.stderr
+
+
+def test_the_end_of_a_terminal_comes_more_than_once_and_hurries_nothing(heard: Signals) -> None:
+    ended: list[int] = []
+    heard.had_terminal = True
+    heard.serve(lambda: ended.append(1))
+    for _ in range(3):
+        heard.heard(signal.SIGHUP, None)
+    assert (heard.asked, len(ended)) == (["SIGHUP"], 1)
+    heard.heard(signal.SIGTERM, None)
+    assert heard.asked == ["SIGHUP", "SIGTERM"]
+
+
+def test_what_has_come_while_it_started_ends_it_once_it_serves(heard: Signals) -> None:
+    ended: list[int] = []
+    heard.heard(signal.SIGINT, None)
+    heard.heard(signal.SIGUSR1, None)
+    assert ended == []
+    heard.serve(lambda: ended.append(1))
+    assert (ended, list(heard.passed)) == ([1], ["SIGUSR1"])
+    heard.closed()
+    heard.heard(signal.SIGTERM, None)
+    assert ended == [1]
+
+
+def test_what_is_ignored_as_under_nohup_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    handlers = {number: signal.getsignal(number) for number in (*ENDING, *OTHERS)}
+    try:
+        with signals():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert callable(signal.getsignal(signal.SIGUSR1))
+            assert all(callable(signal.getsignal(number)) for number in ENDING)
+        assert {number: signal.getsignal(number) for number in handlers} == handlers
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_terminal_is_one_that_controls_this_process(terminal: tuple[int, int]) -> None:
+    code = "import sys; from tensord.vm.service.process.signals import has_terminal; sys.exit(has_terminal())"
+    take = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    for before, expected in (("", 0), (take, 1)):
+        command = [sys.executable, "-c", before + code]
+        done = subprocess.run(command, stdin=terminal[1], start_new_session=True, check=False, timeout=PATIENCE)  # noqa: S603
+        assert done.returncode == expected
+    assert fcntl.fcntl(terminal[0], fcntl.F_GETFD) >= 0
+    assert termios.tcgetattr(terminal[1])

@@ -1,0 +1,35 @@
+"""The log of refused peers: a line for each, with the peer's address, but few lines for a flood."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...log import log
+
+BURST: Final = 20  # lines at once
+PERIOD: Final = 1.0  # seconds until one more is allowed
+
+
+class Refusals:
+    """Logs refusals. After `BURST` lines there is one every `PERIOD` seconds, which says how many had none."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._allowed = float(BURST)
+        self._at = clock()
+        self._unlogged = 0
+
+    def tell(self, what: str, *, peer: str, **about: Any) -> None:
+        """Log a refusal: what happened, to the peer at that address."""
+        now = self._clock()
+        self._allowed = min(self._allowed + (now - self._at) / PERIOD, BURST)
+        self._at = now
+        if self._allowed < 1:
+            self._unlogged += 1
+            return
+        self._allowed -= 1
+        more = {"unlogged": self._unlogged} if self._unlogged else {}
+        self._unlogged = 0
+        log.warning(what, peer=peer or "gone already", **about, **more)

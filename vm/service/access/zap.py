@@ -1,0 +1,162 @@
+"""Authentication of peers: the decision behind ZAP, the ZeroMQ Authentication Protocol (RFC 27).
+
+libzmq asks before it delivers the first message of a peer, so nothing from a refused peer is decoded. It asks over
+`inproc://zeromq.zap.01` in the context of the daemon. The server of that socket (a REP) passes the frames to
+`Gatekeeper.answer` and sends back the result. The decision depends on the *domain*, which is set on the socket of each
+address: permission at one address says nothing about another.
+
+- `tensord:ipc`: libzmq passes on the kernel's credentials as "localhost:UID:GID:PID"; only our own uid may connect.
+- `tensord:loopback`: tcp without keys, for processes of this machine only; the peer's address is checked again.
+- `tensord:curve`: the client has proved that it owns a secret key; its public key must be in the allow list.
+
+The question names the peer's host and not its port. So a refusal is kept until the listener's monitor says which
+connection has ended over it (`refusal_of`), and is logged then. One of which it says nothing is logged as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from zmq.utils import z85
+
+from ...log import log
+from .allowlist import AllowList
+from .refusals import Refusals
+
+ENDPOINT: Final = "inproc://zeromq.zap.01"
+IPC: Final = b"tensord:ipc"
+LOOPBACK: Final = b"tensord:loopback"
+CURVE: Final = b"tensord:curve"
+
+VERSION: Final = b"1.0"
+LONGEST: Final = 255  # bytes of a field that are read
+OVERDUE: Final = 2.0  # seconds
+KEPT: Final = 100  # refusals
+
+
+class Refused(Exception):  # noqa: N818 - what happened to the peer; never leaves this file
+    """The peer may not connect. `about`: what else the log says of it."""
+
+    def __init__(self, reason: str, **about: str) -> None:
+        super().__init__(reason)
+        self.about = about
+
+
+class Refusal(NamedTuple):
+    """A refused peer. `host`: its address without a port; `about`: what else the log says of it."""
+
+    since: float
+    host: str
+    reason: str
+    about: Mapping[str, str]
+
+
+class Gatekeeper:
+    """Answers ZAP requests. `allowed`: the allow list, if an address uses keys."""
+
+    def __init__(
+        self,
+        allowed: AllowList | None = None,
+        *,
+        uid: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.allowed = allowed
+        self.clock = clock
+        self.refused: deque[Refusal] = deque()  # those that are not logged yet
+        self.uid = os.getuid() if uid is None else uid
+        self.refusals = Refusals()
+
+    def answer(self, frames: Sequence[bytes]) -> list[bytes]:
+        """The reply to a request; 400 refuses the peer, 500 answers a malformed request. Never raises.
+
+        The daemon reads the reply's user id from each of the peer's messages as "User-Id": "uid:1000", "loopback" or
+        "key:NAME".
+        """
+        number = bytes(frames[1]) if len(frames) > 1 else b""
+        if len(frames) < 6 or frames[0] != VERSION:
+            return _reply(number, b"500", "no ZAP 1.0 request")
+        try:
+            user = self._admit(frames[2], frames[3], frames[5], frames[6:])
+        except Refused as refused:
+            self.refused.append(Refusal(self.clock(), _text(frames[3]), str(refused), refused.about))
+            self.tell_overdue()
+            return _reply(number, b"400", str(refused))
+        except Exception:
+            log.exception("a peer was refused, since the question about it could not be answered")
+            return _reply(number, b"500", "internal error")
+        return _reply(number, b"200", "OK", user)
+
+    def refusal_of(self, origin: str) -> Refusal | None:
+        """The refusal over which a connection from there has ended, which its listener logs; None if there is none.
+
+        Of several refused peers of one host it is the first one's: libzmq ends their connections in that order.
+        """
+        if not self.refused:
+            return None
+        of_host = (one for one in self.refused if origin.startswith((f"{one.host}:", f"[{one.host}]:")))
+        found = next(of_host, self.refused[0])
+        self.refused.remove(found)
+        return found
+
+    def tell_overdue(self) -> None:
+        """Log refusals of which no monitor has told for `OVERDUE` seconds, or of which there are too many."""
+        while self.refused and (len(self.refused) > KEPT or self.clock() - self.refused[0].since > OVERDUE):
+            _, host, reason, about = self.refused.popleft()
+            self.refusals.tell("a peer was refused", reason=reason, peer=host, **about)
+
+    def _admit(self, domain: bytes, address: bytes, mechanism: bytes, credentials: Sequence[bytes]) -> str:
+        """The user id of the peer; Refused if it may not connect."""
+        expected = b"CURVE" if domain == CURVE else b"NULL"
+        if mechanism != expected:
+            raise Refused(f"this address needs the mechanism {expected.decode()}")
+        if domain == IPC:
+            return self._by_uid(address)
+        if domain == LOOPBACK:
+            return _by_address(address)
+        if domain == CURVE:
+            return self._by_key(credentials)
+        raise Refused("unknown domain")
+
+    def _by_uid(self, address: bytes) -> str:
+        parts = address.split(b":")
+        if len(parts) != 4 or parts[0] != b"localhost" or not all(map(_is_number, parts[1:])):
+            raise Refused("the peer's credentials are not known")
+        if (uid := int(parts[1])) != self.uid:
+            raise Refused(f"uid {uid} is not the daemon's")
+        return f"uid:{uid}"
+
+    def _by_key(self, credentials: Sequence[bytes]) -> str:
+        if self.allowed is None or len(credentials) != 1 or len(credentials[0]) != 32:
+            raise Refused("no client's key is known")
+        key = z85.encode(bytes(credentials[0]))
+        name = self.allowed.name_of(key)
+        if name is None:
+            raise Refused("the client's key is not in the allow list", key=key.decode())
+        return f"key:{name}"
+
+
+def _by_address(address: bytes) -> str:
+    with suppress(ValueError):
+        ip = ip_address(_text(address))
+        if (getattr(ip, "ipv4_mapped", None) or ip).is_loopback:
+            return "loopback"
+    raise Refused("the peer is not on this machine, and has no keys")
+
+
+def _is_number(text: bytes) -> bool:
+    return text.isdigit() and len(text) <= 10
+
+
+def _text(frame: bytes) -> str:
+    return bytes(frame[:LONGEST]).decode("ascii", "replace")
+
+
+def _reply(number: bytes, status: bytes, text: str, user: str = "") -> list[bytes]:
+    return [VERSION, number, status, text.encode()[:LONGEST], user.encode()[:LONGEST], b""]

@@ -1,0 +1,6 @@
+"""From a socket to the engine, and back: in reading order.
+
+- `listener`: a socket that the daemon listens on, and the credentials of its peers
+- `peer`, `registry`: one connection; the connection registry. `unauthenticated`: connections that have not said HELLO
+- `inbound`, `front`, `outbound`: frames to messages; fairness among connections; answers to frames
+"""

@@ -1,0 +1,427 @@
+"""The socket front end: receives from connections and sends to them. Used by the loop's thread alone.
+
+A header is decoded and checked here. The messages of a batch go unchecked to the peer's inbox, and from there to
+admission, which checks each (`forms`). A malformed header ends the connection with REFUSED; a malformed message is
+refused by admission and ends nothing. While a batch is being admitted, those behind it wait undecoded: a decoded one
+may take ninety times its bytes, and it is read soonest, while it is still in the processor's caches, if it was decoded
+last.
+
+Fairness. Each peer has its inbox. A peer whose inbox was empty is fed before those that have been busy, one quantum of
+time each; so a lone op overtakes a flood, and floods take turns, of several quanta if nobody else has come meanwhile.
+Source: the two lists of fq_codel (RFC 8290).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from ....interpreter.errors import ProtocolError, QuotaError, TensordError
+from ....interpreter.types.sizes import exact_size
+from ....interpreter.wire.fields import LARGEST, is_natural
+from ....interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, SEGMENT
+from ...engine import Engine
+from ...log import log
+from ...model.session import ReplySink, VmSession
+from ...model.unfolding import rest_of_run
+from ..access.refusals import Refusals
+from .inbound import decode_header, kind_of, place_uploads, take_segment
+from .listener import Credentials, Listener
+from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
+from .peer import Answer, Peer, State, fields, session_of
+from .registry import LEAVES, ConnectionRegistry
+
+QUANTUM_NS = 100_000  # of one peer, before those that have just sent something have their turn
+QUANTA = 4  # of one peer, before the others that are busy have theirs
+PATIENCE = 4  # windows that a peer may have unfinished before its connection is cut
+PACKED = 64  # headers of the largest size that a peer may have waiting undecoded
+QUEUED = frozenset({BATCH, SEGMENT})  # kinds whose order matters
+UNREAD = 64  # messages waiting for room in a peer's queue; from that many on its PING is refused
+
+
+class Front:
+    """All connections of the daemon."""
+
+    def __init__(
+        self, engine: Engine, registry: ConnectionRegistry, end_connection: Callable[[Listener, Credentials], None]
+    ) -> None:
+        self.engine = engine
+        self.registry = registry
+        self.limits = limits = registry.limits
+        self.end_connection = end_connection  # cuts the connection once its last messages have left
+        self.fresh: deque[Peer] = deque()  # peers whose inbox was empty until now
+        self.busy: deque[Peer] = deque()  # peers with messages left after their quantum
+        self.dirty: dict[Peer, None] = {}  # peers with something to send to
+        self.owing: deque[Peer] = deque()  # peers that have sent much since they were last granted credit
+        self.stuck: dict[Peer, bool] = {}  # peers that do not read; True: taken out of `fresh` and `busy` for that
+        self.asking: dict[Peer, None] = {}  # peers whose runs wait for a value; taken out of `fresh` and `busy`
+        self.freed: deque[tuple[weakref.ref[Any], int]] = deque()  # (peer, upload segment); appended by any thread
+        # Of credit, that a peer is told of at a time. A client that waits for credit wakes up each time it is told.
+        self.step, self.step_bytes = max(limits.window // 2, 1), max(limits.window_bytes // 8, 1)
+        self.handlers: dict[int, Callable[[Peer, Sequence[Any], Sequence[Any]], None]] = {
+            BATCH: self.batch,
+            CANCEL: self.cancel,
+            PING: self.ping,
+            ACK: self.acknowledge,
+            BYE: self.bye,
+            SEGMENT: self.segment,
+        }
+        self.refusals = Refusals()
+        self.heard: Callable[[int], None] = lambda _fd: None  # a connection has completed a message
+        self.happened: Callable[[], bool] = lambda: True  # is there anything to do for the loop?
+        registry.sink, registry.tell, registry.changed, registry.forget = (
+            self.sink,
+            self.tell,
+            self.changed,
+            self.forget,
+        )
+
+    # -- receiving -------------------------------------------------------------------------------------------------
+
+    def receive(self, listener: Listener, identity: bytes, frames: Sequence[Any]) -> None:
+        """Handle a ZeroMQ message, a header and payloads, from the sender with that routing id."""
+        peer = self.registry.peers.get((listener, identity))
+        try:
+            if len(frames) > self.limits.frames + 1:
+                raise_too_many(frames, self.limits.frames)
+            if peer is not None:
+                self.receive_from(peer, frames)
+            elif not self.registry.has_left(listener, identity, frames[0]):
+                self.registry.hello(listener, identity, decode_header(frames[0], self.limits), frames[0])
+        except TensordError as error:
+            self.refuse(listener, identity, frames, error)
+        except Exception as error:
+            self.refuse(listener, identity, frames, self.unexpected(error))
+
+    def receive_from(self, peer: Peer, frames: Sequence[Any]) -> None:
+        """Handle header and payloads of a peer that has said HELLO."""
+        self.heard(peer.credentials.fd)
+        if self.registry.closing and kind_of(frames[0], self.limits) in QUEUED:
+            return  # what had arrived still finishes; GOODBYE ends the rest
+        if not peer.has_more:
+            self.handle(peer, frames)
+            if peer.inbox:
+                self.fresh.append(peer)
+        elif kind_of(frames[0], self.limits) in QUEUED:
+            self.keep_packed(peer, frames)
+        else:
+            self.handle(peer, frames)
+
+    def handle(self, peer: Peer, frames: Sequence[Any]) -> None:
+        """Decode a header, and do what it says."""
+        header = decode_header(frames[0], self.limits)
+        handler = self.handlers.get(header[0])
+        if handler is None:
+            raise ProtocolError(f"a connection that is {peer.state.value} cannot send a header of kind {header[0]}")
+        handler(peer, header, frames[1:])
+
+    def keep_packed(self, peer: Peer, frames: Sequence[Any]) -> None:
+        """Leave frames undecoded for now. QuotaError if there are too many."""
+        before = peer.packed_payload  # without the newest batch: one array may be larger than every window
+        peer.packed.append(frames)
+        peer.packed_bytes += len(frames[0])
+        peer.packed_payload += sum(map(len, frames[1:]))
+        limits = self.limits
+        if peer.packed_bytes > PACKED * limits.header or len(peer.packed) > PATIENCE * limits.window:
+            raise QuotaError(f"{exact_size(peer.packed_bytes)} of batches unfinished; wait for credit")
+        if peer.packed_payload > before > PATIENCE * limits.window_bytes:
+            raise QuotaError(f"{exact_size(before)} of payloads unfinished; wait for credit")
+
+    def unpack(self, peer: Peer) -> None:
+        """Take the next frames, now that every decoded message is admitted. They may bring none: it is sent again."""
+        frames = peer.packed.popleft()
+        peer.packed_bytes -= len(frames[0])
+        peer.packed_payload -= sum(map(len, frames[1:]))
+        try:
+            self.handle(peer, frames)
+        except TensordError as error:
+            self.refuse(peer.listener, peer.identity, frames, error)
+        except Exception as error:
+            self.refuse(peer.listener, peer.identity, frames, self.unexpected(error))
+
+    def refuse(self, listener: Listener, identity: bytes, frames: Sequence[Any], error: TensordError) -> None:
+        """Report the error to the peer, and end the connection."""
+        peer = self.registry.peers.get((listener, identity))
+        addressee = peer or Peer(
+            listener, identity, listener.credentials(frames[-1]), self.limits, self.registry.clock()
+        )
+        fd = addressee.credentials.fd
+        self.refusals.tell(
+            "a connection was refused", error=str(error), peer=listener.origins.get(fd, ""), **named(peer)
+        )
+        try_send(addressee, [encode([REFUSED, type(error).__name__, error.message])])
+        if peer is not None:
+            self.registry.end(peer, error.message)
+        self.registry.left(listener, identity)
+        self.end_connection(listener, addressee.credentials)
+
+    def unexpected(self, error: Exception) -> ProtocolError:
+        """An unexpected exception is a fault of the daemon: it is logged, and ends only the connection that caused it.
+
+        Raised again if it is the engine's: no connection can be ended then, since that needs the engine.
+        """
+        if self.engine.fault is not None:
+            raise error
+        log.exception("a fault of the daemon", error=repr(error))
+        return ProtocolError(f"the daemon did not expect this: {type(error).__name__}")
+
+    def batch(self, peer: Peer, header: Sequence[Any], payloads: Sequence[Any]) -> None:
+        """BATCH: messages for the inbox. A resent batch that had arrived before is dropped."""
+        _, number, messages, uploads = fields(header, 4)
+        if type(number) is not int or type(messages) is not tuple or type(uploads) is not tuple:
+            raise ProtocolError("a BATCH is [1, number, messages, uploads]")
+        if number != peer.batch + 1:
+            if peer.resumable and 0 <= number <= peer.batch:
+                return
+            raise ProtocolError(f"batch {number} after batch {peer.batch}")
+        if len(messages) > self.limits.batch:
+            raise ProtocolError(f"a batch of {len(messages)} messages; {self.limits.batch} are allowed")
+        peer.batch = number
+        found: Sequence[Any] = messages
+        before = peer.uploaded
+        if uploads:
+            found = place_uploads(peer, messages, uploads, payloads, self.freed)
+        peer.inbox.extend(found)
+        peer.taken += len(found)
+        if peer.taken - peer.told >= self.step or peer.uploaded - peer.told_bytes >= self.step_bytes:
+            if peer not in self.owing:
+                self.owing.append(peer)
+            self.check_patience(peer, before)
+
+    def check_patience(self, peer: Peer, before: int) -> None:
+        """A client must respect its credit; QuotaError ends a connection that does not, before it costs memory."""
+        unfinished = peer.taken - peer.consumed()
+        if unfinished > PATIENCE * self.limits.window:
+            raise QuotaError(f"{unfinished} messages unfinished; wait for credit beyond {self.limits.window}")
+        unread = before - peer.consumed_bytes()  # without the newest batch: one array may be larger than every window
+        if peer.uploaded > before and unread > PATIENCE * self.limits.window_bytes:
+            allowed = exact_size(self.limits.window_bytes)
+            raise QuotaError(f"{exact_size(unread)} of uploads unconsumed; wait for credit beyond {allowed}")
+
+    def cancel(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
+        """CANCEL overtakes the messages in the inbox. A RESTART sent before the CANCEL has an older generation."""
+        _, generation = fields(header, 2)
+        if not is_natural(generation):
+            raise ProtocolError("a CANCEL is [2, generation]")
+        session = session_of(peer)
+        if generation > session.generation:  # else the CANCEL was resent after a reconnect
+            self.engine.cancel(session)
+            session.generation = generation
+
+    def ping(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
+        """PING: answered with PONG."""
+        _, number = fields(header, 2)
+        if not is_natural(number):
+            raise ProtocolError("a PING is [3, number]")
+        if len(peer.unsent) >= UNREAD:
+            raise QuotaError(f"PING although {len(peer.unsent)} messages to you wait to be read")
+        self.tell(peer, [PONG, number])
+
+    def acknowledge(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
+        """ACK: replies up to that number need not be kept."""
+        _, number = fields(header, 2)
+        if not is_natural(number):
+            raise ProtocolError("an ACK is [4, number]")
+        acknowledge(peer, number)
+
+    def bye(self, peer: Peer, _header: Sequence[Any], _payloads: Sequence[Any]) -> None:
+        """BYE: the client closes its session, and with it the connection."""
+        self.registry.end(peer, LEAVES)
+        self.end_connection(peer.listener, peer.credentials)
+
+    def segment(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
+        """SEGMENT: the client opens or closes an upload segment."""
+        take_segment(peer, fields(header, 4))
+
+    def tell(self, peer: Peer, header: list[Any]) -> None:
+        """Send a message that consists of one header."""
+        if not send(peer, [encode(header)]):
+            self.stuck.setdefault(peer, False)
+
+    # -- admission -------------------------------------------------------------------------------------------------
+
+    def feed(self) -> bool:
+        """Admit a quantum of one peer's messages; False if no peer has any that may be admitted."""
+        while self.fresh or self.busy:
+            peer = (self.fresh or self.busy).popleft()
+            if not peer.has_more:
+                continue
+            if not peer.may_go_on():
+                self.stuck[peer] = True  # `unstick` puts the peer back once it reads its answers
+                continue
+            if peer.waits:
+                self.asking[peer] = None  # `go_on` puts the peer back
+                continue
+            if not (peer.inbox or peer.unfolding):
+                self.unpack(peer)
+            if peer.inbox or peer.unfolding:
+                self.admit(peer)
+            if peer.has_more:
+                self.busy.append(peer)
+            return True
+        return False
+
+    def go_on(self) -> None:
+        """Feed peers again whose runs have the values that they have asked for."""
+        for peer in [peer for peer in self.asking if not peer.waits]:
+            del self.asking[peer]
+            if peer.has_more:
+                self.busy.append(peer)
+
+    def admit(self, peer: Peer) -> None:
+        """Admit messages from the inbox until the quantum is over."""
+        session, scheduler = session_of(peer), self.engine.scheduler
+        started = scheduler.clock()
+        scheduler.stamp(started)
+        until = started + QUANTUM_NS
+        self.engine.take(session, self.quantum(peer, session, until))
+        while session.in_run() and not session.waits() and scheduler.latest <= until:  # a run has just begun
+            self.engine.take(session, self.quantum(peer, session, until))
+
+    def quantum(self, peer: Peer, session: VmSession, until: int) -> Iterator[Sequence[Any]]:
+        """What is left of a run, then messages from the inbox, until its answers take too much memory or until that
+        time.
+
+        For some quanta more if nothing else has happened meanwhile: to look is cheaper than another turn.
+        """
+        inbox, scheduler, most = peer.inbox, self.engine.scheduler, self.limits.window_bytes
+        last = until + (QUANTA - 1) * QUANTUM_NS
+        run = rest_of_run(session, LARGEST) if session.in_run() else None
+        while run is not None or inbox:
+            if run is None:
+                yield inbox.popleft()
+            else:
+                message = next(run, None)
+                if message is None and session.in_run():
+                    return  # it waits for a value
+                if message is None:
+                    run = None
+                    continue
+                yield message
+            if scheduler.latest > until or session.answering > most:
+                if self.fresh or session.answering > most or scheduler.latest > last or self.happened():
+                    return
+                until = scheduler.latest + QUANTUM_NS
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def sink(self, peer: Peer) -> ReplySink:
+        """The reply sink of a peer's session."""
+
+        def reply(request: int, value: Any, error: TensordError | None) -> None:
+            if not request or peer.state is State.CLOSED:
+                return
+            if error is not None:
+                error.heard = True
+                peer.answers.append(Answer(request, None, error))
+            elif hasattr(value, "__next__"):
+                peer.parts.append((request, value))
+            else:
+                peer.answers.append(Answer(request, value, None))
+            self.dirty[peer] = None
+
+        return reply
+
+    def changed(self, peer: Peer) -> None:
+        """Note that there is something to send to the peer."""
+        self.dirty[peer] = None
+
+    def forget(self, peer: Peer) -> None:
+        """Drop everything that is kept for a connection that has ended."""
+        self.dirty.pop(peer, None)
+        self.stuck.pop(peer, None)
+        self.asking.pop(peer, None)
+        with suppress(ValueError):
+            self.owing.remove(peer)
+        peer.inbox.clear()
+        peer.drop_packed()
+        peer.answers.clear()
+        peer.parts.clear()
+        peer.unsent.clear()
+        peer.unacknowledged.clear()
+        peer.segments.clear()
+
+    def flush(self) -> None:
+        """Send answers, credit and freed segments."""
+        free: dict[Peer, list[int]] = {}
+        while self.freed:
+            reference, number = self.freed.popleft()
+            peer = reference()
+            if peer is not None and peer.state is not State.CLOSED:
+                free.setdefault(peer, []).append(number)
+                self.dirty[peer] = None
+        if self.dirty:
+            dirty, self.dirty = self.dirty, {}
+            for peer in dirty:
+                try:
+                    self.flush_peer(peer, free.get(peer, ()))
+                except Exception as error:  # its answers are lost, so the client must not wait for them
+                    self.give_up(peer, self.unexpected(error))
+
+    def give_up(self, peer: Peer, error: TensordError) -> None:
+        """End a connection whose answers cannot be sent."""
+        if peer.state is State.OPEN:
+            self.refuse(peer.listener, peer.identity, (), error)
+        else:
+            self.registry.end(peer, error.message)
+
+    def flush_peer(self, peer: Peer, free: Sequence[int]) -> None:
+        """Send one peer its answers, and a slice of its long answer."""
+        if peer.state is State.CLOSED:
+            return
+        if peer.answers or free or not peer.parts:
+            send_answers(peer, free)
+        if peer.unsent or (peer.parts and not peer.may_go_on()):
+            self.stuck.setdefault(peer, False)
+        elif peer.parts:
+            self.send_slice(peer)
+            self.dirty[peer] = None
+
+    def send_slice(self, peer: Peer) -> None:
+        """Send the next slice of a long answer, or its end. The slice is computed now, from the present state."""
+        request, parts = peer.parts[0]
+        try:
+            part = next(parts, None)
+        except Exception as error:
+            peer.parts.popleft()
+            failure = error if isinstance(error, TensordError) else self.unexpected(error)
+            peer.answers.append(Answer(request, None, failure))
+            return
+        if part is None:
+            peer.parts.popleft()
+            peer.answers.append(Answer(request, None, None))
+        else:
+            send_part(peer, request, part)
+
+    def grant(self, *, everybody: bool) -> None:
+        """Note whose credit has grown by a lot since it was last told: of everybody, or of the next one in turn."""
+        owing = self.owing
+        for _ in range(len(owing) if everybody else 1):
+            peer = owing.popleft()
+            if peer.consumed() - peer.told >= self.step or peer.consumed_bytes() - peer.told_bytes >= self.step_bytes:
+                self.dirty[peer] = None
+            if peer.taken - peer.told >= self.step or peer.uploaded - peer.told_bytes >= self.step_bytes:
+                owing.append(peer)
+
+    def unstick(self) -> None:
+        """Retry sending to peers that did not read, and feed them again once they do."""
+        for peer in list(self.stuck):
+            resend(peer)
+            if peer.may_go_on() or peer.state is State.CLOSED:
+                if self.stuck.pop(peer) and peer.has_more:
+                    self.busy.append(peer)
+                if peer.parts:
+                    self.dirty[peer] = None
+
+
+def raise_too_many(frames: Sequence[Any], allowed: int) -> NoReturn:
+    """Raise for a message with too many payloads."""
+    raise ProtocolError(f"a message of {len(frames)} frames; {allowed + 1} are allowed")
+
+
+def named(peer: Peer | None) -> dict[str, Any]:
+    """What the log says of a peer that has a session."""
+    return {} if peer is None else {"name": peer.name, "session": session_of(peer).id}

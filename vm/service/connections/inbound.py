@@ -1,0 +1,149 @@
+"""From frames to messages for admission: decodes headers and finds the bytes of uploads. All input is untrusted."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgpack
+from numpy.typing import NDArray
+
+from ....interpreter.errors import ProtocolError
+from ....interpreter.wire.arrays import array_of, dtype_of
+from ....interpreter.wire.codec import decode
+from ....interpreter.wire.fields import SEQUENCES, is_natural, is_shape, is_text
+from ....interpreter.wire.forms import name_fields, shown
+from ....interpreter.wire.limits import Limits
+from ....interpreter.wire.messages import ATOMIC, Atomic, Upload, with_payload
+from ....interpreter.wire.segments import Segment, array_at, descriptors_left, new_number
+from .peer import Peer
+
+FIXED_ARRAY: Final = 0b1001  # how msgpack begins an array of at most 15 elements; their number follows
+FIXED_INT: Final = 0x7F  # the largest integer that is its own encoding
+BEFORE_MESSAGES: Final = 16  # bytes of a BATCH within which its messages begin
+
+Freed = deque[tuple["weakref.ref[Any]", int]]
+
+
+def decode_header(frame: Any, limits: Limits) -> tuple[Any, ...]:
+    """The header in a ZeroMQ frame."""
+    return decode(frame.buffer, limits.header)
+
+
+def kind_of(frame: Any, limits: Limits) -> int:
+    """The kind of a header; without decoding the rest, unless it is encoded in more bytes than it takes."""
+    start = frame.buffer
+    if len(start) > 1 and start[0] >> 4 == FIXED_ARRAY and start[1] <= FIXED_INT:
+        return int(start[1])
+    return int(decode_header(frame, limits)[0])
+
+
+def waiting(peer: Peer) -> int:
+    """How many of a peer's messages were received and not yet admitted."""
+    return len(peer.inbox) + sum(messages_in(frames[0]) for frames in peer.packed)
+
+
+def messages_in(frame: Any) -> int:
+    """How many messages a BATCH says that it holds, without decoding them; 1 for what is none."""
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(frame.buffer[:BEFORE_MESSAGES])
+    try:
+        unpacker.read_array_header()
+        unpacker.skip()
+        unpacker.skip()
+        return min(int(unpacker.read_array_header()), len(frame))  # a message takes a byte at least
+    except (ValueError, msgpack.UnpackException):
+        return 1
+
+
+def place_uploads(
+    peer: Peer, messages: Sequence[Any], uploads: Sequence[Any], payloads: Sequence[Any], freed: Freed
+) -> list[Any]:
+    """The messages of a batch, with the payloads of its uploads filled in. ProtocolError if a payload is missing."""
+    found = list(messages)
+    for entry in uploads:
+        if type(entry) is not tuple or len(entry) != 3:
+            raise ProtocolError("an upload's place is [position, position in its group or -1, place]")
+        position, inner, place = entry
+        array = element(found, position) if inner == -1 else element(group_at(found, position), inner)
+        upload = name_fields(array, Upload)
+        if upload is None or type(array) is not tuple:  # a filled upload is no tuple any more
+            raise ProtocolError(f"message {position} of the batch is no upload whose payload is still to come")
+        payload = payload_of(peer, upload, place, payloads, freed)
+        filled = with_payload(array, payload)
+        if inner == -1:
+            found[position] = filled
+        else:
+            group = list(group_at(found, position))
+            group[inner] = filled
+            found[position] = [ATOMIC, group]  # admission looks at what else is in it
+        peer.uploaded += payload.nbytes
+        peer.uploads.append((peer.taken + position + 1, payload.nbytes))
+    return found
+
+
+def group_at(messages: Sequence[Any], position: Any) -> Sequence[Any]:
+    """The messages of the group at a position of a batch."""
+    group = name_fields(element(messages, position), Atomic)
+    if group is None:
+        raise ProtocolError(f"message {position} of the batch is no group")
+    return group.messages
+
+
+def element(values: Any, position: Any) -> Any:
+    """An element of an untrusted sequence; ProtocolError if there is none."""
+    if type(values) not in SEQUENCES or not is_natural(position) or position >= len(values):
+        raise ProtocolError(f"there is no message {shown(position)} in the batch")
+    return values[position]
+
+
+def payload_of(peer: Peer, upload: Upload, place: Any, payloads: Sequence[Any], freed: Freed) -> NDArray[Any]:
+    """The array of an upload, at the place that its sender names."""
+    shape = upload.shape
+    if not is_shape(shape) or not is_text(upload.dtype):
+        raise ProtocolError("an upload without a shape and a dtype")
+    dtype = dtype_of(upload.dtype)
+    if type(place) is bytes:
+        return array_of(place, shape, dtype)
+    if is_natural(place):
+        if place >= len(payloads):
+            raise ProtocolError(f"an upload in frame {place} of {len(payloads)}")
+        return array_of(payloads[place].buffer, shape, dtype)
+    if type(place) is not tuple or len(place) != 2 or not all(map(is_natural, place)):
+        raise ProtocolError("an upload's bytes are at a place: bytes, a frame's number, or [segment, offset]")
+    segment = peer.segments.get(place[0])
+    if segment is None:
+        raise ProtocolError(f"an upload in segment {place[0]}, which was never announced")
+    array: NDArray[Any] = array_at(segment, place[1], shape, dtype)
+    weakref.finalize(array, freed.append, (weakref.ref(peer), place[0])).atexit = False
+    return array
+
+
+def take_segment(peer: Peer, header: Sequence[Any]) -> None:
+    """Open or close an upload segment of the peer."""
+    _, number, fd, nbytes = header
+    if not is_natural(number) or type(fd) is not int or not is_natural(nbytes):
+        raise ProtocolError("a SEGMENT is [6, number, fd, bytes]")
+    if fd < 0:
+        peer.segments.pop(number, None)  # arrays in it keep it mapped
+        return
+    limits = peer.limits
+    if not peer.shared:
+        raise ProtocolError("this connection shares no memory")
+    if number in peer.segments:
+        raise ProtocolError(f"segment {number} is there already")
+    mapped = sum(segment.size for segment in peer.mappings)
+    if len(peer.mappings) >= limits.segments or mapped + nbytes > limits.mapped:
+        raise ProtocolError(f"more than {limits.segments} upload segments, or {limits.mapped} bytes of them")
+    # The number is the daemon's own: other clients know the segment by that number when they fetch a value in it.
+    segment = Segment.open_peer(peer.credentials.pid, fd, nbytes, new_number(), writable=True)
+    try:
+        segment.seal_future_writes()
+    except OSError as error:
+        raise ProtocolError(f"segment {number} takes no seal ({error.strerror}): make it without F_SEAL_SEAL") from None
+    if descriptors_left() < 0:  # a fetch of what lies in it is answered in frames
+        segment.close_descriptor()
+    peer.segments[number] = segment
+    peer.mappings.add(segment)

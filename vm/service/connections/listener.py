@@ -1,0 +1,200 @@
+"""A listener: one address that the daemon listens on, its socket, and the socket's monitor.
+
+A peer that fails in the handshake never gets to ask ZAP or to send a message. The monitor says why it failed, and right
+after that which connection has ended.
+
+The monitor also bounds a burst. libzmq's own thread accepts connections, and it waits while `UNREAD` events of the
+monitor are unread. So at most that many connections are open of which the daemon's thread has not heard; further ones
+wait in the kernel's queue, and their clients in `connect` (see `descriptors`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket as sockets
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import zmq
+
+from ....interpreter.wire.limits import Limits
+from ....interpreter.wire.monitor import FAILURES, Event, read_events
+from ..access.guard import connection_of
+from ..access.listen_address import ListenAddress
+from ..access.refusals import Refusals
+from ..access.zap import Refusal
+
+NOW: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
+QUEUE = 64  # messages that libzmq queues for one peer, in each direction
+UNREAD: Final = 1_001  # events of a monitor: 1,000 that libzmq queues at its end, which cannot be set, and one at ours
+MISSED = 10  # heartbeats until a peer counts as lost; libzmq's own thread answers them, even if the client is busy
+LINGER_MS = 500
+HANDSHAKE_MS = 5_000
+WATCHED: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILURES)
+_CREDENTIALS: Final = struct.Struct("3i")  # of SO_PEERCRED: pid, uid, gid
+_numbers = itertools.count(1)  # of connections, at whatever listener, in the order in which they came; of monitors
+
+
+class Credentials(NamedTuple):
+    """The process behind a connection, as the kernel reports it; the defaults on tcp, where it cannot."""
+
+    uid: int = -1
+    pid: int = 0
+    fd: int = -1  # of the daemon's end, by which the socket monitor names the connection
+    number: int = 0  # of the connection at its listener, since descriptors are reused
+    key: str = ""  # the name beside its key in the allow list
+
+
+class Listener:
+    """A bound ROUTER. `local`: an ipc address, whose peers the kernel identifies."""
+
+    def __init__(
+        self, context: zmq.Context[Any], listen_address: ListenAddress, limits: Limits, *, heartbeat: float
+    ) -> None:
+        self.address = listen_address.address
+        self.most = limits.frames + 2  # frames of a message: header, payloads, and one to show an excess
+        self.local = listen_address.local
+        self.keyed = zmq.CURVE_SERVER in listen_address.options
+        self.socket = socket = context.socket(zmq.ROUTER)
+        socket.linger = LINGER_MS
+        socket.router_mandatory = True
+        socket.rcvhwm = socket.sndhwm = QUEUE
+        socket.maxmsgsize = limits.frame
+        socket.handshake_ivl = HANDSHAKE_MS
+        if not self.local:
+            socket.heartbeat_ivl = int(heartbeat * 1000)
+            socket.heartbeat_timeout = socket.heartbeat_ttl = MISSED * int(heartbeat * 1000)
+        for option, value in listen_address.options.items():
+            socket.setsockopt(option, value)
+        self.monitor = open_monitor(context, socket)
+        self.connections: dict[int, int] = {}  # our fd -> the number of the connection, since fds are reused
+        self.origins: dict[int, str] = {}  # our fd -> where the peer is, for the log
+        self.refusals = Refusals()
+        self.refusal_of: Callable[[str], Refusal | None] = lambda _origin: None  # the gatekeeper's
+        self._failure: Event | None = None  # of the connection that ends next
+        self.accepted: list[Callable[[int], object]] = []  # called with the fd of a new connection
+        self.disconnected: list[Callable[[int], object]] = []
+        try:
+            socket.bind(listen_address.endpoint)
+        except zmq.ZMQError:
+            self.close()  # its context would wait for it for ever
+            raise
+        self.bound: str = socket.last_endpoint.decode().rstrip("\0")
+
+    def credentials(self, frame: Any) -> Credentials:
+        """The sender of a frame, as libzmq reports it; on ipc libzmq has it from the kernel."""
+        fd = frame.get(zmq.SRCFD)
+        uid, pid = -1, 0
+        if self.local:
+            _, uid_text, _, pid_text = str(frame.get("Peer-Address")).rsplit(":", 3)
+            uid, pid = int(uid_text), int(pid_text)
+        key = str(frame.get("User-Id")).removeprefix("key:") if self.keyed else ""
+        return Credentials(uid, pid, fd, self.connections.get(fd, 0), key)
+
+    def receive(self) -> tuple[bytes, list[Any]]:
+        """A message: its sender's routing id, and its frames up to `most`. zmq.Again if there is none."""
+        receive = self.socket.recv
+        identity = receive(NOW)
+        frame = receive(NOW, False)
+        frames = [frame]
+        while frame.more and len(frames) < self.most:
+            frame = receive(NOW, False)
+            frames.append(frame)
+        if frame.more:
+            self.drop_rest()
+        return identity, frames
+
+    def drop_rest(self) -> None:
+        """Receive and drop the rest of a message."""
+        while self.socket.getsockopt(zmq.RCVMORE):
+            self.socket.recv(NOW)
+
+    def watch(self) -> None:
+        """Process the monitor's events."""
+        for event in read_events(self.monitor):
+            if event.kind == zmq.EVENT_ACCEPTED:
+                self.take_in(event.value)
+            elif event.kind == zmq.EVENT_DISCONNECTED:
+                self.see_off(event.value)
+            else:
+                self._failure = event
+
+    def take_in(self, fd: int) -> None:
+        """A connection was made."""
+        self.connections[fd] = next(_numbers)
+        self.origins[fd] = origin_of(fd)
+        for callback in self.accepted:
+            callback(fd)
+
+    def see_off(self, fd: int) -> None:
+        """A connection has ended; log why, if its handshake failed."""
+        self.connections.pop(fd, None)
+        peer = self.origins.pop(fd, "")
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self.tell_refusal(failure, peer)
+        for callback in self.disconnected:
+            callback(fd)
+
+    def tell_refusal(self, failure: Event, peer: str) -> None:
+        """Log why a handshake failed, unless that is no refusal."""
+        if failure.kind != zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            reason = self.reason_of(failure)
+            if reason:
+                self.refusals.tell("a peer was refused", reason=reason, peer=peer, address=self.address)
+            return
+        refusal = self.refusal_of(peer)
+        if refusal is not None:  # else the gatekeeper has logged an error of its own
+            about = {"peer": peer or refusal.host, "address": self.address, **refusal.about}
+            self.refusals.tell("a peer was refused", reason=refusal.reason, **about)
+
+    def reason_of(self, failure: Event) -> str:
+        """Why a handshake failed before the gatekeeper was asked; "" if that is no refusal."""
+        if failure.kind == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:  # on ipc a client that looks whether we are here
+            keys = "has no keys" if self.keyed else "uses keys"
+            return "" if self.local else f"it ended in the handshake: it {keys}, is no tensord client, or was too slow"
+        if failure.value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
+            return "it has no keys, and this address needs them" if self.keyed else "it uses keys, and we have none"
+        if failure.value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
+            return "it takes another daemon for us: its server.key is not ours"
+        return f"it speaks another protocol (ZeroMQ's error {failure.value:#x})"
+
+    def cut(self, fd: int, number: int) -> None:
+        """Shut down a connection, unless its fd has been reused. libzmq then drops what it has received of it."""
+        if self.connections.get(fd) == number:
+            del self.connections[fd]
+            with suppress(OSError), connection_of(fd) as connection:
+                connection.shutdown(sockets.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the socket and its monitor. Messages that were sent have `LINGER_MS` to leave.
+
+        The monitor ends with its socket. To disable it would be to wait for libzmq's thread, which waits for us while
+        too many events are unread; the end of the context wakes that thread.
+        """
+        self.monitor.close(0)
+        self.socket.close()
+
+
+def open_monitor(context: zmq.Context[Any], socket: Any) -> Any:
+    """The socket with the events of that socket; `UNREAD` of them at most are queued."""
+    endpoint = f"inproc://monitor-{next(_numbers)}"
+    socket.monitor(endpoint, WATCHED)
+    monitor = context.socket(zmq.PAIR)
+    monitor.rcvhwm = 1
+    monitor.connect(endpoint)
+    return monitor
+
+
+def origin_of(fd: int) -> str:
+    """Where the peer of a connection is: "HOST:PORT", or its process over ipc; "" if it is gone already."""
+    with suppress(OSError), connection_of(fd) as connection:
+        if connection.family == sockets.AF_UNIX:
+            found = connection.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, _CREDENTIALS.size)
+            pid, uid, _ = _CREDENTIALS.unpack(found)
+            return f"process {pid} of uid {uid}"
+        host, port = connection.getpeername()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return ""

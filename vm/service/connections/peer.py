@@ -1,0 +1,221 @@
+"""A connection to the daemon: its state, its unprocessed messages, its unsent answers.
+
+    HANDSHAKE  --greeted-->  OPEN  --lost, resumable-->  AWAY  --resumed-->  OPEN
+       any state  --ended-->  CLOSED
+
+A peer in HANDSHAKE may only say HELLO. OPEN: the peer has a session. AWAY: the connection broke, and the client may
+resume the session with its token until the lease is over. Only tcp connections can be AWAY, since a disconnect on ipc
+ends the session.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
+
+from ....interpreter.errors import ProtocolError, TensordError
+from ....interpreter.wire.limits import Limits
+from ....interpreter.wire.segments import Segment
+from .listener import Credentials, Listener
+
+if TYPE_CHECKING:
+    from ...model.session import VmSession
+
+
+class State(Enum):
+    """The state of a connection."""
+
+    HANDSHAKE = "unauthenticated"
+    OPEN = "open"
+    AWAY = "away"
+    CLOSED = "closed"
+
+
+class Event(Enum):
+    """An event in the life of a connection."""
+
+    GREETED = "greeted"
+    LOST = "lost"
+    RESUMED = "resumed"
+    ENDED = "ended"
+
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    State.HANDSHAKE: {Event.GREETED: State.OPEN, Event.ENDED: State.CLOSED},
+    State.OPEN: {Event.LOST: State.AWAY, Event.ENDED: State.CLOSED},
+    State.AWAY: {Event.RESUMED: State.OPEN, Event.ENDED: State.CLOSED},
+    State.CLOSED: {},
+}
+
+
+class Answer(NamedTuple):
+    """An answer to a request, not yet encoded."""
+
+    request: int
+    value: Any
+    error: TensordError | None
+
+
+class Peer:
+    """One connection and its session.
+
+    For receiving: `inbox` holds messages that were received and not yet admitted, and `taken` counts all that were
+    received. `uploads` has (number of the message, bytes) of the uploads among them, for credit, and `admitted` counts
+    the bytes of admitted uploads. `packed`: later frames, not yet decoded, with `packed_bytes` of headers and
+    `packed_payload` of payloads.
+
+    For sending: `answers` go into the next REPLIES. `unsent` are frames for which the socket's queue had no room.
+    `unacknowledged`: REPLIES that a resumable session may have missed. `parts` are long answers, sent slice by slice.
+    `owed` counts the bytes that are kept for the peer: libzmq has not sent them, or the client not acknowledged them.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "admitted",
+        "answers",
+        "away_since",
+        "batch",
+        "credentials",
+        "identity",
+        "inbox",
+        "limits",
+        "listener",
+        "look",
+        "mappings",
+        "name",
+        "number",
+        "owed",
+        "packed",
+        "packed_bytes",
+        "packed_payload",
+        "parts",
+        "pidfd",
+        "segments",
+        "session",
+        "settled",
+        "shared",
+        "since",
+        "state",
+        "taken",
+        "token",
+        "told",
+        "told_bytes",
+        "unacknowledged",
+        "unsent",
+        "uploaded",
+        "uploads",
+    )
+
+    def __init__(
+        self, listener: Listener, identity: bytes, credentials: Credentials, limits: Limits, now: float
+    ) -> None:
+        self.listener = listener
+        self.identity = identity
+        self.credentials = credentials
+        self.limits = limits
+        self.state = State.HANDSHAKE
+        self.session: VmSession | None = None
+        self.name = ""
+        self.look = False  # of the command line
+        self.token: bytes | None = None
+        self.shared = False
+        self.since = now
+        self.away_since = 0.0
+        self.pidfd = -1
+        self.batch = 0  # the last one received
+        self.number = 0  # of the last REPLIES sent
+        self.inbox: deque[Sequence[Any]] = deque()
+        self.packed: deque[Sequence[Any]] = deque()
+        self.packed_bytes = 0
+        self.packed_payload = 0
+        self.taken = 0
+        self.told = 0
+        self.told_bytes = 0
+        self.uploaded = 0
+        self.admitted = 0
+        self.uploads: deque[tuple[int, int]] = deque()
+        self.answers: list[Answer] = []
+        self.parts: deque[tuple[int, Iterator[list[Any]]]] = deque()
+        self.unsent: deque[list[Any]] = deque()
+        self.unacknowledged: deque[tuple[int, list[Any]]] = deque()
+        self.owed = 0
+        self.settled: deque[int] = deque()
+        self.segments: dict[int, Segment] = {}
+        self.mappings: WeakSet[Segment] = WeakSet()  # upload segments; closed ones too, while arrays lie in them
+
+    def on(self, event: Event) -> None:
+        """Take the transition. ProtocolError if there is none; the state is unchanged then."""
+        after = TRANSITIONS[self.state].get(event)
+        if after is None:
+            raise ProtocolError(f"a connection that is {self.state.value} cannot be {event.value}")
+        self.state = after
+
+    @property
+    def resumable(self) -> bool:
+        """May another connection resume the session?"""
+        return self.token is not None
+
+    def consumed(self) -> int:
+        """How many of the peer's messages are finished. Never decreases."""
+        session = self.session
+        unfinished = len(self.inbox) + (len(session.live) if session is not None else 0)
+        return max(self.taken - unfinished, self.told)
+
+    def consumed_bytes(self) -> int:
+        """How many bytes of the peer's uploads are consumed."""
+        admitted = self.taken - len(self.inbox)
+        while self.uploads and self.uploads[0][0] <= admitted:
+            self.admitted += self.uploads.popleft()[1]
+        return self.admitted - (self.session.payload if self.session is not None else 0)
+
+    @property
+    def unfolding(self) -> bool:
+        """Is its session in the middle of a run?"""
+        return self.session is not None and self.session.in_run()
+
+    @property
+    def waits(self) -> bool:
+        """Is its session in the middle of a run that cannot go on before a value is there?"""
+        return self.session is not None and self.session.waits()
+
+    @property
+    def has_more(self) -> bool:
+        """Has it messages that are not admitted yet?"""
+        return bool(self.inbox or self.packed) or self.unfolding
+
+    def may_go_on(self) -> bool:
+        """Does the peer read its answers? If not, none of its messages are admitted, so that `owed` stays bounded.
+
+        Nor does a run go on whose ops wait by the thousand: one message may bring any number of them.
+        """
+        while self.settled:
+            self.owed -= self.settled.popleft()
+        making = self.session.answering if self.session is not None else 0
+        if self.session is not None and self.unfolding and len(self.session.live) > self.limits.window:
+            return False
+        return not self.unsent and self.owed + making <= self.limits.window_bytes and self.state is not State.CLOSED
+
+    def drop_packed(self) -> None:
+        """Drop the frames that are not decoded yet."""
+        self.packed.clear()
+        self.packed_bytes = self.packed_payload = 0
+
+    def __repr__(self) -> str:
+        return f"<peer {self.name or self.identity.hex()} {self.state.value}>"
+
+
+def session_of(peer: Peer) -> VmSession:
+    """The peer's session; ProtocolError if it has none."""
+    if peer.session is None:
+        raise ProtocolError("this connection has no session")
+    return peer.session
+
+
+def fields(header: Sequence[Any], count: int) -> Sequence[Any]:
+    """The header; ProtocolError unless it has `count` fields."""
+    if len(header) != count:
+        raise ProtocolError(f"a header of kind {header[0]} has {count} fields, not {len(header)}")
+    return header

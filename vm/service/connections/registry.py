@@ -1,0 +1,267 @@
+"""The connection registry: connections and sessions, from HELLO to their end. Used by the loop's thread alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ....interpreter.errors import ConnectionLost, ProtocolError, QuotaError
+from ....interpreter.wire.fields import is_natural, is_text
+from ....interpreter.wire.forms import shown
+from ....interpreter.wire.frames import HELLO, VERSION, WELCOME, host_identity
+from ....interpreter.wire.limits import Limits
+from ....interpreter.wire.names import LOOK, clean
+from ...engine import Engine
+from ...log import log
+from ...model.session import ReplySink, VmSession
+from ...places import open_below_place, open_peer_place
+from .inbound import decode_header
+from .listener import Credentials, Listener
+from .outbound import acknowledge, send
+from .peer import Event, Peer, State, fields, session_of
+
+LEAVES = "closed by its client"
+DIED = "its process has died"
+INHERITED = 0.1  # seconds after its process within which a connection ends, unless another process has the socket
+HIGHEST = 1 << 62
+LEFT = 4096  # ended connections that are remembered, since messages from them may still arrive
+
+
+class ConnectionRegistry:
+    """Connections and their sessions.
+
+    `about`: further settings for WELCOME. Front and loop set the callbacks: `sink` makes the reply sink of a session,
+    `tell` sends a header to a peer, `changed` notes that there is something to send to a peer, `forget` drops what is
+    kept for a peer, `watch_process` watches for the end of a peer's process until `unwatch_process` is called, and
+    `before_hello` processes the events of the listeners' monitors.
+    """
+
+    def __init__(
+        self, engine: Engine, limits: Limits, clock: Callable[[], float], *, lease: float, about: dict[str, Any]
+    ) -> None:
+        self.engine = engine
+        self.limits = limits
+        self.clock = clock
+        self.lease = lease
+        self.about = about
+        self.host = host_identity()
+        self.closing = False
+        self.files: tuple[Path, ...] = ()  # directories below which clients over tcp may load files
+        self.descriptors = HIGHEST  # that all sessions may take
+        self.peers: dict[tuple[Listener, bytes], Peer] = {}
+        self.sessions: dict[int, Peer] = {}
+        self.resumable: dict[bytes, Peer] = {}  # by token
+        self.gone: dict[Peer, None] = {}  # their connection has ended, but the socket may still hold their messages
+        self.dead: dict[Peer, float] = {}  # their process has ended, and since when that is known
+        self._left: OrderedDict[tuple[Listener, bytes], None] = OrderedDict()
+        self.sink: Callable[[Peer], ReplySink]
+        self.tell: Callable[[Peer, list[Any]], None]
+        self.changed: Callable[[Peer], None]
+        self.forget: Callable[[Peer], None]
+        self.watch_process: Callable[[Peer], None] = lambda _peer: None
+        self.unwatch_process: Callable[[Peer], None] = lambda _peer: None
+        self.before_hello: Callable[[], None] = lambda: None
+        self.departed: Callable[[VmSession], None] = lambda _session: None  # a session is about to end
+
+    def hello(self, listener: Listener, identity: bytes, header: Sequence[Any], frame: Any) -> None:
+        """HELLO: open a session, or resume one."""
+        if header[0] != HELLO:
+            raise ProtocolError("the first message of a connection is HELLO")
+        if len(header) < 2 or header[1] != VERSION:
+            spoken = shown(header[1]) if len(header) > 1 else "none"
+            raise ProtocolError(f"protocol version {spoken}; this daemon speaks version {VERSION}")
+        _, _, name, pid, host, strict, token, received = fields(header, 8)
+        named = name is None or is_text(name)
+        known = named and is_natural(pid) and is_text(host) and type(strict) is bool and is_natural(received)
+        if not known or type(token) not in {type(None), bytes} or len(name or "") > self.limits.text:
+            raise ProtocolError("a HELLO is [0, version, name, pid, host, strict, token, received]")
+        if self.closing:
+            raise ConnectionLost("the daemon is shutting down")
+        self.before_hello()  # first the monitor's events about earlier connections with the same fd
+        credentials = listener.credentials(frame)
+        if token is not None:
+            self.resume(listener, identity, credentials, token, received)
+        else:
+            self.open(listener, identity, credentials, name, pid, host, strict=strict)
+
+    def open(
+        self,
+        listener: Listener,
+        identity: bytes,
+        credentials: Credentials,
+        name: str | None,
+        pid: int,
+        host: str,
+        *,
+        strict: bool,
+    ) -> None:
+        """Open a new session."""
+        self.refuse_crowd(listener)
+        peer = Peer(listener, identity, credentials, self.limits, self.clock())
+        peer.look, peer.name = name is None, LOOK if name is None else clean(name)
+        peer.shared = bool(listener.local and credentials.pid and self.host and host == self.host)
+        self.watch_process(peer)
+        if not credentials.pid:
+            peer.credentials = credentials._replace(pid=pid)  # as the client claims, for display only
+        if not listener.local:
+            peer.token = secrets.token_bytes(16)
+        peer.session = session = self.engine.open_session(self.sink(peer), peer.name, strict=strict, limits=self.limits)
+        session.may_store = listener.local and credentials.uid in (os.getuid(), 0)
+        if peer.shared:
+            session.open_file = partial(open_peer_place, credentials.pid)
+        elif self.files:
+            session.open_file = partial(open_below_place, self.files)
+        peer.on(Event.GREETED)
+        self.peers[listener, identity] = self.sessions[session.id] = peer
+        tell(peer, "session opened", pid=peer.credentials.pid)
+        self.welcome(peer)
+
+    def refuse_crowd(self, listener: Listener) -> None:
+        """QuotaError if there are as many sessions as may be, or if they take as many descriptors as they may."""
+        open_now = len(self.sessions)
+        if open_now >= self.limits.sessions:
+            raise QuotaError(
+                f"{open_now} sessions are open, which is as many as this daemon takes; close some, or raise its limit "
+                "(sessions)"
+            )
+        taken = sum(1 + (peer.pidfd >= 0) for peer in self.sessions.values())
+        if taken + 1 + listener.local > self.descriptors:
+            raise QuotaError(
+                f"{open_now} sessions are open, and the daemon has no descriptors for more; close some, or raise its "
+                "limit of open files (ulimit -n, or LimitNOFILE= in its unit)"
+            )
+
+    def resume(
+        self, listener: Listener, identity: bytes, credentials: Credentials, token: bytes, received: int
+    ) -> None:
+        """Resume a session on another connection, and send again the replies that it missed."""
+        peer = self.resumable.get(token)
+        if peer is None or peer.listener is not listener:
+            raise ConnectionLost("this session is not known any more; its lease may be over")
+        if peer.state is State.OPEN:  # the loss of the old connection has not been noticed yet, or not been handled
+            self.lose(peer)
+        peer.on(Event.RESUMED)
+        peer.identity, peer.credentials = identity, credentials._replace(pid=peer.credentials.pid)
+        self.peers[listener, identity] = peer
+        tell(peer, "session resumed")
+        self.welcome(peer)
+        acknowledge(peer, received)
+        for _, frames in tuple(peer.unacknowledged):
+            send(peer, frames)
+        self.changed(peer)
+
+    def welcome(self, peer: Peer) -> None:
+        """Send WELCOME."""
+        if peer.token is not None:
+            self.resumable[peer.token] = peer
+        devices = {name: tuple(sorted(device.backend.missing)) for name, device in self.engine.devices.items()}
+        settings = self.about | {
+            "inline_work": self.engine.inline_work,
+            "window": self.limits.window,
+            "window_bytes": self.limits.window_bytes,
+            "batch": self.limits.batch,
+            "header": self.limits.header,
+            "frame": self.limits.frame,
+            "frames": self.limits.frames,
+            "text": self.limits.text,
+            "segments": self.limits.segments,
+            "mapped": self.limits.mapped,
+            "shared": peer.shared,
+            "files": bool(self.files) and not peer.shared,
+            "lease": self.lease if peer.resumable else 0,
+        }
+        self.tell(peer, [WELCOME, VERSION, session_of(peer).id, peer.token, devices, settings, peer.batch])
+
+    def disconnected(self, listener: Listener, fd: int) -> None:
+        """The connection with that fd has ended. What it had sent is taken first; then comes `see_off`."""
+        for peer in self.peers.values():
+            if peer.listener is listener and peer.credentials.fd == fd:
+                self.gone[peer] = None
+
+    def see_off(self, peer: Peer) -> None:
+        """The connection is gone, without a goodbye: on ipc its session ends, on tcp its lease begins."""
+        if peer.resumable:
+            self.lose(peer)
+        else:
+            self.end(peer, DIED if peer in self.dead else "the connection is gone")
+
+    def died(self, peer: Peer) -> None:
+        """The process has ended. Its connection does so, too, unless another process has inherited the socket."""
+        self.dead[peer] = self.clock()
+
+    def end_inherited(self) -> None:
+        """End the sessions of dead processes whose connections have not ended by themselves."""
+        now = self.clock()
+        self.gone.update(dict.fromkeys(peer for peer, since in self.dead.items() if now - since > INHERITED))
+
+    def lose(self, peer: Peer) -> None:
+        """The connection is gone; the session may be resumed."""
+        peer.on(Event.LOST)
+        self.gone.pop(peer, None)
+        peer.unsent.clear()  # sent again on resumption
+        peer.drop_packed()  # counted as not received; the client sends them again
+        del self.peers[peer.listener, peer.identity]
+        self.left(peer.listener, peer.identity)
+        peer.away_since = self.clock()
+        tell(peer, "connection lost", lease=self.lease)
+
+    def left(self, listener: Listener, identity: bytes) -> None:
+        """Remember that the connection is over, though libzmq may still have messages from it."""
+        self._left[listener, identity] = None
+        self._left.move_to_end((listener, identity))
+        if len(self._left) > LEFT:
+            self._left.popitem(last=False)
+
+    def has_left(self, listener: Listener, identity: bytes, frame: Any) -> bool:
+        """Was the frame sent over a connection that is over? Not if it is a HELLO: routing ids are used again."""
+        if (listener, identity) not in self._left:
+            return False
+        with suppress(ProtocolError):
+            if decode_header(frame, self.limits)[0] == HELLO:
+                del self._left[listener, identity]
+                return False
+        return True
+
+    def end_leases(self) -> None:
+        """End the sessions that were not resumed within their lease."""
+        now = self.clock()
+        for peer in list(self.resumable.values()):
+            if peer.state is State.AWAY and now - peer.away_since > self.lease:
+                self.end(peer, "its lease is over")
+
+    def end(self, peer: Peer, why: str) -> None:
+        """End a connection and its session: cancel its pending instructions, release its tensors."""
+        if peer.state is State.CLOSED:
+            return
+        peer.on(Event.ENDED)
+        self.gone.pop(peer, None)
+        self.dead.pop(peer, None)
+        session = session_of(peer)
+        if self.peers.get((peer.listener, peer.identity)) is peer:
+            del self.peers[peer.listener, peer.identity]
+            self.left(peer.listener, peer.identity)
+        self.sessions.pop(session.id, None)
+        if peer.token is not None:
+            self.resumable.pop(peer.token, None)
+        self.forget(peer)
+        if peer.pidfd >= 0:
+            self.unwatch_process(peer)
+            os.close(peer.pidfd)
+            peer.pidfd = -1
+        self.departed(session)
+        self.engine.close(session)
+        tell(peer, "session closed", why=why)
+
+
+def tell(peer: Peer, event: str, **about: Any) -> None:
+    """Log what happens to a session, and whose it is; a look of the command line is worth a line for debugging only."""
+    write = log.debug if peer.look else log.info
+    credentials = peer.credentials
+    who = {"uid": credentials.uid} if credentials.uid >= 0 else {"key": credentials.key} if credentials.key else {}
+    write(event, session=session_of(peer).id, name=peer.name, **who, **about)

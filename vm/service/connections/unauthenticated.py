@@ -1,0 +1,59 @@
+"""Unauthenticated peers: connections that have not said HELLO. Their time and their number are limited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Final
+
+from ..access.refusals import Refusals
+from .listener import Listener
+from .registry import ConnectionRegistry
+
+PERIOD: Final = 5.0  # seconds between two looks; a peer that is unauthenticated at both is cut
+
+
+class UnauthenticatedPeers:
+    """Cuts unauthenticated peers: those that stay so, and the oldest beyond `most`. Call `look` once per `PERIOD`."""
+
+    def __init__(self, registry: ConnectionRegistry, listeners: Sequence[Listener], most: int) -> None:
+        self.registry = registry
+        self.listeners = listeners
+        self.most = most
+        self.refusals = Refusals()
+        self._seen: set[int] = set()  # numbers of connections
+        for listener in listeners:
+            listener.accepted.append(self.accepted)
+
+    def accepted(self, _fd: int) -> None:
+        """A connection was made: cut the oldest unauthenticated ones if there are too many."""
+        if sum(len(listener.connections) for listener in self.listeners) <= self.most:
+            return
+        found = self.all()
+        for number, listener, fd in found[: max(len(found) - self.most, 0)]:
+            self.cut(number, listener, fd, f"of more than {self.most} without a HELLO it was the oldest")
+
+    def look(self) -> None:
+        """Cut the peers that were unauthenticated at the last look already."""
+        before, self._seen = self._seen, set()
+        for number, listener, fd in self.all():
+            if number in before:
+                self.cut(number, listener, fd, "it did not say HELLO")
+            else:
+                self._seen.add(number)
+
+    def all(self) -> list[tuple[int, Listener, int]]:
+        """Number, listener and descriptor of each unauthenticated connection, the oldest first."""
+        greeted = {(peer.listener, peer.credentials.fd) for peer in self.registry.peers.values()}
+        found = [
+            (number, listener, fd)
+            for listener in self.listeners
+            for fd, number in listener.connections.items()
+            if (listener, fd) not in greeted
+        ]
+        return sorted(found, key=itemgetter(0))
+
+    def cut(self, number: int, listener: Listener, fd: int, why: str) -> None:
+        """End an unauthenticated connection."""
+        self.refusals.tell("a connection was cut", reason=why, peer=listener.origins.get(fd, ""))
+        listener.cut(fd, number)

@@ -1,0 +1,220 @@
+"""One daemon per address: the lock, the socket's directory and mode, and the cleanup.
+
+Theory of operation. The process that has the flock on an address's lock file owns the address: it alone may remove the
+socket file, bind, and remove the socket file again. The kernel releases the lock however the process ends, so a crash
+leaves a stale socket file and a stale lock file, and neither blocks a later daemon.
+
+**The unlink race.** A lock file that is unlinked at exit can lead to two owners: a second starter has opened the file
+and waits for the lock, the first unlinks the file and exits, the second gets the lock of a file without a name, and a
+third makes a new file and locks that. So the lock file is unlinked only while its lock is held, and a starter that gets
+a lock checks that the path still leads to the locked file; if not, the starter releases the lock and begins again.
+
+**Looks.** A client checks whether a daemon runs by taking a *shared* lock for a moment
+(interpreter/wire/addresses.py). A starter could mistake such a client for a daemon. So a starter that is refused the
+exclusive lock asks for the shared one: a client's shared lock permits that, a daemon's exclusive lock does not.
+
+**Modes.** The directory is this user's and 0700. libzmq makes the socket with the mode that the umask leaves, so the
+socket is bound under `private()`; `tensord doctor` checks its mode. A umask belongs to the process: bind before threads
+exist that make files. libzmq unlinks any file at the path before it binds, so anything but a socket is refused here
+first.
+
+Rejected: a pid file without a lock (pids are reused), connecting to the socket and waiting for an answer (a busy daemon
+does not answer), fcntl locks (lost when any descriptor of the file is closed).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ....interpreter.wire.addresses import Address, lock_path, parse, pid_of
+from .errors import StartError
+
+LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+PAUSE = 0.001  # seconds until a client's look at the lock is over
+
+
+class Instance:
+    """An address that this process holds; a context manager. Close it after the sockets, and after their context."""
+
+    def __init__(self, address: str) -> None:
+        """Take the address; StartError if another process has it or its directory is not private."""
+        self.address = address
+        self.parsed = parse(address)
+        self.lock: Path | None = None if _is_unnamed(self.parsed) else lock_path(address)
+        self._descriptor: int | None = None
+        if self.lock is not None:
+            make_private(self.lock.parent)
+            self._descriptor = _locked(self.lock, address)
+        try:
+            self._clear()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Remove the socket and the lock file, in this order, and release the lock."""
+        if self._descriptor is None or self.lock is None:
+            return
+        with suppress(StartError):  # another file lies there, which is not ours to remove
+            self._clear()
+        if _leads_to(self.lock, self._descriptor):
+            self.lock.unlink()
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def _clear(self) -> None:
+        """Remove the socket file. Only under the lock: the file is stale then, or our own."""
+        if self.parsed.kind != "ipc":
+            return
+        path = Path(self.parsed.path)
+        if is_there(path):
+            path.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def check_place(address: str) -> None:
+    """StartError if the file system has no place for the socket or the lock of an address; changes nothing."""
+    parsed = parse(address)
+    if _is_unnamed(parsed):
+        return
+    directory = lock_path(address).parent
+    if os.path.lexists(directory):
+        check_private(directory)
+    elif not os.access(directory.parent, os.W_OK | os.X_OK):
+        raise _cannot_make(directory, errno.EACCES if directory.parent.is_dir() else errno.ENOENT)
+    if parsed.kind == "ipc":
+        is_there(Path(parsed.path))
+
+
+def is_there(path: Path) -> bool:
+    """Is there a socket file? StartError if another file lies in its place."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISSOCK(found.st_mode):
+        raise StartError(f"{path} exists and is no socket: remove it, or choose another --address")
+    return True
+
+
+@contextmanager
+def private() -> Iterator[None]:
+    """Make files and sockets for this user alone. Affects the whole process: enter before threads exist."""
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory with mode 0700, or check that an existing one has it; StartError says which chmod to run."""
+    with suppress(FileExistsError):
+        try:
+            directory.mkdir(mode=0o700)
+            directory.chmod(0o700)  # whatever the umask took away
+        except OSError as error:
+            if isinstance(error, FileExistsError):
+                raise
+            raise _cannot_make(directory, error.errno) from None
+    check_private(directory)
+
+
+def _cannot_make(directory: Path, number: int | None) -> StartError:
+    return StartError(
+        f"cannot make the directory {directory} ({os.strerror(number or errno.EIO)}): make it with mode 0700, "
+        "set XDG_RUNTIME_DIR, or choose another --address"
+    )
+
+
+def check_private(directory: Path) -> None:
+    """StartError unless a directory is this user's alone."""
+    found = directory.lstat()
+    if stat.S_ISLNK(found.st_mode) and found.st_uid == os.getuid():
+        found = directory.stat()
+    _check(directory, found)
+
+
+def _check(directory: Path, found: os.stat_result) -> None:
+    another = f"choose another directory, as in --address ipc:///tmp/tensord-{os.getuid()}/socket"
+    if not stat.S_ISDIR(found.st_mode):
+        raise StartError(f"{directory} is no directory: {another}")
+    if found.st_uid != os.getuid():
+        raise StartError(f"{directory} belongs to uid {found.st_uid}, not to {os.getuid()}: {another}")
+    if found.st_mode & stat.S_ISVTX:
+        raise StartError(f"{directory} is shared by everybody: {another}")
+    if found.st_mode & 0o077:
+        mode = stat.S_IMODE(found.st_mode)
+        raise StartError(f"{directory} may be entered by others (mode {mode:04o}): run chmod 700 {directory}")
+    if found.st_mode & 0o700 != 0o700:
+        raise StartError(f"{directory} cannot be used by its owner: run chmod 700 {directory}")
+
+
+def _is_unnamed(address: Address) -> bool:
+    """Is it a tcp port that the system chooses? No other process can have that one."""
+    return address.kind == "tcp" and not address.port
+
+
+def _locked(path: Path, address: str) -> int:
+    """The descriptor of the lock file, locked, with our pid in it."""
+    while True:
+        try:
+            descriptor = os.open(path, LOCK_FLAGS, 0o600)
+        except OSError as error:
+            raise StartError(f"cannot open the lock file {path}: {error.strerror}") from None
+        taken = False
+        try:
+            taken = _take(descriptor, address) and _leads_to(path, descriptor)
+            if taken:
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                return descriptor
+        finally:
+            if not taken:
+                os.close(descriptor)
+
+
+def _take(descriptor: int, address: str) -> bool:
+    """Get the exclusive lock. False: try again. StartError if a daemon has the lock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass
+    else:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = pid_of(address)
+        if pid is None:  # it ended just now
+            return False
+        who = f"process {pid}" if pid else "another process"
+        raise StartError(
+            f"a daemon listens on {address} already: {who}. Stop it, or choose another --address"
+        ) from None
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    time.sleep(PAUSE)  # a client was only looking
+    return False
+
+
+def _leads_to(path: Path, descriptor: int) -> bool:
+    """Does the path still name the open file?"""
+    with suppress(OSError):
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    return False

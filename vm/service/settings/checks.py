@@ -1,0 +1,146 @@
+"""Checks of single values in a configuration. Each returns the typed value, or raises ValueError(what is allowed)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from ....interpreter.errors import MetadataError
+from ....interpreter.wire.addresses import parse
+from ....streams.catalogue import check_devices
+from ....streams.options import SHARE, parse_size
+
+Check: TypeAlias = Callable[[object], Any]
+
+MIB: Final = 1 << 20
+HIGHEST: Final = 1 << 62
+LEAST_MEMORY: Final = 128 * MIB
+
+
+def folders(value: object) -> tuple[Path, ...]:
+    """Directories."""
+    if isinstance(value, str) or not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        raise ValueError('a list of directories, such as ["/srv/models"]')
+    return tuple([Path(one).expanduser() for one in value])
+
+
+def flag(value: object) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ValueError("true or false")  # noqa: TRY004 - a check says what is allowed
+    return value
+
+
+def count(low: int, high: int = HIGHEST) -> Check:
+    """A whole number."""
+
+    def check(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return value
+
+    return check
+
+
+def seconds(low: float, high: float) -> Check:
+    """A time."""
+
+    def check(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise ValueError(f"a number of seconds from {low:g} to {high:g}")
+        return float(value)
+
+    return check
+
+
+def size(low: int, high: int = HIGHEST) -> Check:
+    """Bytes, as a whole number or a string such as "64 MiB"."""
+
+    def check(value: object) -> int:
+        with suppress(ValueError, OverflowError):
+            if not isinstance(value, float) and low <= (found := parse_size(value)) <= high:
+                return found
+        raise ValueError(f'a size from {low} to {high} bytes, as a whole number or a string such as "64 MiB"')
+
+    return check
+
+
+def memory(value: object) -> int:
+    """Bytes of memory, or a percentage of the memory of this machine or container."""
+    share = SHARE.fullmatch(value) if isinstance(value, str) else None
+    if share is not None and 0 < float(share[1]) <= 100:
+        return max(LEAST_MEMORY, int(available_memory() * float(share[1]) / 100))
+    with suppress(ValueError):
+        if share is None:
+            return int(size(LEAST_MEMORY)(value))
+    raise ValueError(f'a size of {LEAST_MEMORY // MIB} MiB at the least, such as "8 GiB", or a share such as "80%"')
+
+
+def available_memory() -> int:
+    """Bytes of memory that this process can have: the machine's, or less in a control group."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(physical, *_group_limits())
+
+
+def _group_limits() -> list[int]:
+    """The memory.max of this process's control group and of those above it; empty without version 2."""
+    found = []
+    with suppress(OSError):
+        name = Path("/proc/self/cgroup").read_text().rpartition("::/")[2].strip()
+        root = Path("/sys/fs/cgroup")
+        for group in (root / name, *(root / name).parents):
+            with suppress(OSError, ValueError):
+                found.append(int((group / "memory.max").read_text()))
+            if group == root:
+                break
+    return found or [HIGHEST]
+
+
+def choice(allowed: Sequence[str]) -> Check:
+    """One of several words."""
+
+    def check(value: object) -> str:
+        if value not in allowed:
+            raise ValueError(" or ".join(f'"{word}"' for word in allowed))
+        return str(value)
+
+    return check
+
+
+def file(value: object) -> Path | None:
+    """A path, or "" for none. The caller makes it absolute."""
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError('a path, or "" for none')
+    return Path(value).expanduser() if value else None
+
+
+def address_list(value: object) -> tuple[str, ...]:
+    """Addresses to listen on; none means the default one."""
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
+        raise ValueError('a list of addresses, such as ["tcp://127.0.0.1:7700"]')
+    for text in value:
+        _said(parse, text)
+    return tuple(dict.fromkeys(value))
+
+
+def device_list(value: object) -> tuple[Any, ...]:
+    """Names of devices, or tables with a name and options, as in `connect(devices=...)`."""
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError('a list of devices, such as ["cpu:0", {name = "sim:0", memory = "1 GiB"}]')
+    _said(check_devices, value)
+    return tuple(value)
+
+
+def _said(check: Callable[[Any], object], value: Any) -> None:
+    """Run the check of a part, and pass its message on as a `Said`."""
+    try:
+        check(value)
+    except MetadataError as error:
+        raise Said(error.message) from None
+
+
+class Said(ValueError):  # noqa: N818 - a check's own sentence
+    """The message is a whole sentence instead of what is allowed."""

@@ -1,0 +1,201 @@
+"""The daemon's configuration: a TOML file and the command line, checked key by key.
+
+A setting is declared once, with its default and its check; the reader below walks the declarations. An error is one
+line: the source, the key, the allowed values. deploy/tensord.toml explains each setting and shows the defaults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from ....interpreter.errors import MetadataError
+from ....interpreter.wire.addresses import default_address
+from ....interpreter.wire.limits import Limits
+from ...runtime import HANG_AFTER
+from ..process.errors import StartError
+from ..process.logs import FORMATS, LEVELS, Format
+from . import checks
+
+COMMAND_LINE: Final = "the command line"
+CAPACITY: Final = 1 << 14  # of the trace ring
+TENSORS: Final = 0.6  # fraction of the service's memory for cpu devices, by default
+
+
+def _by(check: checks.Check) -> dict[str, checks.Check]:
+    """The metadata of a field that is checked."""
+    return {"check": check}
+
+
+@dataclass(frozen=True, slots=True)
+class TraceConfig:
+    """`on`: keep a trace. `capacity`: instructions in it."""
+
+    on: bool = field(default=True, metadata=_by(checks.flag))
+    capacity: int = field(default=CAPACITY, metadata=_by(checks.count(16, 1 << 24)))
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """`level`: the lowest level logged. `format`: for people or for programs. `file`: None is stderr."""
+
+    level: str = field(default="info", metadata=_by(checks.choice(LEVELS)))
+    format: Format = field(default="console", metadata=_by(checks.choice(FORMATS)))
+    file: Path | None = field(default=None, metadata=_by(checks.file))
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityConfig:
+    """For tcp. `server_secret`: the daemon's key file. `allow`: the file of the clients' public keys."""
+
+    server_secret: Path | None = field(default=None, metadata=_by(checks.file))
+    allow: Path | None = field(default=None, metadata=_by(checks.file))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that can be set.
+
+    `addresses`: where to listen, () is the default address. `devices`: as in `connect(devices=...)`. `memory`: bytes
+    that the whole process may have. `grace`: seconds that what is pending has at the end. `hang_after`: seconds
+    after which a kernel that runs counts as hanging. `heartbeat`: seconds
+    between two on tcp. `lease`: seconds that a session over tcp outlives its connection. `files`: directories below
+    which clients over tcp may load files. `busy_poll`: seconds that the daemon looks for messages before it sleeps,
+    where that has paid lately. `restore`: the directory of checkpoints whose names are there from the start on, None
+    for none; `restore_strict`: anything damaged there ends the start.
+    """
+
+    addresses: tuple[str, ...] = field(default=(), metadata=_by(checks.address_list))
+    devices: tuple[str | Mapping[str, object], ...] = field(default=("cpu:0",), metadata=_by(checks.device_list))
+    memory: int = field(default_factory=lambda: int(checks.memory("80%")), metadata=_by(checks.memory))
+    grace: float = field(default=5.0, metadata=_by(checks.seconds(0, 3600)))
+    hang_after: float = field(default=HANG_AFTER, metadata=_by(checks.seconds(0.1, 86_400)))
+    heartbeat: float = field(default=1.0, metadata=_by(checks.seconds(0.1, 3600)))
+    lease: float = field(default=30.0, metadata=_by(checks.seconds(0, 86_400)))
+    files: tuple[Path, ...] = field(default=(), metadata=_by(checks.folders))
+    busy_poll: float = field(default=0.0002, metadata=_by(checks.seconds(0, 0.01)))
+    restore: Path | None = field(default=None, metadata=_by(checks.file))
+    restore_strict: bool = field(default=False, metadata=_by(checks.flag))
+    limits: Limits = field(default_factory=Limits)
+    trace: TraceConfig = field(default_factory=TraceConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+
+    @property
+    def listen(self) -> tuple[str, ...]:
+        """The addresses, with the default one if none is given."""
+        return self.addresses or (default_address(),)
+
+    @property
+    def opened(self) -> tuple[Mapping[str, object], ...]:
+        """The devices as tables, as the daemon opens them: cpu devices with shared memory and a part of `memory`.
+
+        Messages being received, uploads and Python itself need the rest (guard.py).
+        """
+        tables: list[dict[str, object]] = [
+            {"name": spec} if isinstance(spec, str) else dict(spec) for spec in self.devices
+        ]
+        cpus = [table for table in tables if str(table["name"]).startswith("cpu:")]
+        for table in cpus:
+            table.setdefault("memory", int(self.memory * TENSORS / len(cpus)))
+            table.setdefault("shared", True)
+        return tuple(tables)
+
+
+TABLES: Final[dict[str, type[Any]]] = {
+    "limits": Limits,
+    "trace": TraceConfig,
+    "log": LogConfig,
+    "security": SecurityConfig,
+}
+
+# The limits in bytes; the others are counts. Then the smallest sensible values that are not 1.
+_SIZES: Final = frozenset({"header", "frame", "window_bytes", "bytes", "location_bytes", "mapped"})
+_LEAST: Final = {"header": 4096, "frame": 4096, "window_bytes": 4096, "location_bytes": 4096, "text": 64, "nesting": 2}
+
+
+def load(file: Path | None = None, given: Mapping[str, Any] | None = None) -> Config:
+    """The configuration in a file, overridden by what was `given` on the command line, in the same form.
+
+    Paths in the file are relative to its directory. StartError with a one-line message if a setting is wrong.
+    """
+    config = Config()
+    if file is not None:
+        file = file.expanduser().absolute()
+        config = _merge(config, _read(file), str(file), file.parent)
+    return _merge(config, given or {}, COMMAND_LINE, Path.cwd())
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_bytes().decode())
+    except OSError as error:
+        raise StartError(f"{file}: {error.strerror}; deploy/tensord.toml is an example") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StartError(f"{file}: no TOML: {error}") from None
+
+
+def _merge(config: Config, table: Mapping[str, Any], source: str, base: Path) -> Config:
+    """The configuration with a table's values in place of its own."""
+    changes: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in TABLES:
+            changes[key] = _checked(Config, key, value, f"{source}: {key}", base)
+        elif not isinstance(value, Mapping):
+            raise StartError(f"{source}: {key}: must be a table, [{key}], not {_short(value)}")
+        else:
+            kind, inner = TABLES[key], f"{source}: {key}."
+            found = {name: _checked(kind, name, item, f"{inner}{name}", base) for name, item in value.items()}
+            changes[key] = dataclasses.replace(getattr(config, key), **found)
+    return dataclasses.replace(config, **changes)
+
+
+def _checked(kind: type[Any], key: str, value: object, where: str, base: Path) -> Any:
+    """A value of the right type and in range, or StartError."""
+    check = dict(settings(kind)).get(key)
+    if check is None:
+        raise StartError(f"{where}: there is no such key; {_similar(kind, key)}")
+    try:
+        found = check(value)
+    except checks.Said as error:
+        raise StartError(f"{where}: {error}") from None
+    except ValueError as error:
+        raise StartError(f"{where}: must be {error}, not {_short(value)}") from None
+    except MetadataError as error:
+        raise StartError(f"{where}: {error.message}") from None
+    if isinstance(found, tuple):
+        return tuple([base / one if isinstance(one, Path) else one for one in found])
+    return base / found if isinstance(found, Path) else found
+
+
+def settings(kind: type[Any]) -> Iterator[tuple[str, checks.Check]]:
+    """The keys of one table, and their checks; the keys of `Config` without its tables."""
+    for declared in fields(kind):
+        if kind is Limits:
+            yield declared.name, _limit(declared.name)
+        elif "check" in declared.metadata:
+            yield declared.name, declared.metadata["check"]
+
+
+def _limit(name: str) -> checks.Check:
+    kind = checks.size if name in _SIZES else checks.count
+    return kind(_LEAST.get(name, 1))
+
+
+def _similar(kind: type[Any], key: str) -> str:
+    known = [name for name, _ in settings(kind)] + (list(TABLES) if kind is Config else [])
+    elsewhere = [name for name, other in TABLES.items() if kind is Config and key in dict(settings(other))]
+    if elsewhere:
+        return f"{key} belongs into the table [{elsewhere[0]}]"
+    close = difflib.get_close_matches(key, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
