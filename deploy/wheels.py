@@ -33,6 +33,12 @@ for engine in ("vm", "serial"):
         for _ in range(100):
             y = (y @ y.T @ y + 1.0) / 1000.0
         print(engine, built.form, len(built.compiled), y.to_device("sim:0").numpy().sum())
+        try:  # SciPy is no dependency
+            session.xp.special.erf(y)
+        except td.MetadataError as error:
+            assert "tensord[special]" in error.message, error
+        else:
+            raise AssertionError("a special function without SciPy")
 """
 
 

@@ -29,6 +29,8 @@ Operands are tensors of the session with one of the dtypes after the colon, or P
 - **composite**: on a device without a kernel for it, it is made of other ops.
 - **needs**: functions that a device's array module has to have; NumPy has all, CuPy lacks some. Where they are missing,
   the op runs on a cpu device, unless it is composite.
+- **needs `scipy.special`**: SciPy where the device is (`pip install "tensord[special]"`), on a cuda device CuPy's
+  `cupyx.scipy.special`.
 
 This list is written from the definitions: `.venv/bin/python docs/make_ops.py > docs/ops.md`.
 """
@@ -59,6 +61,7 @@ def remarks(op: Description) -> str:
         f"{op['results']} results": op["results"] != 1,
         "composite": op["composite"],
         f"needs {', '.join(map(code, op['needs']))}": op["needs"],
+        f"needs `{op['library']}`": op["library"],
     }
     return ", ".join(remark for remark, holds in found.items() if holds)
 

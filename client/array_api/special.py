@@ -33,7 +33,10 @@ def ternary(name: str) -> Ternary:
 
 
 class Special(Extension):
-    """Special functions of real numbers, elementwise, with SciPy's names and values. Integers give float64."""
+    """Special functions of real numbers, elementwise: SciPy's, or CuPy's on a GPU. Integers give float64.
+
+    They need SciPy where the devices are, in the daemon or here: `pip install "tensord[special]"`.
+    """
 
     # --- error functions, logistic functions, entropies
 

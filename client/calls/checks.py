@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, TensordError
+from ...interpreter.schema.opdef import no_kernel
 from ...interpreter.wire.forms import shown
 from ..locations.locations import located
 from ..outbox.current import plain_of
@@ -44,6 +45,12 @@ def device_of(session: Session, name: str | None) -> str:
         known, hint = ", ".join(devices), f"; {session._hint}" if session._hint else ""
         raise located(MetadataError(f"there is no device {shown(plain_of(name))}; there are {known}{hint}"))
     return name
+
+
+def without_kernel(session: Session, op: str, device: str) -> MetadataError:
+    """The error for an op that the device lacks."""
+    transport = session._outbox.transport
+    return no_kernel(op, device, transport.devices[device], "the daemon" if transport.eager else "this process")
 
 
 def check_host(session: Session) -> None:

@@ -12,8 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
-from ...interpreter.errors import MetadataError, TensordError
+from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, find
+from .checks import without_kernel
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -50,7 +51,7 @@ class DeviceHandler:
             invocation = invocation._replace(device=self.device)
         device = invocation.session.place(invocation)
         if not invocation.session.supports(invocation.op, device):
-            raise MetadataError(f"{invocation.op.name} has no kernel on {device}", op=invocation.op.name)
+            raise without_kernel(invocation.session, invocation.op.name, device)
         return invocation.session.execute(invocation)
 
 

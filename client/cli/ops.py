@@ -160,6 +160,8 @@ def _devices(op: Description) -> str:
     """The devices with a kernel for the op, and what happens on the others."""
     elsewhere = "it is made of other ops" if op["composite"] else "it runs on a cpu device"
     missing = op["lacks"].get("cupy")
+    if op["library"]:
+        return f'those whose process has {op["library"]}, or on cuda that of CuPy: pip install "tensord[special]"'
     if missing:
         return f"cpu and sim; CuPy has no {missing}, so that for cuda {elsewhere}"
     if op["lacks"] or not op["needs"]:

@@ -4,6 +4,7 @@
 - `infer`: the metas of results from those of operands; `targets`: checks of `out=`
 - `attributes`, `indexing`: checks and normal forms of attributes and indices
 - `promotion`: the result's dtype, and what a Python scalar must satisfy
+- `library`: what kernels call besides NumPy and CuPy
 - `scratch`: the memory of kernels' temporaries; `pieces`: kernels that work piece by piece
 - `opdoc`: descriptions of ops for people; `op_table`: the same, read without importing the definitions
 """

@@ -19,7 +19,7 @@ Source: TFRT's split of an op into metadata function and dispatch function; OneF
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -29,6 +29,7 @@ from ..errors import MetadataError, MetadataTypeError, metadata_error
 from ..types.kinds import ANY, DTypes
 from ..types.meta import LARGEST, Meta, OperandMeta
 from ..wire.forms import shown
+from .library import Library
 from .op_table import similar
 
 # An attribute value as it travels: hashable and made of msgpack's types. A dtype is its name, an axis list a tuple.
@@ -69,6 +70,7 @@ Rows: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], int]
 # How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
 
+MACHINE = "the machine's process"  # where a device lacks something, as far as the machine knows
 VARIADIC = -1
 # Bytes of temporaries that no kernel has to declare, and no machine counts: NumPy casts in buffers of 8192 elements for
 # each operand.
@@ -101,7 +103,8 @@ class OpDef:
     that it may run on the scheduler's thread when small. `judges`: the kernel refuses some data (a position out of
     bounds), and has to see them also where the results are empty; it must not loop over axes of any size then.
     `scalars`: the check of Python int operands, unless they have to fit the promoted dtype. `needs`: functions that the
-    kernel calls and an array module may lack ("linalg.eigh"); devices of such a module do not have the op. `scratch`:
+    kernel calls and an array module may lack ("linalg.eigh"); devices of such a module do not have the op. `library`:
+    what the kernel calls besides the array module; devices where that is missing do not have the op. `scratch`:
     the memory that the kernel's temporaries take, where that may be more than `UNNOTICED` bytes. `pointwise`: each
     element of its one result depends on the operands' elements at its place alone, so that the kernel may be called on
     pieces of them; or for which operands that is so. `rows`: of a reduction over the last axes, how many others there
@@ -138,6 +141,12 @@ class OpDef:
     compose: Compose | None = None
     scalars: ScalarCheck | None = None
     needs: tuple[str, ...] = ()
+    library: Library | None = None
+
+    @property
+    def prompt(self) -> bool:
+        """Is it bounded, and does no library have to be imported first?"""
+        return self.bounded and (self.library is None or self.library.imported)
 
     @property
     def blocking(self) -> bool:
@@ -297,11 +306,27 @@ REGISTRY: dict[str, OpDef] = {}
 
 
 def lacking(xp: ArrayModule) -> frozenset[str]:
-    """Names of the ops whose kernels need a function that the array module lacks; none for NumPy."""
+    """Names of the ops whose kernels need what the array module lacks, or a library that is missing here."""
     wanted = {path for op in REGISTRY.values() for path in (op.ufunc, *op.needs) if path is not None}
-    if all(has(xp, path) for path in wanted):  # for each device that is opened: many ops need the same
-        return frozenset()
-    return frozenset(op.name for op in REGISTRY.values() if op.lacks(xp) is not None)
+    missing: set[str] = set()
+    if not all(has(xp, path) for path in wanted):  # for each device that is opened: many ops need the same
+        missing.update(op.name for op in REGISTRY.values() if op.lacks(xp) is not None)
+    for library in {op.library for op in REGISTRY.values() if op.library is not None}:
+        missing |= library.lacking(xp, ops_of(library))
+    return frozenset(missing)
+
+
+def ops_of(library: Library) -> list[str]:
+    """The ops whose kernels call the library."""
+    return [op.name for op in REGISTRY.values() if op.library is library]
+
+
+def no_kernel(name: str, device: str, missing: Collection[str], where: str) -> MetadataError:
+    """The error for an op that the device lacks, as all ops in `missing`. `where`: the process the device is in."""
+    library = REGISTRY[name].library if name in REGISTRY else None
+    absent = library is not None and all(op in missing for op in ops_of(library))
+    advice = f": {library.advice(device, where)}" if library is not None and absent else ""
+    return MetadataError(f"{name} has no kernel on {device}{advice}", op=name)
 
 
 def define(op: OpDef) -> OpDef:

@@ -55,6 +55,7 @@ def description_of(op: OpDef) -> Description:
         "composite": op.compose is not None,
         "ufunc": op.ufunc,
         "needs": list(op.needs),
+        "library": None if op.library is None else op.library.name,
     }
 
 

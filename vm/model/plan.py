@@ -15,7 +15,7 @@ import numpy as np
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
-from ...interpreter.schema.opdef import BoundKernel, FrozenAttributes, OpDef, OutputMetas
+from ...interpreter.schema.opdef import MACHINE, BoundKernel, FrozenAttributes, OpDef, OutputMetas, no_kernel
 from ...interpreter.schema.pieces import in_pieces, length_of_pieces
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.schema.scratch import largest
@@ -140,7 +140,7 @@ def results(
 ) -> OutputMetas:
     """The metas of the results; MetadataError if the device, the op or the targets do not take these operands."""
     if op.name in device.backend.missing:
-        raise MetadataError(f"{op.name} has no kernel on {device.name}", op=op.name)
+        raise no_kernel(op.name, device.name, device.backend.missing, MACHINE)
     if op.view is None:
         device.refuse_vast(max((m.nbytes for m in metas if isinstance(m, Meta)), default=0), f"{op.name}: an operand")
     return check_targets(op, infer.infer(op, metas, attributes), targets)
@@ -174,7 +174,7 @@ def bound_kernel(
 def runs_at_once(op: OpDef) -> bool:
     """May calls of the op run where they are admitted, if they are small? One of several results may fail alone, which
     the fast path cannot report."""
-    return op.bounded and op.outputs == 1 and op.view is None and not op.partial
+    return op.prompt and op.outputs == 1 and op.view is None and not op.partial
 
 
 def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:

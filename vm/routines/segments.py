@@ -121,7 +121,7 @@ def may_be_inside(program: Program, position: int) -> bool:
     if any(operand >= 0 and program.metas[operand] is None for operand in step.operands):
         return False
     op = find(step.op)
-    return op.bounded and not op.dynamic
+    return op.prompt and not op.dynamic
 
 
 def is_view(program: Program, position: int) -> bool:

@@ -248,7 +248,7 @@ def runs_inline(instruction: Instruction, stream: Stream) -> bool:
     """Is it small and bounded, with all its sources done? Then it is cheaper on the driving thread than on a worker."""
     plan = instruction.plan
     if plan is not None:
-        instruction.quick = plan.op.bounded and plan.work <= instruction.device.inline_work
+        instruction.quick = plan.op.prompt and plan.work <= instruction.device.inline_work
     elif is_on_disk(instruction, stream):
         instruction.quick = False
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
-from ...interpreter.schema.opdef import find
+from ...interpreter.schema.opdef import MACHINE, find, no_kernel
 from ...interpreter.wire.messages import Location, decode_meta
 from ...interpreter.wire.messages import Signature as SignatureMessage
 from .values import SerialSession, Signature, decode_target
@@ -38,8 +38,9 @@ class Tables:
 
     def check_kernel(self, op: str, device: str) -> None:
         """MetadataError if there is no such device, or the op has no kernel there."""
-        if op in self.check_device(device):
-            raise MetadataError(f"{op} has no kernel on {device}", op=op)
+        missing = self.check_device(device)
+        if op in missing:
+            raise no_kernel(op, device, missing, MACHINE)
 
     def check_host(self) -> None:
         """MetadataError if there is no cpu device."""

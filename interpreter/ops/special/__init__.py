@@ -1,49 +1,14 @@
-"""The special functions of real numbers, with SciPy's names and values.
+"""The special functions of real numbers: SciPy's on the host, CuPy's on a GPU.
 
-- `error_functions` (`normal_cdf`), `entropies`: logistic functions, too
-- `gamma`, `zeta`, `exponential`, `elementary`, `dilogarithm`
-- `bessel` of orders 0 and 1, `bessel_orders` of others
-- `legendre`, `hypergeometric`
-- `incomplete_gamma`, `incomplete_beta`, and `distributions` made of them; `inverses` of all these
-- `table`: how such an op is defined
-- `polynomials`: series and their tables; `fractions`: continued fractions, and series of any length; `doubled`: numbers
-  of twice the precision
+- `functions`: which there are; `table`: how such an op is defined
+- `kernels`: which function of a library each is; `composed`: those that are made of others, on a GPU
+- `normal_cdf`: the normal distribution without SciPy, for GELU
+
+A device has these ops if the library can be imported where the device is. Inference needs no library.
 """
 
 from __future__ import annotations
 
-from . import (
-    bessel,
-    bessel_orders,
-    dilogarithm,
-    distributions,
-    elementary,
-    entropies,
-    error_functions,
-    exponential,
-    gamma,
-    hypergeometric,
-    incomplete_beta,
-    incomplete_gamma,
-    inverses,
-    legendre,
-    zeta,
-)
+from . import functions
 
-__all__ = [
-    "bessel",
-    "bessel_orders",
-    "dilogarithm",
-    "distributions",
-    "elementary",
-    "entropies",
-    "error_functions",
-    "exponential",
-    "gamma",
-    "hypergeometric",
-    "incomplete_beta",
-    "incomplete_gamma",
-    "inverses",
-    "legendre",
-    "zeta",
-]
+__all__ = ["functions"]

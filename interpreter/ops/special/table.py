@@ -5,7 +5,7 @@ Everything is computed in float64, whatever the dtype of the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,11 @@ from ...schema.scratch import scratch
 from ...types.kinds import REAL
 from ...types.meta import Meta, OperandMeta
 from ..elementwise import OPERANDS, SLOW
+from .composed import COMPOSED
+from .kernels import LIBRARY, compute
 
-TEMPORARIES = 256  # bytes per element: some thirty arrays of float64 at the most
-
-# Called as function(xp, *operands), all of them float64 arrays of one shape.
-Function = Callable[..., Array]
+# Bytes per element, besides those of the operands in float64: the result, and masked operands; what is composed.
+TEMPORARIES, OF_COMPOSED = 32, 96
 
 
 def infer_special(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
@@ -32,28 +32,18 @@ def infer_special(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Ou
 
 
 def special_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Some tens of passes over the elements, some of which compute exponentials or logarithms."""
+    """As of some exponentials for each element."""
     return 8 * SLOW * sum(m.size for m in outputs if m is not None) if metas else 0
 
 
-def define_special(
-    name: str,
-    function: Function,
-    summary: str,
-    inputs: int = 1,
-    *,
-    cost: int = 1,
-    bounded: bool = True,
-    temporaries: int = TEMPORARIES,
-) -> None:
-    """Define the op. `cost`: how much longer it takes than an error function; `bounded`: does it at most?
-    `temporaries`: bytes per element."""
+def define_special(name: str, summary: str, inputs: int = 1, *, cost: int = 1, bounded: bool = True) -> None:
+    """Define the op. `cost`: how much longer it takes than an error function; `bounded`: does it at most?"""
 
     def work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
         return cost * special_work(metas, outputs, attributes)
 
     def kernel(xp: ArrayModule, given: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-        outputs[0][...] = function(xp, *(xp.asarray(x, dtype=np.float64) for x in given))
+        outputs[0][...] = compute(xp, name, [xp.asarray(x, dtype=np.float64) for x in given])
 
     define(
         OpDef(
@@ -66,9 +56,10 @@ def define_special(
             kernel=kernel,
             elementwise=True,
             pointwise=True,
-            scratch=scratch(elements=temporaries),
+            scratch=scratch(elements=8 * inputs + (OF_COMPOSED if name in COMPOSED else TEMPORARIES)),
             bounded=bounded,
             work=work,
             scalars=accepts_any,
+            library=LIBRARY,
         )
     )

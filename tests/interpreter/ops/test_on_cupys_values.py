@@ -1,7 +1,7 @@
 """Every op gives on CuPy's values what it gives on NumPy's, but for what a GPU may compute otherwise.
 
-The cases and the comparison are those of the proof of a GPU (`tests/gpu/stage_ops.py`). Functions of SciPy's kind are
-left out: they are slow, and made of functions that others here are made of; `sinc` is CuPy's own.
+The cases and the comparison are those of the proof of a GPU (`tests/gpu/stage_ops.py`). Functions of a library are left
+out: on CuPy's values that is SciPy again.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pytest
 
 from tensord.interpreter.schema.opdef import ArrayModule, OpDef
 
-from ...gpu.op_cases import Case, all_ops, cases, dtypes_of, family, seen
+from ...gpu.op_cases import Case, all_ops, cases, dtypes_of, seen
 from ...gpu.stage_ops import Results, differences, summary
 from .elsewhere import Elsewhere, run_on
 
 DTYPES = {"", "float32", "complex64", "int8", "uint64"}
-OPS = [op for op in all_ops() if family(op) != "table" or op.name == "sinc"]
+OPS = [op for op in all_ops() if op.library is None]
 
 
 def outcome(op: OpDef, xp: ArrayModule, case: Case) -> Results:

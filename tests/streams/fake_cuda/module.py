@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import scipy.special
 
 from . import arrays
 from .gpu import (
@@ -219,7 +220,7 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
     cupyx: Any = ModuleType("cupyx")
     cupyx.errstate = lambda **_: nullcontext()
     cupyx.empty_pinned = partial(empty_pinned, gpu)
-    return {"cupy": cupy, "cupyx": cupyx}
+    return {"cupy": cupy, "cupyx": cupyx, "cupyx.scipy.special": Module("cupyx.scipy.special", gpu, scipy.special)}
 
 
 class RawKernel:

@@ -23,6 +23,7 @@ MODULES = (
     "cupy.cuda",
     "cupy.cuda.runtime",
     "cupyx",
+    "cupyx.scipy.special",
 )
 OF_CUDA = ("Device", "Event", "Memory", "MemoryPointer", "MemoryPool", "PinnedMemory", "Stream")
 CLASSES = ("cupy.ndarray", "cupy.add", *(f"cupy.cuda.{name}" for name in OF_CUDA))

@@ -1,0 +1,74 @@
+"""Which function of SciPy or CuPy an op calls, and what happens to its operands before.
+
+SciPy warns where a number that has to be whole comes as a float, and casts to anything what no int holds. So such
+operands are cut off to integers here, and the result is NaN where one is too large. A warning in a kernel would reach
+the user's process from a thread that the user does not know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...schema.library import Library
+from ...schema.opdef import Array, ArrayModule
+from .composed import COMPOSED
+
+LIBRARY = Library(
+    {"numpy": "scipy.special", "cupy": "cupyx.scipy.special"},
+    extra="special",
+    package="SciPy",
+    names={"riemann_zeta": "zeta", "hurwitz_zeta": "zeta"},
+    composed=COMPOSED,
+)
+INT = 2**31 - 1
+MOST = 20_000  # orders and degrees of what takes a step for each: larger ones would hold a thread for seconds
+# Op -> which operands are cut off to whole numbers, and the largest there may be.
+WHOLE = {
+    **dict.fromkeys(("bdtr", "bdtrc", "bdtri"), ((1,), INT)),
+    **dict.fromkeys(("nbdtr", "nbdtrc", "nbdtri"), ((0, 1), INT)),
+    **dict.fromkeys(("expn", "pdtri"), ((0,), INT)),
+    "yn": ((0,), MOST),
+}
+# Op -> the least and the largest operands. Beyond them SciPy takes seconds for an element, or never ends.
+NEAR, ANY = (-MOST, MOST), (-math.inf, math.inf)
+LIMITS = {"hyp1f1": (NEAR, NEAR, (-1e6, 1e6)), "lpmv": (NEAR, NEAR, ANY)}
+
+
+def function_of(xp: ArrayModule, name: str) -> Callable[..., Array]:
+    """What computes the op of arrays of float64."""
+    of = LIBRARY.of(xp)
+    if xp.__name__ == "cupy" and name in COMPOSED:
+        composed = COMPOSED[name]
+        return lambda *operands: composed(xp, of, *operands)
+    found: Callable[..., Array] = getattr(of, LIBRARY.names.get(name, name))
+    return found
+
+
+def compute(xp: ArrayModule, name: str, operands: Sequence[Array]) -> Array:
+    """The function's values, in float64."""
+    function = function_of(xp, name)
+    if name in WHOLE:
+        return of_whole(xp, function, operands, *WHOLE[name])
+    if name in LIMITS:
+        operands = [within(xp, x, limits) for x, limits in zip(operands, LIMITS[name], strict=True)]
+    return function(*operands)
+
+
+def within(xp: ArrayModule, x: Array, limits: tuple[float, float]) -> Array:
+    """NaN outside of the limits."""
+    least, most = limits
+    return xp.where((x >= least) & (x <= most), x, math.nan)
+
+
+def of_whole(
+    xp: ArrayModule, function: Callable[..., Array], operands: Sequence[Array], positions: Sequence[int], most: int
+) -> Array:
+    """The function of operands some of which are cut off to integers; NaN where one of these is beyond `most`."""
+    given, valid = list(operands), True
+    for n in positions:
+        small = xp.abs(operands[n]) <= most
+        given[n], valid = xp.where(small, operands[n], 0).astype(np.int64), valid & small
+    return xp.where(valid, function(*given), math.nan)

@@ -1,0 +1,69 @@
+"""A library that kernels of some ops call, and that may be missing where a device is.
+
+Whether it is there is found out without importing it, since that may take a third of a second. The first kernel that
+calls the library imports it. Until then the ops count as unbounded, so that a worker does so, not the driving thread.
+A GPU's library is imported as the device opens: only then can be seen which functions it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any, Final
+
+NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+HOST: Final = "numpy"  # the array module of devices whose kernels may run on the driving thread
+
+
+class Library:
+    """`modules`: its module for each array module. `extra`: the extra of tensord that installs `package`, for NumPy's.
+    `names`: its functions for ops of other names. `composed`: ops that are made of others of its functions on a GPU.
+    `imported`: kernels on the host can call it at once."""
+
+    def __init__(
+        self,
+        modules: Mapping[str, str],
+        *,
+        extra: str,
+        package: str,
+        names: Mapping[str, str] = NO_NAMES,
+        composed: Container[str] = (),
+    ) -> None:
+        self.modules = dict(modules)
+        self.extra = extra
+        self.package = package
+        self.names = dict(names)
+        self.composed = composed
+        self.imported = False
+
+    @property
+    def name(self) -> str:
+        """The module on the host."""
+        return self.modules[HOST]
+
+    def of(self, xp: Any) -> Any:
+        """The module for arrays of that array module; ImportError."""
+        found = import_module(self.modules[xp.__name__])
+        self.imported = self.imported or xp.__name__ == HOST
+        return found
+
+    def lacking(self, xp: Any, ops: Collection[str]) -> frozenset[str]:
+        """The ops whose function is missing here."""
+        path = self.modules.get(getattr(xp, "__name__", ""))
+        if path is not None and xp.__name__ == HOST:
+            return frozenset() if find_spec(path.partition(".")[0]) else frozenset(ops)
+        if path is None:
+            return frozenset(ops)
+        try:
+            module = import_module(path)
+        except ImportError:
+            return frozenset(ops)
+        return frozenset(op for op in ops if op not in self.composed and not hasattr(module, self.names.get(op, op)))
+
+    def advice(self, device: str, where: str) -> str:
+        """What to do where a device lacks the library as a whole."""
+        if device.startswith("cuda"):
+            return f"{self.modules['cupy']} cannot be imported in {where}"
+        return f'{where} lacks {self.package}; install it there: pip install "tensord[{self.extra}]"'
