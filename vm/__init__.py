@@ -13,5 +13,5 @@
 
 Beside them: `serial/`, an engine without a scheduler that users can choose and that the tests compare with; `log`, the
 machine's log; `failures`, those that nobody waits for, which go to the log; `places`, from what clients name to open
-files.
+files and real paths; `process`, what answers tell of the machine's process.
 """

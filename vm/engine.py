@@ -41,8 +41,7 @@ from .admission.admission import Admission
 from .durability.taking import Told
 from .model.device_state import DeviceState, Uses
 from .model.directory import Directory
-from .model.session import ReplySink, VmSession
-from .model.unfolding import rest_of_run
+from .model.session import ReplySink, VmSession, rest_of_run
 from .placement.residency import Residency
 from .scheduler.lost_devices import abandon_lost
 from .scheduler.scheduler import Scheduler

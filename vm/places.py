@@ -1,4 +1,4 @@
-"""From the place of a file, as a client names it, to the open file: what `VmSession.open_file` does on each driver."""
+"""From places, as clients name them, to open files and real paths; `VmSession.open_file` opens files on each driver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..interpreter.errors import ProtocolError
+from ..interpreter.errors import FileError, MetadataError, ProtocolError
 from ..interpreter.files.on_wire import checked_path, checked_place
 from ..interpreter.files.open_file import OpenFile, OutputFile, open_below, open_own, open_peer
 
@@ -26,3 +26,14 @@ def open_below_place(directories: Sequence[Path], place: Sequence[Any], *, write
     if writes:
         raise ProtocolError("files are saved by clients on the machine's host, over ipc")
     return open_below(directories, checked_path(place))
+
+
+def real_path(path: str) -> Path:
+    """The real path of a directory. MetadataError unless it is whole: the daemon's own folder means nothing to its
+    clients. FileError if it leads nowhere."""
+    if not path.startswith("/"):
+        raise MetadataError(f"a directory of checkpoints is named by its whole path, not {path!r}")
+    try:
+        return Path(path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise FileError(f"{path!r}: is no path of a directory: {error}; name another one") from None

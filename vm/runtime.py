@@ -20,6 +20,7 @@ from .failures import Failures, Line, log_lines
 from .log import log, unhindered
 from .model.session import VmSession
 from .placement.loaded_files import changed_among
+from .process import Process
 from .reporting.device_rows import lost
 from .reporting.holdings import Largest
 from .reporting.live_trace import trace_parts
@@ -73,8 +74,8 @@ class Runtime:
         self.engine.scheduler.report = self.report
         self.engine.admission.answer = self.answer
         self.places = Places(self.engine)
-        self.engine.scheduler.dispatcher.holders = Largest(self.engine.directory, self.places).on
-        self.about = About(self.places, hung=self.list_hung, errors=lambda: self.recent_errors)
+        self.engine.scheduler.dispatcher.holders = Largest(self.engine.directory, self.places, time.perf_counter).on
+        self.about = About(self.places, Process(), hung=self.list_hung, errors=lambda: self.recent_errors)
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
         """Answer a session's question about the machine: a plain value, or an iterator of slices."""

@@ -25,6 +25,7 @@ from tensord.interpreter.wire.limits import Limits
 from tensord.vm.model.linked import Linked
 from tensord.vm.model.plan import Plan
 from tensord.vm.model.session import VmSession
+from tensord.vm.process import Process
 from tensord.vm.reporting.live_trace import trace_parts
 from tensord.vm.reporting.locations import Places
 from tensord.vm.reporting.questions import About, answer
@@ -105,7 +106,7 @@ class Harness:
         self.bare = Bare(workers=2)
         self.engine = self.bare.engine
         self.places = Places(self.engine)
-        about = About(self.places)
+        about = About(self.places, Process())
         self.engine.admission.answer = lambda session, what, arguments: answer(
             self.engine, session, what, arguments, about
         )

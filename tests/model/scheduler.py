@@ -34,8 +34,7 @@ from tensord.streams.store import NAME as STORE
 from tensord.streams.store import StoreOptions
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.engine import Engine, may_go_on
-from tensord.vm.model.session import VmSession
-from tensord.vm.model.unfolding import rest_of_run
+from tensord.vm.model.session import VmSession, rest_of_run
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.reporting.live_trace import routine_entries
 from tensord.vm.tracing.analysis.files.routine_parts import RoutineParts

@@ -22,7 +22,7 @@ from ...interpreter.types.meta import DTYPE_NAMES, Meta
 from ...interpreter.wire.host_memory import is_clients
 from ...interpreter.wire.messages import Chain, Effect, Fetch, Sync, Upload, Wait, decode_meta
 from ...streams.stream import StreamKind
-from ..model.account import has_share
+from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding

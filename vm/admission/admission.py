@@ -60,12 +60,11 @@ from ...interpreter.wire.messages import (
     decode_meta,
 )
 from ..memory.pins import end_pins, pin, unpin
-from ..model.account import check_bytes
+from ..model.charges import check_bytes
 from ..model.directory import Directory
 from ..model.plan import Plan
-from ..model.session import VmSession
+from ..model.session import VmSession, rest_of_run
 from ..model.tensor import Tensor
-from ..model.unfolding import rest_of_run
 from ..placement.hints import host_for, leave, prefetch
 from ..placement.residency import Residency
 from ..placement.views import moved, twin

@@ -13,7 +13,6 @@ from ...interpreter.wire.messages import Checkpoint, Restore
 from ...streams.stream import StreamKind
 from ..durability.groups import Member
 from ..durability.in_store import RestoringInStore
-from ..durability.job import real_path
 from ..durability.restoring import Found, look
 from ..durability.taking import NOT_KEPT, Asked, Checkpoints
 from ..model.instruction import Instruction
@@ -21,6 +20,7 @@ from ..model.linked import Linked
 from ..model.session import VmSession
 from ..model.tensor import Storage, Tensor
 from ..placement.residency import Residency
+from ..places import real_path
 from ..scheduler.scheduler import Scheduler
 from .names import Names
 from .rejection import Rejection

@@ -20,7 +20,7 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.segments import SHARED_FROM
 from ..memory.binding import bind
 from ..memory.mapped import map_copy
-from ..model.account import has_share
+from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding

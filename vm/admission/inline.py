@@ -39,7 +39,7 @@ from ..memory.pins import end_pins
 from ..memory.recency import touch
 from ..memory.recycling import make_tensor, recycle
 from ..memory.release import release
-from ..model.account import charge, credit, has_share
+from ..model.charges import charge, credit, has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
 from ..model.operand import Binding

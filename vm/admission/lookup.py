@@ -7,7 +7,7 @@ from typing import Any
 
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.wire.messages import Hint, encode_meta
-from ..model.account import charge
+from ..model.charges import charge
 from ..model.device_state import DeviceState
 from ..model.plan import Plan
 from ..model.session import VmSession

@@ -16,7 +16,7 @@ from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import NamedMessage
 from ...interpreter.wire.names import check_names as check_printable
 from ..memory.overwriting import may_overwrite
-from ..model.account import check_bytes
+from ..model.charges import check_bytes
 from ..model.device_state import DeviceState
 from ..model.directory import Directory
 from ..model.published import Published

@@ -22,10 +22,10 @@ from ..model.session import VmSession
 from ..model.tensor import Tensor
 from ..model.unfolding import Answer, Unfolding
 from ..placement.residency import Residency
-from ..routines.control_flow import Results
 from ..routines.ids import Ids
 from ..routines.programs import add_part, check_in_group, check_run, drop, link, routine_of, steps_of_runs, written_by
 from ..routines.publishing import keep_convention, publish_routine
+from ..routines.run import Results
 from ..routines.segments import LONGEST
 from ..routines.unfolding import Unfolder, metas_of
 from ..scheduler.scheduler import Scheduler
@@ -128,7 +128,7 @@ class Routines:
         if better is not routine and are_apart(session, better.program, outside):
             routine = better
         unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
-        ids = Ids(routine.program, outside, newest, unfolder)
+        ids = Ids(routine.program, outside, newest, unfolder.new)
         messages, trace = unfolder.program(routine, ids, message.numbers), self.trace(session, routine, message)
         finish = partial(self.finish, session, routine, ids, message, trace)
         session.unfolding = Unfolding(messages, finish, unfolder.stop, routine.program.asks, trace)

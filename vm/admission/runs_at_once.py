@@ -16,7 +16,7 @@ from ...interpreter.types.meta import Scalar
 from ..memory.recency import touch
 from ..memory.recycling import make_tensor
 from ..memory.release import release
-from ..model.account import has_share
+from ..model.charges import has_share
 from ..model.instruction import Status
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage

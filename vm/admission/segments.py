@@ -12,7 +12,7 @@ from ...interpreter.programs.passes.table import FUSION, TRANSFERS
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..memory.overwriting import may_overwrite
-from ..model.account import check_bytes
+from ..model.charges import check_bytes
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.linked import Linked

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...streams.kept import KeptStretch
 from ...streams.stored import buffer_of
-from ..model.account import charge
+from ..model.charges import charge
 from ..model.session import VmSession
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, Tensor

@@ -4,7 +4,6 @@ instructions; nothing of the engine is touched."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from pathlib import Path
 from typing import Any, Final
 
 from numpy.typing import NDArray
@@ -279,14 +278,3 @@ def is_gone(error: FileError) -> bool:
     """Is a file not there, or too short? Else there may be no descriptor left, or the disk has failed for a moment."""
     cause = error.__cause__
     return not isinstance(cause, OSError) or isinstance(cause, FileNotFoundError)
-
-
-def real_path(path: str) -> Path:
-    """The real path of a directory. MetadataError unless it is whole: the daemon's own folder means nothing to its
-    clients. FileError if it leads nowhere."""
-    if not path.startswith("/"):
-        raise MetadataError(f"a directory of checkpoints is named by its whole path, not {path!r}")
-    try:
-        return Path(path).resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise FileError(f"{path!r}: is no path of a directory: {error}; name another one") from None

@@ -32,11 +32,12 @@ from ..model.session import VmSession
 from ..model.tensor import Copy, Tensor
 from ..placement.residency import Residency
 from ..placement.views import twin
+from ..places import real_path
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .contents import Contents
 from .groups import Group, Groups
-from .job import CheckpointJob, real_path
+from .job import CheckpointJob
 from .target import Key, Stood, Targets, key_of
 
 KEPT: Final = 2  # generations of durable names
@@ -76,6 +77,7 @@ class Checkpoints:
         self.residency = residency
         self.directory = directory
         self.targets = Targets()
+        self.jobs: list[CheckpointJob] = []  # those that are being written
         backend: Any = None if residency.store is None else residency.store.backend
         durable: str = getattr(getattr(backend, "options", None), "durable", "")
         self.durable = real_path(str(Path(durable).absolute())) if durable else None
@@ -155,7 +157,8 @@ class Checkpoints:
             return
         link, stream = residency.new_copy(host, 0, 1), store.backend.copy_stream(StreamKind.SAVE)
         reading = Reading(asked, job, link, stream)
-        target.job = job
+        target.busy = True
+        self.jobs.append(job)
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
         groups = self.group(job)
         transfers = residency.transfers
@@ -241,7 +244,8 @@ class Checkpoints:
         """The checkpoint is on the disk, or has failed. Durable names are written once more if files are gone that were
         to be kept; a checkpoint is of its place in program order, which has passed."""
         target = job.target
-        target.job, target.note = None, job.note
+        target.busy, target.note = False, job.note
+        self.jobs.remove(job)
         again = job.outdated and not always
         if again:
             self.waiting.append(asked)

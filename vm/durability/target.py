@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ...interpreter.checkpoints.directory import CheckpointDirectory
 from ...interpreter.checkpoints.record import Generation, Record
 from ...interpreter.types.meta import Meta
 from ..model.published import PublishedRoutine
 from ..model.tensor import Storage, Tensor
-
-if TYPE_CHECKING:
-    from .job import CheckpointJob
-
 
 REMEMBERED: Final = 4  # directories: each holds on to the storages of its last generation
 
@@ -68,17 +64,17 @@ class Target:
     """A directory. Only the driving thread changes what is known of it; only the store's opens it.
 
     `holds`: keep it open, and locked, once it was opened: no other machine may write there until this one is closed.
-    `job`: the checkpoint that is being written; `note`: that of the last one.
+    `busy`: is a checkpoint being written? `note`: that of the last one.
     """
 
-    __slots__ = ("_held", "holds", "job", "last", "note", "path")
+    __slots__ = ("_held", "busy", "holds", "last", "note", "path")
 
     def __init__(self, path: Path, *, holds: bool = False) -> None:
         self.path = path
         self.holds = holds
         self._held: CheckpointDirectory | None = None
         self.last = Last()
-        self.job: CheckpointJob | None = None
+        self.busy = False
         self.note = ""
 
     def open(self) -> CheckpointDirectory:
@@ -103,11 +99,6 @@ class Target:
         held, self._held = self._held, None
         if held is not None:
             held.close()
-
-    @property
-    def busy(self) -> bool:
-        """Is a checkpoint being written?"""
-        return self.job is not None
 
     @property
     def written(self) -> Collection[str]:
@@ -153,10 +144,6 @@ class Targets:
 
     def __init__(self) -> None:
         self._targets: dict[Path, Target] = {}
-
-    def jobs(self) -> list[CheckpointJob]:
-        """The checkpoints that are being written."""
-        return [target.job for target in self._targets.values() if target.job is not None]
 
     def hold(self, path: Path) -> Target:
         """The directory of durable names."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from ..model.account import Account, has_share
+from ..model.account import Account
+from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.tensor import Copy, Storage

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from ...interpreter.types.meta import Meta
 from ...streams.device import Buffer
-from ..model.account import Account, count, uncount
+from ..model.account import Account
+from ..model.charges import count, uncount
 from ..model.device_state import DeviceState
 from ..model.signature import Maker
 from ..model.tensor import Copy, Storage, Tensor

@@ -17,7 +17,7 @@ When a buffer may be released:
 from __future__ import annotations
 
 from ...streams.stream import Stream
-from ..model.account import uncount
+from ..model.charges import uncount
 from ..model.device_state import DeviceState
 from ..model.tensor import Copy
 from .ledger import expect_late

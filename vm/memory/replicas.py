@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..model.account import count, credit, uncount
+from ..model.charges import count, credit, uncount
 from ..model.device_state import DeviceState
 from ..model.tensor import Copy, Storage
 from .release import release

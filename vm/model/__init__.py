@@ -3,7 +3,8 @@
 - `tensor`: tensors, storages, copies; `operand`: a tensor bound to a copy
 - `instruction`: instructions and their states; `reason`: why one waits for another
 - `device_state`: the engine's state of one device; `session_queue`: one session's queue on a stream
-- `session`, `account`: one client's ids and tables; its memory charges; `directory`: sessions and names
+- `session`: one client's ids and tables; `account`, `charges`: its memory, and what counts for it
+- `directory`: sessions and names
 - `texts`: a session's lines and spans, by number
 - `published`: what stands under a name: a tensor, or a routine
 - `linked`: a program, linked to devices and tensors; `unfolding`: a run in the middle of being admitted op by op

@@ -25,16 +25,16 @@ from ...interpreter.errors import CancelledError, TensordError, kernel_error, te
 from ...interpreter.opcodes import TRAITS, Opcode
 from ...interpreter.types.meta import Scalar
 from ...streams.stream import Stream, Task
+from .device_state import DeviceState
+from .operand import Binding
+from .plan import Plan
 from .reason import Reason
 from .signature import call_text
+from .tensor import Copy
 
 if TYPE_CHECKING:
-    from .device_state import DeviceState
-    from .operand import Binding
-    from .plan import Plan
     from .session import VmSession
     from .session_queue import SessionQueue
-    from .tensor import Copy
 
 
 class Status(StrEnum):

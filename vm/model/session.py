@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from weakref import WeakSet
 
@@ -12,17 +12,17 @@ from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import line_of, span_of
 from ...streams.stream import Stream
 from .account import Account
+from .instruction import Instruction
+from .linked import Linked
+from .plan import Plan
+from .session_queue import SessionQueue
+from .tensor import Copy, Moved, Tensor
 from .texts import Texts
+from .unfolding import Unfolding
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
     from ...interpreter.programs.records import Reader
-    from .instruction import Instruction
-    from .linked import Linked
-    from .plan import Plan
-    from .session_queue import SessionQueue
-    from .tensor import Copy, Moved, Tensor
-    from .unfolding import Unfolding
 
 PRIVATE: Final = 1 << 40  # numbers of signatures that runs make are above; those of clients are below
 
@@ -177,3 +177,24 @@ class VmSession:
     def span(self, location: int) -> tuple[str, ...]:
         """The names of the spans behind a location number, the outermost first."""
         return self.spans.get(span_of(location)) or ()
+
+
+def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
+    """The next messages of the run that the session is in the middle of, at most so many. To be admitted one by one:
+    the run ends when the message behind its last one is asked for. It may have to wait for a value in between, or have
+    taken so long that others come first."""
+    unfolding = session.unfolding
+    if unfolding is None:
+        return
+    for _ in range(most):
+        if unfolding.asked is not None and unfolding.waits():
+            return
+        message = next(unfolding.messages, None)
+        if message is None:
+            session.unfolding = None
+            unfolding.finish()
+            return
+        yield message
+        if unfolding.rests:
+            unfolding.rests = False
+            return

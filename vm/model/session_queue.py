@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from ...streams.stream import Stream
-
-if TYPE_CHECKING:
-    from .device_state import DeviceState
-    from .instruction import Instruction
+from .device_state import DeviceState
+from .instruction import Instruction
 
 UNKNOWN_WORK = 4_000_000  # element operations that a transfer counts for, since its duration is unknown
 

@@ -27,11 +27,11 @@ from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta, Shape
 from ...streams.device import Buffer
 from ...streams.stream import Stream
+from .account import Account
+from .device_state import DeviceState
 from .signature import UNMADE, Maker
 
 if TYPE_CHECKING:
-    from .account import Account
-    from .device_state import DeviceState
     from .instruction import Instruction
     from .session import VmSession
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...interpreter.errors import TensordError
-
-if TYPE_CHECKING:
-    from .session import VmSession
 
 
 class Answer:
@@ -58,24 +55,3 @@ class Unfolding:
     def waits(self) -> bool:
         """Is the next message not known yet?"""
         return self.asked is not None and not self.asked.done
-
-
-def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
-    """The next messages of the run that the session is in the middle of, at most so many. To be admitted one by one:
-    the run ends when the message behind its last one is asked for. It may have to wait for a value in between, or have
-    taken so long that others come first."""
-    unfolding = session.unfolding
-    if unfolding is None:
-        return
-    for _ in range(most):
-        if unfolding.asked is not None and unfolding.waits():
-            return
-        message = next(unfolding.messages, None)
-        if message is None:
-            session.unfolding = None
-            unfolding.finish()
-            return
-        yield message
-        if unfolding.rests:
-            unfolding.rests = False
-            return

@@ -24,7 +24,7 @@ from ..memory.overwriting import may_overwrite, owns_memory
 from ..memory.pins import move_pins
 from ..memory.recency import touch
 from ..memory.replicas import drop_copies, forget, hold, leave_to_readers, may_drop
-from ..model.account import charge, check_bytes, check_share, count
+from ..model.charges import charge, check_bytes, check_share, count
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.operand import Binding

@@ -5,13 +5,11 @@ Arguments come from clients, so each is checked before it is used. Answers are p
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping
 from inspect import signature
 from typing import Any, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
-from ...interpreter.wire.descriptors import descriptor_limit, descriptors_open
 from ...interpreter.wire.fields import LARGEST
 
 MOST = 10_000  # rows of one answer
@@ -86,17 +84,3 @@ def error_row(error: TensordError) -> dict[str, Any]:
         "instruction": error.instruction,
         "location": error.location,
     }
-
-
-def descriptors() -> dict[str, int]:
-    """How many descriptors this process has open, and how many it may have."""
-    return {"open": descriptors_open(), "limit": descriptor_limit()}
-
-
-def resident_memory() -> int:
-    """Bytes of memory that this process has now; 0 where the system does not tell."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - half the time of Path
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0

@@ -7,7 +7,6 @@ tensors, so the search is sliced like that for tensors, and the error looks at a
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -63,7 +62,7 @@ def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[li
 class Largest:
     """The largest holdings of each device, for errors: searched for again once the last search has paid off."""
 
-    def __init__(self, directory: Directory, where: Where, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, directory: Directory, where: Where, clock: Callable[[], float]) -> None:
         self._directory = directory
         self._where = where
         self._clock = clock

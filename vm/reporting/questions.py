@@ -8,24 +8,21 @@ recorded, and `evict` acts.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
+from ..process import Process
 from ..tracing.flat import Where
 from .answering import (
     MOST,
     Client,
     answer_with,
-    descriptors,
     device_or_any,
     error_row,
     natural,
-    resident_memory,
     session_or_any,
 )
 from .device_rows import cached, describe, lost, plain, transfers
@@ -64,13 +61,13 @@ class About:
     """What a machine knows of itself and its engine does not. The callables are asked at each answer."""
 
     where: Where
+    process: Process
     address: str = "local"
     client: Callable[[int], Client | None] = no_client  # of the session with that id
     looks: Callable[[int], bool] = never  # is that session the command line's own?
     grace: float | None = None  # seconds that pending work has at the end of a daemon
     hung: Callable[[], Iterable[Mapping[str, Any]]] = tuple
     errors: Callable[[], Sequence[TensordError]] = tuple
-    started: float = field(default_factory=time.time)
 
 
 def answer(engine: Engine, session: VmSession, what: object, arguments: object, about: About) -> Any:
@@ -125,11 +122,11 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
     ring = engine.ring
     return {
         "version": version(),
-        "pid": os.getpid(),
+        "pid": about.process.pid,
         "address": about.address,
-        "uptime": max(0.0, time.time() - about.started),
-        "memory": resident_memory(),
-        "descriptors": descriptors(),
+        "uptime": about.process.uptime(),
+        "memory": about.process.memory(),
+        "descriptors": about.process.descriptors(),
         "devices": {
             name: {
                 "used": device.backend.allocated,
@@ -168,7 +165,6 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
 
 def _checkpoints(engine: Engine, _session: VmSession, _about: About) -> list[dict[str, Any]]:
     """Those that are being written."""
-    jobs = engine.admission.durable.checkpoints.targets.jobs()
     return [
         {
             "directory": str(job.target.path),
@@ -176,7 +172,7 @@ def _checkpoints(engine: Engine, _session: VmSession, _about: About) -> list[dic
             "written": job.done,
             "bytes": max(job.to_write, job.done),
         }
-        for job in jobs
+        for job in engine.admission.durable.checkpoints.jobs
     ]
 
 
@@ -209,9 +205,8 @@ def _freed_slices(engine: Engine, session: VmSession, about: About) -> Iterator[
 
 
 def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[str, Any]:
-    client = about.client(one.id)
-    age = max(0.0, time.time() - about.started)
-    who = client or Client(one.name, os.getpid(), os.getuid(), "local", age)
+    process = about.process
+    who = about.client(one.id) or Client(one.name, process.pid, process.uid, "local", process.uptime())
     return {
         "id": one.id,
         **who._asdict(),

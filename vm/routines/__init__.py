@@ -9,5 +9,6 @@
 - `programs`: programs and routines of a session, from its messages, with what may be refused
 - `publishing`: routines under names, for other sessions
 - `unfolding`: a run as the messages of its ops, one by one: what every run may fall back to, and what it has to equal
-- `control_flow`: the same for steps with blocks, which wait for values; `ids`: the ids of a run's tensors
+- `control_flow`: the same for steps with blocks, which wait for values; `run`: what both know of a run, and ask of an
+  engine; `ids`: the ids of a run's tensors
 """

@@ -14,7 +14,7 @@ those that have run there, and the draw's place in it.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ...interpreter.errors import CancelledError, KernelError, KernelIndexError, MetadataError, TensordError
 from ...interpreter.programs.constructs import FORMS, MAX_ITERATIONS, layout_of, results_of
@@ -26,9 +26,7 @@ from ...interpreter.wire.messages import EFFECT, RELEASE, TO_DEVICE, Message
 from ..model.linked import Block, Linked
 from ..model.unfolding import Answer
 from .ids import Ids
-
-if TYPE_CHECKING:
-    from .unfolding import Unfolder
+from .run import Results, Run
 
 PAUSE: Final[Message] = (RELEASE, ())  # a message that does nothing: a turn may end here
 PLACES: Final = 16  # bits of a draw's number that say its place in its block
@@ -46,22 +44,6 @@ class Failed(Exception):  # noqa: N818 - it is caught in this module, and no err
         self.answer = answer
 
 
-class Results:
-    """What a step makes: ids, metas and homes of new tensors; and the ids of those that it writes.
-
-    `begun`: may a loop have written some of them? Then a cancellation does not spare those that others hold.
-    """
-
-    __slots__ = ("begun", "made", "written")
-
-    def __init__(
-        self, made: Sequence[tuple[int, Meta | None, str]], written: Sequence[int], begun: bool = False
-    ) -> None:
-        self.made = made
-        self.written = written
-        self.begun = begun
-
-
 class Construct:
     """A step with blocks in one run, from its first message to its last one.
 
@@ -69,7 +51,7 @@ class Construct:
     """
 
     def __init__(
-        self, run: Unfolder, routine: Linked, position: int, given: Sequence[Any], effects: int, where: int
+        self, run: Run, routine: Linked, position: int, given: Sequence[Any], effects: int, where: int
     ) -> None:
         step = self.step = routine.program.steps[position]
         if position not in routine.nested:
@@ -140,7 +122,7 @@ class Construct:
         body, count = self.blocks[-1], (yield from self.decision())
         state: list[int] = []
         for argument, source in zip(self.arguments, body.routine.program.parameters, strict=True):
-            state.append(self.run.new_id())
+            state.append(self.run.new.take())
             yield (TO_DEVICE, argument, state[-1], self.routine.devices[source.device], self.where)
         try:
             while (yield from self.goes_on(state, count)):
@@ -184,7 +166,7 @@ class Construct:
         ):  # a test that writes is no mere question
             self.begun = True
         captured = [self.given[place] for place in block.values[len(inputs) :]]
-        ids = Ids(program, (*inputs, *captured), run.newest, run)
+        ids = Ids(program, (*inputs, *captured), run.new.newest, run.new)
         numbers = self.numbers(block)
         yield from run.program(routine, ids, numbers, self.effects + block.effects)
         yield PAUSE

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...interpreter.programs.program import Program
 
-if TYPE_CHECKING:
-    from .unfolding import Unfolder
+
+class NewIds:
+    """Ids that nothing has, behind the `newest` one that a run has used."""
+
+    __slots__ = ("newest",)
+
+    def __init__(self, newest: int) -> None:
+        self.newest = newest
+
+    def take(self) -> int:
+        """The next one."""
+        self.newest += 1
+        return self.newest
 
 
 class Ids:
@@ -16,24 +26,24 @@ class Ids:
     ones, behind the `newest`, or as they are asked for, if blocks of the program need ids in between. `results`: the
     ids of what the run returns, if they are to be used from the start."""
 
-    __slots__ = ("_found", "_ranks", "_results", "_run", "newest", "outside")
+    __slots__ = ("_found", "_new", "_ranks", "_results", "newest", "outside")
 
     def __init__(
         self,
         program: Program,
         outside: Sequence[int],
         newest: int,
-        run: Unfolder | None = None,
+        new: NewIds | None = None,
         results: Sequence[int] = (),
     ) -> None:
         self.outside = outside  # of parameters and captured tensors, in their order
         self.newest = newest  # when the run began
         self._ranks = program.ranks
         self._results = dict(zip(program.returned, results, strict=False))
-        self._run = run if program.asks else None
+        self._new = new if program.asks else None
         self._found: dict[int, int] = {}
-        if run is not None and self._run is None:
-            run.newest += program.inner
+        if new is not None and self._new is None:
+            new.newest += program.inner
 
     def __getitem__(self, variable: int) -> int:
         if variable in self._results:
@@ -41,9 +51,9 @@ class Ids:
         rank = self._ranks[variable]
         if rank == 0:
             return self.outside[variable]
-        if self._run is None:
+        if self._new is None:
             return self.newest + rank
         id_ = self._found.get(rank)
         if id_ is None:
-            id_ = self._found[rank] = self._run.new_id()
+            id_ = self._found[rank] = self._new.take()
         return id_

@@ -315,11 +315,12 @@ class RunInstruction(Instruction):
 
     def run_steered(self, stream: Stream, start: int, calls: list[Any]) -> None:
         """Give the stream each op of a slice as a task of its own, up to a cancellation."""
+        program, recipe, stamps = self.segment.program, self.segment.recipe, self.stamps
         for index in range(len(calls)):
-            call, stamps = self.segment.recipe.calls[start + index], self.stamps
+            call = recipe.calls[start + index]
             if stamps is not None:
                 stamps.times.append(stamps.clock())
-            for part in parts_of(self, call, calls[index]):
+            for part in parts_of(self, program, recipe.fusions, call, calls[index]):
                 if self.failed():
                     return
                 stream.steer(part)

@@ -7,17 +7,32 @@ if they had been issued one by one. Where nothing interferes nobody makes parts:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.program import Program
 from ...streams.stream import Task
 from .recipe import Call, fill
 
-if TYPE_CHECKING:
-    from .instruction import RunInstruction
-
 COPY: Final = "copy"  # the label of what fills a variable's own memory, as one by one a Copy instruction does
+
+
+class Parted(Protocol):
+    """The run that the parts are of."""
+
+    id: int
+
+    def failed(self) -> bool:
+        """Has it failed as a whole, or been cancelled?"""
+        ...
+
+    def call(self, call: Call, kernel: Any, arguments: list[Any]) -> None:
+        """Call one kernel."""
+        ...
+
+    def fail_part(self, part: Part, error: BaseException) -> None:
+        """An op has failed for a reason outside its kernel."""
+        ...
 
 
 class Part:
@@ -38,7 +53,7 @@ class Part:
         "todo",
     )
 
-    def __init__(self, run: RunInstruction, call: Call, step: int, label: str, todo: list[tuple[Any, Any]]) -> None:
+    def __init__(self, run: Parted, call: Call, step: int, label: str, todo: list[tuple[Any, Any]]) -> None:
         self.run = run
         self.call = call
         self.step = step
@@ -78,10 +93,11 @@ class Part:
         self.run.fail_part(self, error)
 
 
-def parts_of(run: RunInstruction, call: Call, bound: tuple[Any, Any]) -> Iterator[Part]:
+def parts_of(
+    run: Parted, program: Program, fusions: Sequence[Fusion], call: Call, bound: tuple[Any, Any]
+) -> Iterator[Part]:
     """The ops of a call, one by one: several if it is a fusion's. `bound`: its kernel and arguments."""
-    program, todo = run.segment.program, [bound]
-    fusion = fusion_of(run.segment.recipe.fusions, call)
+    todo, fusion = [bound], fusion_of(fusions, call)
     for step in (call.step,) if fusion is None else fusion.steps:
         yield Part(run, call, step, COPY if call.kernel is fill else program.steps[step].op, todo)
 

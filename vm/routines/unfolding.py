@@ -11,7 +11,7 @@ dropped its handle there. Results get their own ids at the end, since ids have t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ...interpreter.errors import TensordError
 from ...interpreter.programs.program import MOVE, NO_OPS, PRINT, Program
@@ -20,69 +20,24 @@ from ...interpreter.wire.fields import is_line
 from ...interpreter.wire.locations import LINE
 from ...interpreter.wire.messages import CALL, EFFECT, RELEASE, TO_DEVICE, Message
 from ..model.linked import Linked, Template
-from ..model.unfolding import Answer
-from .control_flow import PAUSE, Construct, Results
-from .ids import Ids
+from .control_flow import PAUSE, Construct
+from .ids import Ids, NewIds
+from .run import Engine
 
 RIDERS = 64  # operands that a call has bits for
 
 
-class Engine(Protocol):
-    """What an engine does for the runs of one session."""
-
-    iterations: int
-
-    def prepare(self, routine: Linked) -> Iterator[None]:
-        """Do what takes long before there are pieces, a slice at a time. A turn ends behind each."""
-        ...
-
-    def pieces(self, routine: Linked) -> Sequence[range]:
-        """The steps of a program in order: those that may run as one instruction together."""
-        ...
-
-    def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
-        """Admit steps as one instruction; False, and nothing is changed, if they have to run one by one."""
-        ...
-
-    def sign(self, routine: Linked, position: int, number: int) -> int:
-        """Make the signature of an op, that step of the program, under this number, or a new one if it is 0; its
-        number. Where it is refused, the step is among `refused`, and is asked for again by the next run."""
-        ...
-
-    def ask(self, id_: int, label: str, location: int) -> Answer:
-        """Read a value of the session, once it is there. The run goes on then."""
-        ...
-
-    def stopped(self) -> TensordError | None:
-        """The cancellation that ends the session's loops before their next round; None if they go on."""
-        ...
-
-    def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Give tensors other ids, all at once: (old, new)."""
-        ...
-
-    def fail(self, error: TensordError | None, answer: Answer | None, results: Results, op: str, location: int) -> None:
-        """Poison what a step was to make and to write, with an error of its own, or what an answer has failed with."""
-        ...
-
-
 class Unfolder:
-    """One run, while it is unfolded. `effects`: chain, callback and request of each side effect; `newest`: the highest
-    id that it has used."""
+    """One run, while it is unfolded: see `Run`."""
 
     def __init__(self, engine: Engine, effects: Sequence[Sequence[Any]], location: int, newest: int) -> None:
         self.engine = engine
         self.effects = effects
         self.location = location
-        self.newest = newest
-        self.open: list[Construct] = []  # the steps with blocks that it is in the middle of, the outermost first
-        self.drawn = 0  # the number of the block that runs, for its random draws
+        self.new = NewIds(newest)
+        self.open: list[Construct] = []
+        self.drawn = 0
         self.iterations = 0
-
-    def new_id(self) -> int:
-        """An id that nothing has."""
-        self.newest += 1
-        return self.newest
 
     def stop(self, why: TensordError) -> None:
         """The session ends in the middle of the run, for that reason."""

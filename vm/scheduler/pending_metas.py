@@ -15,7 +15,7 @@ from ...interpreter.types.meta import Meta, OperandMeta
 from ..memory.kept import full_below
 from ..memory.ledger import learn_need, plan_most, undecided
 from ..memory.reservation import most_of, need_alone, scratch_of, too_large
-from ..model.account import check_bytes, check_share, count, has_share
+from ..model.charges import check_bytes, check_share, count, has_share
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.tensor import Copy, Tensor

@@ -10,7 +10,7 @@ from ..memory.kept import kept_back
 from ..memory.ledger import plan_most
 from ..memory.release import release
 from ..memory.reservation import is_stuck
-from ..model.account import has_share
+from ..model.charges import has_share
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from .dispatch import Holders, Replan

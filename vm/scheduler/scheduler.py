@@ -27,7 +27,8 @@ from ..memory.making_room import evict_idle, fits, make_room
 from ..memory.refusals import Refusals, question
 from ..memory.release import leave_plan
 from ..memory.reservation import most_of, need_alone, new_copies, scratch_of, too_large
-from ..model.account import Account, has_share
+from ..model.account import Account
+from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
 from ..model.operand import Binding

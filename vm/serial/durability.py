@@ -12,10 +12,11 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Checkpoint, Restore
 from ...interpreter.wire.names import named
 from ..durability.contents import Contents
-from ..durability.job import CheckpointJob, real_path
+from ..durability.job import CheckpointJob
 from ..durability.restoring import Restoring, look
 from ..durability.target import Target
 from ..model.published import Published
+from ..places import real_path
 from .names import NOT_KEPT
 from .state import State
 from .values import SerialSession, SerialTensor, Value

@@ -6,22 +6,19 @@ transfers, queues and memory limits are empty or zero: there are none.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
+from ..process import Process
 from ..reporting.answering import (
     MOST,
     Client,
     answer_with,
-    descriptors,
     device_or_any,
     error_row,
     natural,
-    resident_memory,
     session_or_any,
 )
 from ..reporting.device_rows import plain
@@ -38,18 +35,12 @@ ERRORS_KEPT: Final = 20
 NOTHING: Final = dict(NO_EVICTION)
 
 
-class About:
-    """Facts about a machine that its engine does not know: the devices' options, the newest errors, the age."""
+class About(NamedTuple):
+    """What a machine knows and its engine does not: its process, the devices' options, the newest errors."""
 
-    def __init__(self, options: Mapping[str, Any], errors: Callable[[], Sequence[TensordError]]) -> None:
-        self.options = options
-        self.errors = errors
-        self.started = time.time()
-
-    @property
-    def age(self) -> float:
-        """Seconds since the machine was made."""
-        return max(0.0, time.time() - self.started)
+    process: Process
+    options: Mapping[str, Any]
+    errors: Callable[[], Sequence[TensordError]]
 
 
 def answer(engine: SerialEngine, session: SerialSession, what: object, arguments: object, about: About) -> Any:
@@ -153,11 +144,11 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
     return {
         "version": version(),
         "engine": "serial",
-        "pid": os.getpid(),
+        "pid": about.process.pid,
         "address": "local",
-        "uptime": about.age,
-        "memory": resident_memory(),
-        "descriptors": descriptors(),
+        "uptime": about.process.uptime(),
+        "memory": about.process.memory(),
+        "descriptors": about.process.descriptors(),
         "devices": {
             name: {"used": nbytes, "limit": 0, "cached": 0, "eviction": NOTHING, "lost": ""}
             for name, nbytes in memory_by_device(engine).items()
@@ -186,12 +177,12 @@ def _status(engine: SerialEngine, _session: SerialSession, about: About) -> dict
 def _sessions(
     engine: SerialEngine, session: SerialSession, about: About, freed: object = False
 ) -> list[dict[str, Any]]:
-    sums = Sums(SESSION)
+    sums, process = Sums(SESSION), about.process
     sums.add(extents(engine))
     return [
         {
             "id": one.id,
-            **Client(one.name, os.getpid(), os.getuid(), "local", about.age)._asdict(),
+            **Client(one.name, process.pid, process.uid, "local", process.uptime())._asdict(),
             "tensors": len(one.tensors),
             "bytes": sum(nbytes_of(tensor) for tensor in one.tensors.values()),
             "peak": 0,

@@ -12,9 +12,9 @@ from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.messages import Message, Run
 from ..model.linked import Linked
 from ..model.unfolding import Answer
-from ..routines.control_flow import Results
 from ..routines.ids import Ids
 from ..routines.programs import check_in_group, check_run, drop, routine_of, written_by
+from ..routines.run import Results
 from ..routines.unfolding import Unfolder, metas_of
 from .effects import Effects
 from .state import State
@@ -52,7 +52,7 @@ class Routines:
             return
         program, newest = routine.program, session.newest
         unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
-        ids = Ids(program, (*message.inputs, *routine.captured), newest, unfolder)
+        ids = Ids(program, (*message.inputs, *routine.captured), newest, unfolder.new)
         self.receive(session, unfolder.program(routine, ids, message.numbers))
         outputs = zip(program.returned, message.outputs, strict=True)
         rename(session, [(ids[variable], output) for variable, output in outputs])

@@ -16,10 +16,10 @@ from ...interpreter.errors import TensordError
 from ...interpreter.types.sizes import size
 from ...streams.catalogue import check_devices
 from ...streams.store import NAME as STORE
-from ..durability.job import real_path
 from ..durability.restoring import Found, look
 from ..engine import Engine
 from ..log import log
+from ..places import real_path
 from .process.errors import StartError
 from .settings.config import Config
 

@@ -24,8 +24,7 @@ from tensord.interpreter.wire.messages import (
     encode_message,
 )
 from tensord.vm import engine as engine_module
-from tensord.vm.model.session import PRIVATE
-from tensord.vm.model.unfolding import rest_of_run
+from tensord.vm.model.session import PRIVATE, rest_of_run
 from tensord.vm.reporting.invariants import violations
 
 from ..bare_engine import Bare, Client

@@ -11,6 +11,7 @@ import pytest
 
 from tensord.interpreter.errors import KernelError, ProtocolError
 from tensord.streams.faults import Fault, FaultKind
+from tensord.vm.process import Process
 from tensord.vm.reporting import tensor_rows
 from tensord.vm.reporting.answering import Client
 from tensord.vm.reporting.locations import Places
@@ -26,7 +27,10 @@ class Asked:
         self.session = session
         self.machine = machine
         self.about = About(
-            Places(machine.engine), hung=lambda: list(machine.hung.values()), errors=lambda: machine.recent_errors
+            Places(machine.engine),
+            Process(),
+            hung=lambda: list(machine.hung.values()),
+            errors=lambda: machine.recent_errors,
         )
 
     @property

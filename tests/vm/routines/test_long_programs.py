@@ -10,7 +10,7 @@ import pytest
 from tensord.interpreter.programs import fusion
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Atomic, Call, encode_message
-from tensord.vm.model.unfolding import rest_of_run
+from tensord.vm.model.session import rest_of_run
 from tensord.vm.routines.recipe import Compiler
 from tensord.vm.routines.segments import LONGEST, SLICE, cutting
 

@@ -13,6 +13,7 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Query
+from tensord.vm.process import Process
 from tensord.vm.reporting.questions import About, answer
 from tensord.vm.routines.stamps import Stamps, timed
 from tensord.vm.tracing import ring
@@ -37,7 +38,7 @@ def bare(request) -> Bare:
 
 
 def asks(client: Client, every: Any, *, everywhere: bool = False) -> Any:
-    return answer(client.bare.engine, client.session, "detail", (every, everywhere), About(lambda *_: None))  # type: ignore[arg-type]
+    return answer(client.bare.engine, client.session, "detail", (every, everywhere), About(lambda *_: None, Process()))  # type: ignore[arg-type]
 
 
 def stamps_of(bare: Bare) -> list[int]:
@@ -108,7 +109,7 @@ class TestWhich:
             session,
             what,
             given,
-            About(lambda *_: None),  # type: ignore[arg-type]
+            About(lambda *_: None, Process()),  # type: ignore[arg-type]
         )
         client = bare.client()
         assert client.ask(Query("detail", (4, False), 0)) == 4

@@ -13,7 +13,7 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.forms import name_message
 from tensord.interpreter.wire.locations import LINE_BITS
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Release, Signature, ToDevice
-from tensord.vm.model.unfolding import rest_of_run
+from tensord.vm.model.session import rest_of_run
 
 from ..bare_engine import Bare, Client, array_of
 from ..parts import Parts

@@ -25,8 +25,7 @@ from ....interpreter.wire.fields import LARGEST, is_natural
 from ....interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, SEGMENT
 from ...engine import Engine
 from ...log import log
-from ...model.session import ReplySink, VmSession
-from ...model.unfolding import rest_of_run
+from ...model.session import ReplySink, VmSession, rest_of_run
 from ..access.refusals import Refusals
 from .inbound import decode_header, kind_of, place_uploads, take_segment
 from .listener import Credentials, Listener
