@@ -6,6 +6,7 @@
 - `outbox/`: unsent messages
 - `waiting/`: procedures that wait, for threads and for event loops
 - `requests/`: questions, and side effects in program order
+- `core/`: what a session consists of
 - `tensor/`: a handle and its ops
 - `calls/`: from a call to a message; contexts
 - `host_arrays/`: from arrays to tensors, and results that come near the host

@@ -295,7 +295,7 @@ def sessions_here() -> Iterator[Callable[..., Session]]:
 
 def machine_of(session: Session) -> VirtualMachine:
     """The machine behind an embedded session."""
-    machine: VirtualMachine = session._transport.machine
+    machine: VirtualMachine = session._core.transport.machine
     return machine
 
 

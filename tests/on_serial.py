@@ -120,8 +120,8 @@ def sessions(patch: pytest.MonkeyPatch) -> Iterator[Any]:
             skip()
         options.setdefault("devices", ["cpu:0"])
         session = tensord.connect(address, engine="serial", **options)
-        opened.append((session, session._transport.machine))
-        session._outbox.transport = Outside(session._transport)
+        opened.append((session, session._core.transport.machine))
+        session._core.outbox.transport = Outside(session._core.transport)
         return session
 
     yield make

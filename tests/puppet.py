@@ -55,7 +55,7 @@ def paused(process: Any) -> Iterator[None]:
 
 def cut(session: Any) -> None:
     """Break a session's connection to its daemon, as a network would."""
-    address = session._transport._link.address
+    address = session._core.transport._link.address
     for entry in list(Path("/proc/self/fd").iterdir()):
         with suppress(OSError):  # another thread may close it, and open something else, at any time
             copy = os.dup(int(entry.name))

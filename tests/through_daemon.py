@@ -137,7 +137,7 @@ def is_empty(session: Session) -> bool:
     """Is that the only session, and does it hold nothing?"""
     stats = session.stats()
     held = sum(device["allocated"] for device in stats["devices"].values())
-    return len(session._query("sessions")) == 1 and not held and not stats["live"]
+    return len(session._core.answers.query("sessions")) == 1 and not held and not stats["live"]
 
 
 def toml(spec: Any) -> str:

@@ -14,7 +14,9 @@ import numpy as np
 from ...interpreter.errors import MetadataError, metadata_error
 from ...interpreter.types.axes import normal_axis
 from ...interpreter.types.meta import Scalar, Shape
+from ..calls.by_name import call
 from ..calls.checks import own
+from ..host_arrays.uploads import as_tensor
 from ..locations.locations import located
 from ..tensor.tensor import Tensor
 from .elementwise import operand
@@ -70,7 +72,7 @@ class Beyond(Functions):
         their edges in ascending order, and no `range` then. A bin contains its left edge, the last one both. Reading
         the result raises if elements or edges are not fit for bins: for NaN without a `range`, for edges that descend.
         """
-        x, given = own(self._session, a), []
+        x, given = own(self._core, a), []
         if bins is None or isinstance(bins, str | float | complex):
             what = f"not {bins!r}" + "; NumPy's rules for the number are not here" * isinstance(bins, str)
             raise refused("histogram", TypeError(f"bins is a whole number of bins, or their edges, {what}"))
@@ -78,7 +80,7 @@ class Beyond(Functions):
         if number is None:
             given.append(self._placed(bins, x, "histogram"))
         if weights is not None:
-            given.append(own(self._session, weights))
+            given.append(own(self._core, weights))
         limits = None if number is None else range  # as NumPy does, which does not even look at it
         options = {"bins": number, "range": limits, "density": bool(density), "weighted": weights is not None}
         return HistogramResult(*self._call_all("histogram", x, *given, **options))
@@ -97,7 +99,7 @@ class Beyond(Functions):
         `xp`: increasing, which is not checked, unless there is a `period`. Beyond its ends the result is `left` and
         `right`, by default the first and the last of fp.
         """
-        x = own(self._session, x)
+        x = own(self._core, x)
         points = [self._placed(each, x, "interp") for each in (xp, fp)]
         ends = [operand(end, "interp") for end in (left, right) if end is not None]
         given = {"left": left is not None, "right": right is not None}
@@ -153,7 +155,7 @@ class Beyond(Functions):
         the last element ("reflect") or behind it ("symmetric"), or those of the other end ("wrap"). ValueError for
         other modes, negative widths, and for an empty axis unless the mode is "constant". Waits for pending shapes.
         """
-        x = own(self._session, array)
+        x = own(self._core, array)
         try:
             widths = pairs(pad_width, x.ndim)
             check_pad(mode)
@@ -167,7 +169,7 @@ class Beyond(Functions):
 
         ValueError if the axis cannot be divided into so many equal parts. Waits if the shape is pending.
         """
-        x = own(self._session, ary)
+        x = own(self._core, ary)
         try:
             place = normal_axis(axis, x.ndim)
             ends = cuts(x.shape[place], indices_or_sections)
@@ -179,13 +181,13 @@ class Beyond(Functions):
     def _placed(self, values: Any, like: Tensor, function: str) -> Tensor:
         """A tensor as it is; a sequence of numbers as a tensor on the same device."""
         if isinstance(values, Tensor):
-            return own(self._session, values)
+            return own(self._core, values)
         if isinstance(values, np.ndarray):
             raise refused(function, TypeError("a NumPy array is no operand: make a tensor of it (asarray)"))
-        return self._session.asarray(values, like.device)
+        return as_tensor(self._core, values, like.device)
 
     def _quantiles(self, name: str, most: int, a: Tensor, q: Any, axis: Axes, **options: Any) -> Tensor:
-        x = own(self._session, a)
+        x = own(self._core, a)
         if isinstance(q, int | float):
             if not 0 <= q <= most:
                 raise refused(name, ValueError(f"q is in [0, {most}], not {q}"))
@@ -199,7 +201,7 @@ class Beyond(Functions):
         for axis, width in enumerate(widths):
             if any(width):
                 positions = np.pad(np.arange(x.shape[axis]), width, mode)
-                x = self._call("take", x, self._session.asarray(positions, x.device), axis=axis)
+                x = self._call("take", x, as_tensor(self._core, positions, x.device), axis=axis)
         return x
 
     def _framed(self, x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tensor:
@@ -214,7 +216,7 @@ class Beyond(Functions):
     def _block(self, x: Tensor, axis: int, width: int, fill: Scalar) -> list[Tensor]:
         """One block of a constant, or none."""
         shape: Shape = (*x.shape[:axis], width, *x.shape[axis + 1 :])
-        return self._session.call("full", [fill], {"shape": shape, "dtype": x.dtype}, device=x.device) if width else []
+        return call(self._core, "full", [fill], {"shape": shape, "dtype": x.dtype}, device=x.device) if width else []
 
 
 def pairs(widths: Any, ndim: int) -> list[tuple[int, int]]:

@@ -12,7 +12,9 @@ from ...interpreter.schema.attributes import check_dtype
 from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.forms import shown
+from ..calls.by_name import call
 from ..calls.checks import device_of, own
+from ..host_arrays.uploads import as_tensor
 from ..locations.locations import located
 from ..tensor.exchange import check_copy, host_array
 from ..tensor.operators import SCALARS, as_number
@@ -52,20 +54,20 @@ class Creation(Functions):
         device, so `copy=False` raises ValueError. TypeError for values that are not numbers. A real `dtype` drops
         imaginary parts, with NumPy's ComplexWarning.
         """
-        session = self._maker()
+        core = self._maker()
         check_copy(copy, "asarray")
         if not isinstance(obj, Tensor):
             if copy is False:
                 raise located(MetadataError(UNCOPIED.format("asarray"), op="asarray"))
             try:
-                return session.asarray(self._fitting(buffered(obj), dtype), device, dtype=dtype)
+                return as_tensor(core, self._fitting(buffered(obj), dtype), device, dtype=dtype)
             except MetadataTypeError:
                 first = first_tensor(obj)
                 if first is None:
                     raise
                 return self._stack(obj, dtype, device or first.device)
-        x = own(session, obj)
-        moves = device is not None and device_of(session, device) != x.device
+        x = own(core, obj)
+        moves = device is not None and device_of(core, device) != x.device
         wanted = None if dtype is None else dtype_name(dtype, "asarray")
         pending = x._meta is None and copy is not False  # then x is cast, without waiting for its dtype
         casts = wanted is not None and (pending or wanted != x.dtype.name)
@@ -104,14 +106,14 @@ class Creation(Functions):
         A tensor of this session is returned as it is, if `copy` and `device` allow. Everything else is copied through
         the host; BufferError if `copy=False`, AttributeError if x does not support DLPack.
         """
-        session = self._maker()
+        core = self._maker()
         check_copy(copy, "from_dlpack")
-        home = None if device is None else device_of(session, device)
-        if isinstance(x, Tensor) and x._session is session and (copy is not False or home in (None, x.device)):
+        home = None if device is None else device_of(core, device)
+        if isinstance(x, Tensor) and x._core is core and (copy is not False or home in (None, x.device)):
             return self.asarray(x, device=home, copy=copy)
         if copy is False:
             raise located(MetadataBufferError(UNCOPIED.format("from_dlpack"), op="from_dlpack"))
-        return session.asarray(host_array(x), home)
+        return as_tensor(core, host_array(x), home)
 
     def full(
         self, shape: Shape, fill_value: Scalar | Tensor, *, dtype: DType | None = None, device: str | None = None
@@ -129,7 +131,7 @@ class Creation(Functions):
     ) -> Tensor:
         """As `full`, with the shape of x, and its dtype and device unless others are given."""
         if isinstance(fill_value, Tensor):
-            like = own(self._session, x)
+            like = own(self._core, x)
             home = like.device if device is None else device
             return self._spread(fill_value, like.shape, like.dtype if dtype is None else dtype, home)
         return self._like("full", x, dtype, device, number(fill_value, "full_like"))
@@ -157,7 +159,7 @@ class Creation(Functions):
         """
         if not isinstance(indexing, str) or indexing not in {"xy", "ij"}:
             raise located(MetadataError(f"meshgrid: indexing is 'xy' or 'ij', not {shown(indexing)}", op="meshgrid"))
-        tensors = [own(self._session, each) for each in arrays]
+        tensors = [own(self._core, each) for each in arrays]
         if any(each.ndim != 1 for each in tensors):
             raise located(MetadataError("meshgrid: takes 1-d tensors; reshape them first", op="meshgrid"))
         if len({each.dtype for each in tensors}) > 1:
@@ -214,19 +216,19 @@ class Creation(Functions):
         return self._call("broadcast_to", value, shape=(shape,) if isinstance(shape, int) else shape)
 
     def _create(self, name: str, device: str | None, *operands: Scalar, **attributes: Any) -> Tensor:
-        session = self._maker()
-        return session.call(name, operands, attributes, device=device_of(session, device))[0]
+        core = self._maker()
+        return call(core, name, operands, attributes, device=device_of(core, device))[0]
 
     def _like(self, name: str, x: Tensor, dtype: DType | None, device: str | None, *operands: Scalar) -> Tensor:
         """Create from x's meta alone, if known: then the result does not wait for x, and no bytes move."""
-        session = self._session
-        x = own(session, x)
-        home = x.device if device is None else device_of(session, device)
+        core = self._core
+        x = own(core, x)
+        home = x.device if device is None else device_of(core, device)
         if x._meta is None:
-            made = session.call(f"{name}_like", (x, *operands), {"dtype": dtype})[0]
+            made = call(core, f"{name}_like", (x, *operands), {"dtype": dtype})[0]
             return made if home == x.device else made.to_device(home)
         attributes = {"shape": x.shape, "dtype": x.dtype if dtype is None else dtype}
-        return session.call(name, operands, attributes, device=home)[0]
+        return call(core, name, operands, attributes, device=home)[0]
 
 
 def buffered(values: Any) -> Any:

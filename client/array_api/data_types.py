@@ -65,9 +65,9 @@ class DataTypes(Functions):
 
         TypeError for complex to real: take `real` or `imag` first.
         """
-        x = own(self._session, x)
+        x = own(self._core, x)
         check_copy(copy, "astype")
-        same_place = device is None or device_of(self._session, device) == x.device
+        same_place = device is None or device_of(self._core, device) == x.device
         if not copy and same_place and x._meta is not None and x.dtype == _dtype(dtype, "astype"):
             return x
         cast = self._call("astype", x, dtype=dtype)

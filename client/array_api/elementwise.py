@@ -12,6 +12,7 @@ from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.schema.opdef import REGISTRY, OpDef
 from ...interpreter.types import kinds
+from ..calls.by_name import call
 from ..calls.checks import own
 from ..locations.locations import located
 from ..locations.tracebacks import MEANT, hide, hides, signed, too_many
@@ -33,10 +34,10 @@ def unary(name: str, alias: str | None = None) -> Unary:
         try:
             if more:
                 raise refused(alias or name, 1, more)
-            session = self._session
-            if type(x) is not Tensor or x._session is not session:
-                own(session, x)
-            return session._calls.operate(op, x)
+            core = self._core
+            if type(x) is not Tensor or x._core is not core:
+                own(core, x)
+            return core.calls.operate(op, x)
         except MEANT as error:
             hide(error)
             raise
@@ -54,10 +55,10 @@ def binary(name: str) -> Binary:
                 raise refused(name, 2, more)
             if type(x2) is not Tensor and type(x2) not in SCALARS:
                 x2 = operand(x2, name)
-            session = self._session
-            if type(x1) is Tensor and x1._session is session:
-                return session._calls.operate(op, x1, x2)
-            return session.call(name, [operand(x1, name), x2])[0]
+            core = self._core
+            if type(x1) is Tensor and x1._core is core:
+                return core.calls.operate(op, x1, x2)
+            return call(core, name, [operand(x1, name), x2])[0]
         except MEANT as error:
             hide(error)
             raise
@@ -176,7 +177,7 @@ class Elementwise(Functions):
         low = None if min is None else operand(min, "clip")
         high = None if max is None else operand(max, "clip")
         if low is None or high is None:
-            check_real(own(self._session, x))  # the other ops take more dtypes
+            check_real(own(self._core, x))  # the other ops take more dtypes
         if low is None and high is None:
             return x.copy()
         if high is None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from .functions import Extension
 
 if TYPE_CHECKING:
-    from ..tensor.tensor import Tensor
+    from ..calls.by_name import call
+from ..calls.by_name import call
+from ..tensor.tensor import Tensor
 
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 
@@ -110,7 +112,7 @@ class Fft(Extension):
         float64 unless `dtype` says otherwise. ValueError for `n` below one and for `d` zero.
         """
         attributes = {"n": n, "d": d, "dtype": dtype}
-        return self._maker().call("fftfreq", (), attributes, device=device)[0]
+        return call(self._maker(), "fftfreq", (), attributes, device=device)[0]
 
     def rfftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None) -> Tensor:
         """Frequencies of the n//2 + 1 points of an `rfft` of `n` samples `d` apart, none of them negative.
@@ -118,7 +120,7 @@ class Fft(Extension):
         float64 unless `dtype` says otherwise. ValueError for `n` below one and for `d` zero.
         """
         attributes = {"n": n, "d": d, "dtype": dtype}
-        return self._maker().call("rfftfreq", (), attributes, device=device)[0]
+        return call(self._maker(), "rfftfreq", (), attributes, device=device)[0]
 
     def fftshift(self, x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
         """x with its halves along the axes (None: all) swapped, so that frequency zero comes to the middle."""

@@ -2,48 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.exceptions import ComplexWarning
 
 from ...interpreter.schema.attributes import check_dtype
 from ...interpreter.types.kinds import REAL
+from ..calls.by_name import call
+from ..core.core import Core
 from ..locations.frames import warn
 from ..locations.tracebacks import make_public, refusing
 from ..tensor.hints import EXTENSIONS, missing
 from ..tensor.tensor import Tensor
 
-if TYPE_CHECKING:
-    from ..session.session import Session
-
 
 class Functions:
-    """A family of functions, as methods that issue their ops on `_session`."""
+    """A family of functions, as methods that issue their ops on the session behind `_core`."""
 
-    _session: Session
+    _core: Core
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         make_public(cls)
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__.lower()} functions of {self._session!r}>"
+        return f"<{type(self).__name__.lower()} functions of {self._core!r}>"
 
-    def _maker(self) -> Session:
-        """The session that makes new tensors."""
-        return self._session
+    def _maker(self) -> Core:
+        """The core of the session that makes new tensors."""
+        return self._core
 
     def _call(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
         """Issue an op with one result."""
-        return self._session.call(name, operands, attributes or None)[0]
+        return call(self._core, name, operands, attributes or None)[0]
 
     def _call_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
         """Issue an op with several results."""
-        return self._session.call(name, operands, attributes or None)
+        return call(self._core, name, operands, attributes or None)
 
     def _fitting(self, x: Any, dtype: Any) -> Any:
         """x, or its real part, with a warning, if x is complex and is to be computed in a real dtype.

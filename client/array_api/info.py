@@ -29,20 +29,20 @@ class NamespaceInfo(Functions):
 
     def default_device(self) -> str:
         """The device on which creation functions put tensors by default: the machine's first one."""
-        return device_of(self._session, None)
+        return device_of(self._core, None)
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """The default dtype of each kind; the same on every device."""
-        device_of(self._session, device)
+        device_of(self._core, device)
         return {kind: np.dtype(name) for kind, name in _DEFAULTS.items()}
 
     def devices(self) -> tuple[str, ...]:
         """Names of the machine's devices."""
-        return tuple(self._session.devices)
+        return tuple(self._core.devices)
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
         """The standard's dtypes by name, all or those of some kinds; the same on every device."""
-        device_of(self._session, device)
+        device_of(self._core, device)
         wanted = KINDS if kind is None else kind if isinstance(kind, tuple) else (kind,)
         for each in wanted:
             if each not in KINDS:

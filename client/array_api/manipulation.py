@@ -27,7 +27,7 @@ class Manipulation(Functions):
 
         Waits for data-dependent shapes.
         """
-        tensors = [own(self._session, each) for each in arrays]
+        tensors = [own(self._core, each) for each in arrays]
         try:
             shape = broadcast_shapes([each.shape for each in tensors])
         except ValueError as error:
@@ -116,7 +116,7 @@ class Manipulation(Functions):
 
     def unstack(self, x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
         """The slices of x along `axis`, without it; IndexError if it does not exist. Waits if x's shape is unknown."""
-        shape = own(self._session, x).shape
+        shape = own(self._core, x).shape
         try:
             place = normal_axis(check_int(axis), len(shape))
         except (TypeError, ValueError) as error:

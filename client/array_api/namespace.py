@@ -8,8 +8,9 @@ Source: https://data-apis.org/array-api/2025.12/
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
+from ..core.core import Core
 from ..locations.tracebacks import refusing
 from ..tensor.hints import ELSEWHERE, FUNCTIONS, missing
 from .beyond import Beyond
@@ -28,9 +29,6 @@ from .sorting import Sorting
 from .special import Special
 from .statistical import Statistical
 from .utility import Utility
-
-if TYPE_CHECKING:
-    from ..session.session import Session
 
 VERSION: Final = "2025.12"
 VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", VERSION)
@@ -62,12 +60,12 @@ class Namespace(ModuleType, Main):
     __array_api_version__: Final = VERSION
     versions: Final = VERSIONS
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, core: Core) -> None:
         super().__init__(NAME, __doc__)
-        self._session = session
-        self.linalg = Linalg(session)
-        self.fft = Fft(session)
-        self.special = Special(session)
+        self._core = core
+        self.linalg = Linalg(core)
+        self.fft = Fft(core)
+        self.special = Special(core)
         vars(self)["__getattr__"] = absent  # a module asks it for what is missing; a method would slow down every name
 
     def __array_namespace_info__(self) -> NamespaceInfo:
@@ -83,7 +81,7 @@ class Namespace(ModuleType, Main):
         return [*public_names(), "__array_api_version__", "__array_namespace_info__", "__name__", "__doc__"]
 
     def __repr__(self) -> str:
-        return f"<array API namespace of {self._session!r}>"
+        return f"<array API namespace of {self._core!r}>"
 
 
 @refusing

@@ -1,6 +1,6 @@
 """From a call to a message.
 
-- `calls`: issues ops; `signatures`: calls that were seen before; `handlers`: the chain that every op passes
-- `checks`: of arguments, for every part
+- `calls`: issues ops; `by_name`: what takes any op; `signatures`: calls that were seen before
+- `handlers`: the chain that every op passes; `checks`: of arguments, for every part
 - `contexts`: what was made together goes together
 """

@@ -5,24 +5,22 @@ Each error carries the user's line.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, TensordError
 from ...interpreter.schema.opdef import no_kernel
 from ...interpreter.wire.forms import shown
+from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import plain_of
 from ..tensor.tensor import Tensor
 
-if TYPE_CHECKING:
-    from ..session.session import Session
 
-
-def own(session: Session, tensor: Any) -> Tensor:
+def own(core: Core, tensor: Any) -> Tensor:
     """The tensor, if it is one of the session and was not released."""
     if not isinstance(tensor, Tensor):
         raise located(MetadataTypeError(f"expected a tensor, got {tensor.__class__.__name__}; use asarray"))
-    if tensor._session is not session:
+    if tensor._core is not core:
         raise located(foreign(tensor))
     if tensor._id <= 0:  # it was released, or is symbolic
         tensor._check()
@@ -31,31 +29,31 @@ def own(session: Session, tensor: Any) -> Tensor:
 
 def foreign(tensor: Tensor) -> TensordError:
     """The error for a tensor of another session."""
-    if tensor._session.closed:
+    if tensor._core.closed:
         return ConnectionLost("the tensor's session has ended, and the tensor with it")
     return MetadataError("the tensor belongs to another session; publish it and look it up")
 
 
-def device_of(session: Session, name: str | None) -> str:
+def device_of(core: Core, name: str | None) -> str:
     """The device of that name; the machine's first one unless named."""
-    devices = session._outbox.transport.devices
+    devices = core.outbox.transport.devices
     if name is None:
         return str(next(iter(devices)))
     if type(name) is not str or name not in devices:
-        known, hint = ", ".join(devices), f"; {session._hint}" if session._hint else ""
+        known, hint = ", ".join(devices), f"; {core.hint}" if core.hint else ""
         raise located(MetadataError(f"there is no device {shown(plain_of(name))}; there are {known}{hint}"))
     return name
 
 
-def without_kernel(session: Session, op: str, device: str) -> MetadataError:
+def without_kernel(core: Core, op: str, device: str) -> MetadataError:
     """The error for an op that the device lacks."""
-    transport = session._outbox.transport
+    transport = core.outbox.transport
     return no_kernel(op, device, transport.devices[device], "the daemon" if transport.eager else "this process")
 
 
-def check_host(session: Session) -> None:
+def check_host(core: Core) -> None:
     """MetadataError if the machine has no cpu device, from which the host reads values."""
-    devices = session._outbox.transport.devices
+    devices = core.outbox.transport.devices
     if not any(name.startswith("cpu:") for name in devices):
-        known, hint = ", ".join(devices), f"; {session._hint}" if session._hint else ""
+        known, hint = ", ".join(devices), f"; {core.hint}" if core.hint else ""
         raise located(MetadataError(f"the machine has no cpu device to bring values to; there are {known}{hint}"))

@@ -29,7 +29,7 @@ from contextvars import ContextVar, Token
 from dataclasses import fields, is_dataclass
 from numbers import Number
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -43,7 +43,7 @@ from ...interpreter.wire.names import check_names
 from ..locations.frames import Line, describe_lines
 from ..locations.locations import located, user_lines
 from ..locations.tracebacks import make_public
-from ..tensor.tensor import Gone, Tensor
+from ..tensor.tensor import Gone, Handles, Tensor
 from .checks import foreign, own
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from ..outbox.outbox import Outbox
 
-Handles: TypeAlias = "list[ref[Tensor]]"
 Kept = TypeVar("Kept")
 SLACK: Final = 256  # entries that a list may have before it is swept
 ENDED: Final = -1  # as the limit of a list
@@ -277,10 +276,10 @@ class Context:
             raise located(ProtocolError(f"this context {state}"))
 
     def _own(self, tensor: Any) -> Tensor:
-        if isinstance(tensor, Tensor) and tensor._session._contexts is not self._contexts:
+        if isinstance(tensor, Tensor) and tensor._core.contexts is not self._contexts:
             raise located(foreign(tensor))
-        session: Any = getattr(tensor, "_session", None)
-        return own(session, tensor)
+        core: Any = getattr(tensor, "_core", None)
+        return own(core, tensor)
 
     def __repr__(self) -> str:
         held = self.stats()

@@ -51,7 +51,7 @@ class DeviceHandler:
             invocation = invocation._replace(device=self.device)
         device = invocation.session.place(invocation)
         if not invocation.session.supports(invocation.op, device):
-            raise without_kernel(invocation.session, invocation.op.name, device)
+            raise without_kernel(invocation.session._core, invocation.op.name, device)
         return invocation.session.execute(invocation)
 
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...interpreter.errors import MetadataTypeError
+from ...interpreter.ops.random import check_seed
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
-from ...interpreter.schema.targets import check_targets
+from ...interpreter.schema.promotion import WIRE_INTEGERS
+from ...interpreter.schema.targets import check_distinct, check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
 from ...interpreter.wire.messages import Signature, encode_message, encode_meta
+from ..core.core import Core
 from ..outbox.outbox import Outbox
+from ..tensor.operators import OPERANDS, SCALARS
+from ..tensor.tensor import Tensor
+from .checks import own
+from .handlers import Invocation
 
+SMALL = 127  # ints up to this fit every dtype
 KNOWN = 4096  # signatures a session knows at a time
 MANY = 64  # operands of a signature; of those with more, a session knows fewer
 KNOWN_OF_MANY = 128  # of them, since the other side has a quota for the operands of all
@@ -104,3 +115,42 @@ def inferred(cache: InferCache, key: SignatureKey) -> tuple[Meta | None, ...]:
         raise MetadataTypeError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
     outputs = cache.infer(op, metas, attributes)
     return outputs if targets is None else check_targets(op, outputs, targets)
+
+
+def signature_of(core: Core, invocation: Invocation, device: str) -> SignatureKey:
+    """The key of the invocation's signature; raises for operands that are not allowed."""
+    _, op, inputs, frozen, out, _ = invocation
+    metas = tuple([operand_meta(core, op, value) for value in inputs])
+    targets = None if out is None else tuple([own(core, target)._meta for target in out])
+    check_distinct(op.name, out or ())
+    return SignatureKey(op, metas, frozen, device, targets)
+
+
+def operand_meta(core: Core, op: OpDef, value: Any) -> OperandMeta | None:
+    """The meta of a tensor of the session, or the type of a number."""
+    if isinstance(value, Tensor):
+        return own(core, value)._meta
+    if type(value) in SCALARS:
+        kind: OperandMeta = type(value)
+        return kind
+    if type(value) in OPERANDS:
+        counts_as: OperandMeta = value._operand_meta(core)
+        if counts_as in SCALARS:
+            return counts_as
+    several = isinstance(value, list | tuple | range)
+    instead = "make a tensor of it: session.asarray(...)" if several else "use a tensor (asarray) or a number"
+    raise MetadataTypeError(f"{op.name}: {value.__class__.__name__} is no operand; {instead}", op=op.name)
+
+
+def as_floats(key: SignatureKey, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The operands, with floats for ints too large for a message, if the dtype is floating-point; else None."""
+    if key.op.scalars is check_seed or all(type(value) is not int or value in WIRE_INTEGERS for value in inputs):
+        return None
+    name = dict(key.attributes).get("dtype")
+    dtypes = [meta.dtype for meta in key.metas if isinstance(meta, Meta)] if name is None else [np.dtype(name)]
+    if all(dtype.kind not in "fc" for dtype in dtypes):
+        return None
+    try:
+        return tuple([float(each) if type(each) is int and each not in WIRE_INTEGERS else each for each in inputs])
+    except OverflowError:  # not even a float holds it
+        return None

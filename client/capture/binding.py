@@ -8,22 +8,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import is_dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 from ...interpreter.errors import MetadataError, MetadataOverflowError, MetadataTypeError
 from ...interpreter.programs.convention import PARAMETER, Convention, Fixed, Nested, Node, Other, Place
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import SCALAR_TYPES, Meta
 from ..calls.checks import own
+from ..core.core import Core
 from ..locations.locations import located
 from ..tensor.tensor import Tensor
 from .capture import plain_number
 from .numbers import SymbolicNumber, fixed
 from .structure import exact, is_named, is_number, joined, members
 from .symbolic import SymbolicTensor
-
-if TYPE_CHECKING:
-    from ..session.session import Session
 
 CONTAINERS: Final = {"dict": dict, "list": list, "tuple": tuple, "slice": slice}
 
@@ -75,11 +73,11 @@ class Bound:
     """
 
     def __init__(
-        self, session: Session, program: Program, convention: Convention, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, core: Core, program: Program, convention: Convention, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
         self.tensors: list[Any] = [None] * len(program.parameters)
         self.numbers: list[Any] = [None] * len(program.number_parameters)
-        self._session = session
+        self._core = core
         self._program = program
         given = by_name(convention, args, kwargs)
         for name, node in convention.arguments:
@@ -101,7 +99,7 @@ class Bound:
             self._number(node, value, path)
 
     def _tensor(self, index: int, value: Any, path: str) -> None:
-        tensor, source, before = own(self._session, value), self._program.parameters[index], self.tensors[index]
+        tensor, source, before = own(self._core, value), self._program.parameters[index], self.tensors[index]
         meta = tensor._meta
         if meta is not source.meta:
             if type(meta) is not Meta:

@@ -45,7 +45,7 @@ class BlockCapture(Capture):
     """The capture of one function, within another."""
 
     def __init__(self, around: Capture, draws: Draws) -> None:
-        super().__init__(around.session, around._names)
+        super().__init__(around.core, around._names)
         self.around: Capture = around
         self.draws: Draws = draws
         self._builder = around._builder.block()

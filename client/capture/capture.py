@@ -25,6 +25,7 @@ from ...interpreter.programs.program import Program
 from ...interpreter.schema.promotion import WIRE_INTEGERS, check_scalar, check_scalars
 from ...interpreter.types.meta import SCALAR_TYPES, Meta, OperandMeta, Scalar
 from ..calls.checks import own
+from ..core.core import Core
 from ..host_arrays.uploads import copied
 from ..locations.locations import located, user_line
 from ..outbox.current import CURRENT
@@ -35,7 +36,6 @@ from .symbolic import SymbolicTensor
 
 if TYPE_CHECKING:
     from ..calls.handlers import Invocation
-    from ..session.session import Session
     from .blocks import Block, Draws
 
 
@@ -93,9 +93,9 @@ class Capture:
     around: Capture | None = None  # of a block
     draws: Draws | None = None  # of a block
 
-    def __init__(self, session: Session, names: Mapping[int, str]) -> None:
-        self.session = session
-        self.outbox = session._outbox
+    def __init__(self, core: Core, names: Mapping[int, str]) -> None:
+        self.core = core
+        self.outbox = core.outbox
         self.over = False
         self.fixed: dict[int, str | None] = {}
         self.ranges: list[Range] = []
@@ -119,7 +119,7 @@ class Capture:
     def begin(self) -> None:
         """Record what this thread does, until `end`."""
         with SHIELD:  # an exception between the two would leave the session half in a capture
-            self.session._calls.capturing(1)
+            self.core.calls.capturing(1)
             CURRENT.capture = self
             SHIELD.hold(self)
 
@@ -130,7 +130,7 @@ class Capture:
             if CURRENT.capture is not None and CURRENT.capture.root is self:
                 SHIELD.let_go(self)
                 CURRENT.capture = None
-                self.session._calls.capturing(-1)
+                self.core.calls.capturing(-1)
             self.over = True
             for symbol in self._symbols:
                 symbol._die()
@@ -176,7 +176,7 @@ class Capture:
 
     def parameter(self, tensor: Tensor, name: str) -> SymbolicTensor:
         """The symbolic tensor of an argument."""
-        meta = known_meta(own(self.session, tensor), f"the argument {name}")
+        meta = known_meta(own(self.core, tensor), f"the argument {name}")
         value = self._builder.parameter(meta, self._slot(tensor._home), name)
         return self._symbol(value, meta, tensor._home)
 
@@ -195,12 +195,11 @@ class Capture:
 
     def record(self, invocation: Invocation) -> list[Tensor]:
         """Record an op; its results."""
-        from ..calls.calls import as_floats, signature_of
-        from ..calls.signatures import inferred
+        from ..calls.signatures import as_floats, inferred, signature_of
 
-        calls, out = self.session._calls, invocation.out
-        device = calls.place(invocation)
-        key = signature_of(invocation, device)
+        calls, out = self.core.calls, invocation.out
+        device = calls.place(self.core, invocation)
+        key = signature_of(self.core, invocation, device)
         inputs = as_floats(key, invocation.inputs) or invocation.inputs
         attributes, line = dict(invocation.attributes), user_line()
         with LOCATED:
@@ -234,7 +233,7 @@ class Capture:
 
     def print(self, parts: Sequence[str | None], tensors: Sequence[Tensor], sep: str, chain: int | None) -> None:
         """Record a print."""
-        known = self.session._effects.known(chain)
+        known = self.core.effects.known(chain)
         with LOCATED:
             values = [self._value(tensor) for tensor in tensors]
             slot = limited(self._chains, known, "chains")
@@ -243,7 +242,7 @@ class Capture:
     def effect(self, callback: Callable[..., None], tensors: Sequence[Tensor], chain: int | None) -> None:
         """Record a side effect."""
         check_callback(callback)
-        known = self.session._effects.known(chain)
+        known = self.core.effects.known(chain)
         with LOCATED:
             values = [self._value(tensor) for tensor in tensors]
             number = limited(self._callbacks, Identity(callback), "functions of side effects")
@@ -340,7 +339,7 @@ class Capture:
 
     def _capture(self, tensor: Tensor) -> int:
         name = self._names.get(id(tensor), "")
-        meta = known_meta(own(self.session, tensor), f"the tensor {name or 'that the routine captures'}")
+        meta = known_meta(own(self.core, tensor), f"the tensor {name or 'that the routine captures'}")
         variable = self._builder.captured(meta, self._slot(tensor._home), self._unused(name))
         self.captured.append(tensor)
         self._variables[id(tensor)] = variable

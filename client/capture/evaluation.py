@@ -13,7 +13,7 @@ from .capture import Range, plain_number
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
     from ...interpreter.types.meta import Scalar
-    from ..array_api.random import RandomState
+    from ..core.random_state import RandomState
 
 SMALL: Final = 127  # ints from 0 up to this fit everywhere
 

@@ -17,13 +17,14 @@ import numpy as np
 from ...interpreter.errors import CaptureError
 from ...interpreter.programs.numbers import ARITHMETIC
 from ...interpreter.types.meta import Scalar
+from ..calls.by_name import call
+from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import CURRENT
 from ..tensor.operators import COMPARISONS, OPERANDS, SCALARS
 from ..tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..session.session import Session
     from .capture import Capture
 
 # Python's names of operators that are not `__op__` for an arithmetic `op`.
@@ -71,10 +72,10 @@ class SymbolicNumber:
         self._capture.fix(self._leaves)
         return self._value
 
-    def _operand_meta(self, session: Session) -> Any:
+    def _operand_meta(self, core: Core) -> Any:
         """The type that an op of that session sees; CaptureError if it may be no operand there."""
         self._check()
-        if session is not self._capture.session:
+        if core is not self._capture.core:
             raise located(CaptureError("the number belongs to a capture of another session"))
         return self.__class__
 
@@ -145,7 +146,7 @@ def plain(value: Any) -> Any:
 def compared(name: str, number: SymbolicNumber, tensor: Tensor) -> Tensor:
     """The comparison with the number on the left."""
     operands: list[Any] = [number, tensor]
-    return tensor._session.call(COMPARISONS[name], operands)[0]
+    return call(tensor._core, COMPARISONS[name], operands)[0]
 
 
 def _combined(op: str, function: Callable[..., Any], *operands: Any) -> Any:

@@ -54,11 +54,11 @@ REFUSED: Final = {
 class SymbolicTensor(Base):
     """A tensor of a capture. `_variable` is the program's variable behind it, by its first value."""
 
-    __slots__ = ("__weakref__", "_capture", "_home", "_id", "_meta", "_reading", "_session", "_variable")
+    __slots__ = ("__weakref__", "_capture", "_core", "_home", "_id", "_meta", "_reading", "_variable")
     _capture: Capture | None
 
     def __init__(self, capture: Capture, variable: int, meta: Meta | None, home: str) -> None:
-        self._session = capture.session
+        self._core = capture.core
         self._id = 0  # nothing is there to be released
         self._meta = meta
         self._home = home

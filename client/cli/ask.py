@@ -28,7 +28,7 @@ def connected(address: str | None) -> Iterator[Session]:
 
     with connect_to_look(address or running()) as session:
         context = click.get_current_context(silent=True)
-        session._outbox.locations.command = "" if context is None else context.command_path
+        session._core.outbox.locations.command = "" if context is None else context.command_path
         yield session
 
 
@@ -54,7 +54,7 @@ def ask(address: str | None, what: str, *arguments: Any, wait: float = 0.0, pati
         where = address or running()
         if is_local(where):
             with connected(where) as session:
-                return session._query(what, *arguments)
+                return session._core.answers.query(what, *arguments)
         with questions(where, patience) as asking:
             return asking.ask(what, *arguments)
 

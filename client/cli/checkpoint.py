@@ -55,7 +55,7 @@ def followed(session: Session, writing: Checkpointing, shown: Waiting) -> dict[s
         try:
             return writing.wait(POLL)
         except TimeoutError:
-            for one in session._query("checkpoints"):
+            for one in session._core.answers.query("checkpoints"):
                 if one["directory"] == path:
                     shown.told(one["written"], one["bytes"])
 

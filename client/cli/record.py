@@ -127,7 +127,7 @@ def record(output: Path, address: str | None, length: float | None, detail: int 
     with connected(address) as session, _stop_signals() as stop:
         recorder = Recorder(session, output, show=not as_json and sys.stderr.isatty())
         if detail is not None:
-            session._query("detail", detail, True)
+            session._core.answers.query("detail", detail, True)
         recorder.run(stop, length)
     report(output, recorder.file.records, recorder.lost, output.stat().st_size, as_json=as_json)
 
@@ -204,7 +204,7 @@ class Recorder:
 
         known = since if routines is None else routines
         rest = None if self.until is None else max(self.until - time.monotonic(), 0.0) + PATIENCE
-        return read_parts([self.session._answers.query("trace", since, live, known, timeout=rest)])
+        return read_parts([self.session._core.answers.query("trace", since, live, known, timeout=rest)])
 
     def run(self, stop: Stop, length: float | None) -> None:
         """Record until asked to stop, or for `length` seconds. TensordError if it ends early; the file is complete."""

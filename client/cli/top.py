@@ -138,7 +138,7 @@ def _looks(
 
 
 def _look(session: Any) -> Look:
-    query = session._query
+    query = session._core.answers.query
     return Look(time.monotonic(), query("status"), query("sessions"), query("devices"))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...interpreter.errors import (
     ConnectionLost,
@@ -30,18 +30,16 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import File, Load, encode_message
 from ...interpreter.wire.names import some_of
 from ..calls.checks import device_of
+from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import refuse_captured
 from ..outbox.outbox import Outbox
 from ..tensor.tensor import Tensor
 from ..waiting.steps import Steps, Work
 
-if TYPE_CHECKING:
-    from ..session.session import Session
-
 
 def loading(
-    session: Session,
+    core: Core,
     path: str | os.PathLike[str],
     names: Iterable[str] | None,
     device: str | None,
@@ -51,12 +49,12 @@ def loading(
     digest: bool,
 ) -> Steps[dict[str, Tensor]]:
     """The tensors of a file by name; see `Session.load`."""
-    outbox = session._outbox
-    home = device_of(session, device)
+    outbox = core.outbox
+    home = device_of(core, device)
     refuse_captured(outbox, "no file can be loaded")
     location = outbox.locations.issued()
     if not outbox.transport.opens_files:
-        return (yield from loading_there(session, path, names, home, location, own=own, raw=raw, digest=digest))
+        return (yield from loading_there(core, path, names, home, location, own=own, raw=raw, digest=digest))
     try:
         file, header, entries = yield Work(partial(described, path, names, raw=raw))
     except TensordError as error:
@@ -64,7 +62,7 @@ def loading(
     with outbox.numbered() as number, forgetting(outbox, number):
         yield from announcing(outbox, number, file, header.name)
         records = {entry.name: wire_form(entry) for entry in entries}
-        return defined(session, number, records, home, location, own=own, digest=digest)
+        return defined(core, number, records, home, location, own=own, digest=digest)
 
 
 def described(
@@ -84,7 +82,7 @@ def described(
 
 
 def loading_there(
-    session: Session,
+    core: Core,
     path: str | os.PathLike[str],
     names: Iterable[str] | None,
     home: str,
@@ -95,7 +93,7 @@ def loading_there(
     digest: bool,
 ) -> Steps[dict[str, Tensor]]:
     """The tensors of a file of the machine's host, which this process cannot open."""
-    outbox = session._outbox
+    outbox = core.outbox
     if not outbox.transport.names_files:
         raise located(
             ProtocolError(
@@ -114,7 +112,7 @@ def loading_there(
         if missing := [name for name in wanted if name not in there]:
             raise located(MetadataKeyError(f"{where}: has no tensor {missing[0]!r} (it has: {some_of(there)})"))
         records = {name: there[name] for name in wanted}
-        return defined(session, number, records, home, location, own=own, digest=digest)
+        return defined(core, number, records, home, location, own=own, digest=digest)
 
 
 def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
@@ -143,10 +141,10 @@ def keep(_file: OpenFile) -> None:
 
 
 def defined(
-    session: Session, number: int, records: Mapping[str, Any], home: str, location: int, *, own: bool, digest: bool
+    core: Core, number: int, records: Mapping[str, Any], home: str, location: int, *, own: bool, digest: bool
 ) -> dict[str, Tensor]:
     """Define tensors of the file that has the number, from entries as they travel; then the number is free."""
-    outbox = session._outbox
+    outbox = core.outbox
     found: dict[str, Tensor] = {}
     with outbox.lock:
         rest = iter(records.items())
@@ -155,7 +153,7 @@ def defined(
             entries = [record for _, record in some]
             outbox.messages.append(encode_message(Load(number, ids, entries, home, own, digest, location)))
             for id_, (name, record) in zip(ids, some, strict=True):
-                found[name] = Tensor(session, id_, meta_of(record), home)
+                found[name] = Tensor(core, id_, meta_of(record), home)
     return found
 
 

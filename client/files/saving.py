@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import (
@@ -42,6 +42,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Checkpoint as CheckpointMessage
 from ...interpreter.wire.messages import File, Flush, Restore, Write, encode_message
 from ..calls.checks import own
+from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import refuse_captured
 from ..outbox.outbox import Outbox
@@ -53,9 +54,6 @@ from ..tensor.tensor import Tensor
 from ..transport.interface import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Steps, Within, Work
-
-if TYPE_CHECKING:
-    from ..session.session import Session
 
 Place: TypeAlias = tuple[int, int, str]  # device and inode of a directory, and a name in it
 
@@ -296,13 +294,13 @@ class Savings:
         self._outbox = outbox
         self._open: dict[Saving | Checkpointing, None] = {}
 
-    def add(self, saving: Saving | Checkpointing, session: object) -> None:
+    def add(self, saving: Saving | Checkpointing, core: object) -> None:
         """Await a file. The session lives until it is there. Those that have ended go; failures are told."""
         for ended in [one for one in list(self._open) if one.done]:
             ended.tell_failure()
             self._open.pop(ended, None)
         self._open[saving] = None
-        KEPT[saving] = (session, self)
+        KEPT[saving] = (core, self)
         EXIT.add(self)
 
     def finish(self, deadline: float | None = None) -> None:  # noqa: ARG002 - what is saved is waited for
@@ -337,22 +335,22 @@ class Savings:
 
 
 def saving(
-    session: Session, savings: Savings, path: str | os.PathLike[str], tensors: Any, metadata: Mapping[str, str] | None
+    core: Core, savings: Savings, path: str | os.PathLike[str], tensors: Any, metadata: Mapping[str, str] | None
 ) -> Steps[Saving]:
     """Save tensors by name; see `Session.save`."""
-    outbox = session._outbox
+    outbox = core.outbox
     refuse_captured(outbox, "no file can be saved")
     if not isinstance(tensors, Mapping):
         raise located(MetadataTypeError("save: takes a path and a dict of tensors by name"))
     if strange := [name for name in tensors if not isinstance(name, str)]:
         raise located(MetadataTypeError(f"save: names are texts, and {strange[0]!r} is none"))
-    owned = {name: own(session, tensor) for name, tensor in tensors.items()}
+    owned = {name: own(core, tensor) for name, tensor in tensors.items()}
     if not outbox.transport.opens_files:
         raise located(MetadataError("save: the machine cannot open this process's files; save where it runs, over ipc"))
     location = outbox.locations.issued()
     for tensor in owned.values():
         if tensor._meta is None:
-            tensor._learn((yield session._answers.ask_ready(tensor)))
+            tensor._learn((yield core.answers.ask_ready(tensor)))
     metas = {name: tensor._known() for name, tensor in owned.items()}
     try:
         where, writer, folder = yield Work(partial(begun, path, metas, metadata), give_up)
@@ -360,9 +358,9 @@ def saving(
         raise located(error) from None
     with ExitStack() as undo:
         undo.callback(give_up, (where, writer, folder))
-        found = issue(session, where, writer, folder, owned, location)
+        found = issue(core, where, writer, folder, owned, location)
         undo.pop_all()
-    savings.add(found, session)
+    savings.add(found, core)
     COMMITS.expect(found)
     found._reply.when_done(found._begin_commit)
     return found
@@ -409,7 +407,7 @@ def opened_folder(folder: Path) -> int:
 
 
 def issue(
-    session: Session,
+    core: Core,
     path: Path,
     writer: SafetensorsWriter,
     folder: int,
@@ -418,7 +416,7 @@ def issue(
 ) -> Saving:
     """Have the machine write the values to the file. No answer is waited for: that to the last message has the first
     error, also if the file could not be opened."""
-    outbox = session._outbox
+    outbox = core.outbox
     with outbox.numbered() as number, outbox.lock:
         announce(outbox, number, writer.fd, printable(str(path)))  # errors of the machine, too, name the whole path
         for start in range(0, len(writer.entries), MOST):
@@ -448,11 +446,9 @@ def flushing(number: int, request: int, _location: int) -> Flush:
     return Flush(number, request)
 
 
-def checkpoint(
-    session: Session, savings: Savings, directory: str | os.PathLike[str], names: Any, keep: int
-) -> Checkpointing:
+def checkpoint(core: Core, savings: Savings, directory: str | os.PathLike[str], names: Any, keep: int) -> Checkpointing:
     """Have the machine take a checkpoint; see `Session.checkpoint`."""
-    outbox = session._outbox
+    outbox = core.outbox
     refuse_captured(outbox, "no checkpoint can be taken")
     where, listed = directory_of(directory, "checkpoint"), chosen_names(names, "checkpoint")
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
@@ -460,7 +456,7 @@ def checkpoint(
     with outbox.lock, SHIELD:
         reply = outbox.ask(lambda request, location: CheckpointMessage(str(where), listed, keep, request, location))
         found = Checkpointing(where, outbox, reply)
-        savings.add(found, session)
+        savings.add(found, core)
     return found
 
 
@@ -475,10 +471,10 @@ def keeping_durable(outbox: Outbox, names: tuple[str, ...] = (), timeout: float 
 
 
 def restoring(
-    session: Session, directory: str | os.PathLike[str], names: Any, generation: int, *, deep: bool
+    core: Core, directory: str | os.PathLike[str], names: Any, generation: int, *, deep: bool
 ) -> Steps[dict[str, Any]]:
     """Have the machine publish what a checkpoint holds; see `Session.restore`."""
-    outbox = session._outbox
+    outbox = core.outbox
     where, listed = directory_of(directory, "restore"), chosen_names(names, "restore")
     if isinstance(generation, bool) or not isinstance(generation, int) or generation < 0:
         raise located(MetadataError(f"restore: a generation is a number, 0 for the last one, not {generation!r}"))

@@ -18,6 +18,7 @@ from ...interpreter.schema.attributes import check_dtype, check_int, check_shape
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import size
 from ...interpreter.wire.host_memory import host_memory_of
+from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..waiting.on_loop import on_loop
@@ -25,8 +26,6 @@ from ..waiting.steps import Awaiting, Steps, on_thread
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from ..session.session import Session
 
 
 def host_meta(function: str, shape: Any, dtype: Any) -> Meta:
@@ -37,19 +36,19 @@ def host_meta(function: str, shape: Any, dtype: Any) -> Meta:
         raise located(metadata_error(error, f"{function}: {error}", function)) from None
 
 
-def new_host_array(session: Session, meta: Meta, function: str = "empty_host") -> NDArray[Any]:
+def new_host_array(core: Core, meta: Meta, function: str = "empty_host") -> NDArray[Any]:
     """A host array, contents undefined; DeviceMemoryError if this process gets no memory for it."""
     try:
-        return unfilled(session, meta)
+        return unfilled(core, meta)
     except MemoryError:
         needed = f"{meta} needs {size(meta.nbytes)} of memory, which this process cannot get"
         message = f"{function}: {needed}; use smaller arrays"
         raise located(DeviceMemoryError(message, op=function)) from None
 
 
-def unfilled(session: Session, meta: Meta) -> NDArray[Any]:
+def unfilled(core: Core, meta: Meta) -> NDArray[Any]:
     """A host array; a plain one where the machine reads no memory of this process."""
-    memory = session._transport.host_memory(meta.nbytes)
+    memory = core.transport.host_memory(meta.nbytes)
     return np.empty(meta.shape, meta.dtype) if memory is None else memory.loans.array(memory, meta.shape, meta.dtype)
 
 
@@ -65,8 +64,8 @@ class HostPool:
     Thread-safe. A pool ends with its session, with its block, or with `close`; the arrays that are out stay valid.
     """
 
-    def __init__(self, session: Session, meta: Meta, count: int, *, grow: bool) -> None:
-        self._session = session
+    def __init__(self, core: Core, meta: Meta, count: int, *, grow: bool) -> None:
+        self._core = core
         self._meta = meta
         self._grow = grow
         self._lock = RLock()  # a signal handler may come in between
@@ -81,17 +80,17 @@ class HostPool:
 
         Never waits for an array to be handed back. ProtocolError once the pool is closed.
         """
-        return on_thread(self._session._outbox, self._getting())
+        return on_thread(self._core.outbox, self._getting())
 
     def get_async(self) -> Awaiting[NDArray[Any] | None]:
         """`array = await pool.get_async()`: as `get`, which may ask the machine; the loop goes on meanwhile."""
-        return on_loop(self._session._outbox, self._getting())
+        return on_loop(self._core.outbox, self._getting())
 
     def _getting(self) -> Steps[NDArray[Any] | None]:
         self._check_open()
         array = self._take()
-        if array is None and self._in and self._session._outbox.answers():
-            yield self._session._answers.ask_to_catch_up()  # what has been handed back by now is known then
+        if array is None and self._in and self._core.outbox.answers():
+            yield self._core.answers.ask_to_catch_up()  # what has been handed back by now is known then
             array = self._take()
         with self._lock:
             self._gets += 1
@@ -166,7 +165,7 @@ class HostPool:
     def _check_open(self) -> None:
         if self._closed:
             raise located(ProtocolError("the pool is closed: make another one with session.pool()"))
-        if self._session.closed:
+        if self._core.closed:
             raise located(ConnectionLost("the session has ended, and the pool with it"))
 
     def _take(self) -> NDArray[Any] | None:
@@ -180,7 +179,7 @@ class HostPool:
         return None
 
     def _make(self) -> NDArray[Any]:
-        array = new_host_array(self._session, self._meta, "pool")
+        array = new_host_array(self._core, self._meta, "pool")
         self._made += 1
         return array
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ..calls.checks import check_host, own
+from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..outbox import host_results
@@ -19,8 +20,6 @@ from ..tensor.tensor import Tensor
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ..session.session import Session
-
 
 class HostResults:
     """The results of the ops that the session issues inside come near the host. See `Session.host_results`.
@@ -28,17 +27,17 @@ class HostResults:
     MetadataError if the machine has no cpu device; CaptureError while a routine is captured.
     """
 
-    def __init__(self, session: Session) -> None:
-        refuse_captured(session._outbox, "what is brought to the host is decided for each call")
-        check_host(session)
-        self._session = session
-        self._moves = not all(name.startswith("cpu:") for name in session.devices)  # else nothing has to
+    def __init__(self, core: Core) -> None:
+        refuse_captured(core.outbox, "what is brought to the host is decided for each call")
+        check_host(core)
+        self._core = core
+        self._moves = not all(name.startswith("cpu:") for name in core.devices)  # else nothing has to
         self._inside = False
 
     def leave(self, tensor: Tensor) -> Tensor:
         """Leave a result where it is: `h = results.leave(f(x))`. Says nothing about results of before. Returns it."""
-        outbox = self._session._outbox
-        own(self._session, tensor)
+        outbox = self._core.outbox
+        own(self._core, tensor)
         with outbox.lock:
             if outbox.host_results is not None:
                 outbox.host_results.leave(tensor._id)
@@ -47,7 +46,7 @@ class HostResults:
     def __enter__(self) -> Self:
         if self._inside:
             raise located(ProtocolError("this block is open already: make another one with session.host_results()"))
-        outbox = self._session._outbox
+        outbox = self._core.outbox
         with outbox.lock:
             self._inside = True
             if self._moves:
@@ -59,7 +58,7 @@ class HostResults:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        outbox = self._session._outbox
+        outbox = self._core.outbox
         with outbox.lock:
             self._inside = False
             if self._moves and outbox.host_results is not None:

@@ -6,7 +6,7 @@ Source: Glow's partial tensors, whose transfers leave the padding out.
 from __future__ import annotations
 
 from cmath import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,15 +14,14 @@ from ...interpreter.errors import MetadataError, MetadataOverflowError, metadata
 from ...interpreter.schema.attributes import check_shape
 from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.forms import shown
+from ..calls.by_name import call
+from ..core.core import Core
 from ..locations.locations import located
 from ..tensor.operators import SCALARS, as_number
 from ..tensor.tensor import Tensor
 
-if TYPE_CHECKING:
-    from ..session.session import Session
 
-
-def padded(session: Session, part: Tensor, shape: Any, fill: Any) -> Tensor:
+def padded(core: Core, part: Tensor, shape: Any, fill: Any) -> Tensor:
     """A tensor of that shape on the part's device, with the part at its beginning along each axis and `fill` behind."""
     try:
         whole = check_shape(shape)
@@ -33,16 +32,16 @@ def padded(session: Session, part: Tensor, shape: Any, fill: Any) -> Tensor:
         raise located(MetadataError(message, op="asarray"))
     attributes = {"shape": whole, "dtype": part.dtype.name}
     try:
-        (tensor,) = session.call("full", [filling(fill, part.dtype)], attributes, device=part.device)
+        (tensor,) = call(core, "full", [filling(fill, part.dtype)], attributes, device=part.device)
     except MetadataError as error:
         raise located(metadata_error(error, f"asarray: fill: {error.message}", "asarray")) from None
-    outbox = session._outbox
+    outbox = core.outbox
     with outbox.lock:
         if outbox.host_results is not None:
             outbox.host_results.leave(tensor._id)  # it comes from the host
     if part.size:
         index = tuple([("slice", 0, n, None) for n in part.shape])
-        session.call("setitem", [tensor, part], {"index": index}, out=[tensor])
+        call(core, "setitem", [tensor, part], {"index": index}, out=[tensor])
     return tensor
 
 

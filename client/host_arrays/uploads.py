@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,17 +15,29 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.arrays import name_of
 from ...interpreter.wire.forms import shown
 from ...interpreter.wire.messages import Upload, encode_message
+from ..calls.checks import device_of, own
+from ..core.core import Core
 from ..locations.locations import located
+from ..outbox.current import capture_of
 from ..tensor.operators import SCALARS
 from ..tensor.tensor import Tensor
 
-if TYPE_CHECKING:
-    from ..session.session import Session
+
+def as_tensor(core: Core, values: ArrayLike | Tensor, device: str | None = None, dtype: Any = None) -> Tensor:
+    """A tensor with a copy of those values; what `Session.asarray` gives."""
+    home = device_of(core, device)
+    if isinstance(values, Tensor):
+        moved = own(core, values).to_device(home)
+        return moved if dtype is None else moved.astype(dtype)
+    capture = capture_of(core.outbox)
+    if capture is not None:
+        return capture.constant(values, home, dtype)
+    return upload(core, values, home, dtype)
 
 
-def upload(session: Session, values: ArrayLike, home: str, dtype: Any) -> Tensor:
+def upload(core: Core, values: ArrayLike, home: str, dtype: Any) -> Tensor:
     """Copy the values to memory that the machine reads, unless they are there; returns the new tensor."""
-    outbox = session._outbox
+    outbox = core.outbox
     transport = outbox.transport
     meta, array = transport.lend(values, dtype) or copied(values, dtype, transport.new_array)
     if meta.nbytes > outbox.transport.inline_work:
@@ -33,7 +45,7 @@ def upload(session: Session, values: ArrayLike, home: str, dtype: Any) -> Tensor
     with outbox.lock, SHIELD:
         id_, location = outbox.new_id(), outbox.locations.here(2)
         outbox.messages.append(encode_message(Upload(id_, meta.shape, name_of(meta.dtype), home, array, location)))
-        made = Tensor(session, id_, meta, home)
+        made = Tensor(core, id_, meta, home)
     outbox.appended()
     return made
 

@@ -20,21 +20,21 @@ from ..calls.checks import own
 from ..capture.blocks import Draws
 from ..capture.capture import LOCATED, Capture, Identity, kind_of, limited
 from ..capture.numbers import SymbolicNumber
+from ..core.core import Core
 from ..locations.locations import located, user_line
 from ..outbox.current import CURRENT
 from ..tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..session.session import Session
     from .linked import Linked
 
 PYTHONS: Final = (ArithmeticError, ValueError, TypeError)  # what arithmetic raises
 
 
-def capture_for(session: Session, name: str) -> Capture | None:
+def capture_for(core: Core, name: str) -> Capture | None:
     """The capture that this thread is in; CaptureError if it is of another session than that of the routine."""
     capture = CURRENT.capture
-    if capture is not None and capture.session is not session:
+    if capture is not None and capture.core is not core:
         message = f"{name} belongs to another session than the routine that is captured"
         raise located(CaptureError(f"{message}: publish it, and look it up there"))
     return capture
@@ -44,7 +44,7 @@ def inlined(
     capture: Capture, linked: Linked, tensors: Sequence[Tensor], values: Sequence[Any], name: str
 ) -> list[Tensor]:
     """Record what a run would do; its results. `values`: of the program's numbers, by slot (`evaluated`)."""
-    captured = [still_there(capture.session, tensor, name) for tensor in linked.captured]
+    captured = [still_there(capture.core, tensor, name) for tensor in linked.captured]
     inlining = Inlining(capture, linked, values, name)
     with LOCATED:
         inlining.take((*tensors, *captured))
@@ -53,10 +53,10 @@ def inlined(
     return inlining.results()
 
 
-def still_there(session: Session, tensor: Tensor, name: str) -> Tensor:
+def still_there(core: Core, tensor: Tensor, name: str) -> Tensor:
     """A captured tensor; CaptureError if it was released, as with the context that it was made in."""
     try:
-        return own(session, tensor)
+        return own(core, tensor)
     except TensordError as error:
         message = f"{name} captures a tensor that is gone ({error.message}): keep it (context.keep), or link anew"
         raise located(CaptureError(message)) from None

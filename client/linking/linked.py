@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...interpreter.concurrency.finalisers import FINALISER, NOTHING
 from ...interpreter.concurrency.interrupts import SHIELD
@@ -15,6 +15,7 @@ from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.locations import NAME
 from ...interpreter.wire.messages import RUN, Link, ProgramPart, encode_message
+from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.callbacks import refusing
 from ..requests.printing import line_of
@@ -24,9 +25,6 @@ from ..transport.interface import Reply
 from ..transport.outgoing import AtLine
 from ..waiting.steps import Steps, on_thread
 from .report import Report
-
-if TYPE_CHECKING:
-    from ..session.session import Session
 
 PENDING: Final = 1 << 20  # elements that a value counts as whose shape data decide
 RECORDS: Final = 64  # of a program, in one message
@@ -41,7 +39,7 @@ class Linked:
 
     def __init__(
         self,
-        session: Session,
+        core: Core,
         program: Program,
         devices: Sequence[str],
         captured: Sequence[Tensor] = (),
@@ -56,23 +54,23 @@ class Linked:
         self.program = program
         self.devices = tuple(devices)
         self.captured = tuple(captured)
-        self._session = session
+        self._core = core
         self._id = 0  # so that it can be dropped at any time
         self._written = program.written
-        known = session._effects.known
+        known = core.effects.known
         self.chains = tuple([known(chains[n] if n < len(chains) else None) for n in range(program.chains)])
         self.callbacks = tuple(callbacks)
         self._results = tuple((program.metas[value], self.devices[program.homes[value]]) for value in program.results)
         self._effects = tuple((step.op, *self._effect(step, depth > 0)) for step, depth in effects_of(program))
         self._room = program.inner
         self._asks = program.asks
-        self._heavy = work_of(program) > session._outbox.transport.inline_work
+        self._heavy = work_of(program) > core.outbox.transport.inline_work
         self._drop: Callable[[], object] = NOTHING
-        self._id = self._link(session)
+        self._id = self._link(core)
 
-    def _link(self, session: Session) -> int:
+    def _link(self, core: Core) -> int:
         """Send the program, and link it; the routine's id."""
-        outbox = session._outbox
+        outbox = core.outbox
         with outbox.lock, SHIELD:
             program_id, location = outbox.new_id(), outbox.locations.here(3)
             try:
@@ -97,13 +95,13 @@ class Linked:
         if step.op == PRINT:
             callback = line_of(attributes["parts"], attributes["sep"])
         else:
-            callback = refusing(self._session._outbox, self.callbacks[attributes["callback"]])
+            callback = refusing(self._core.outbox, self.callbacks[attributes["callback"]])
         return chain, AtLine(callback, step.location, repeats=repeats)
 
     def _records(self) -> list[tuple[Any, ...]]:
         """The program's records, with the numbers of its lines. The caller holds the outbox's lock."""
         numbers: dict[Any, int] = {None: 0}
-        locations = self._session._outbox.locations
+        locations = self._core.outbox.locations
 
         def number(text: Any) -> int:
             if text not in numbers:
@@ -117,8 +115,8 @@ class Linked:
 
         The inputs are tensors of the session with the metas of the program's parameters.
         """
-        session = self._session
-        outbox = session._outbox
+        core = self._core
+        outbox = core.outbox
         if self._asks and outbox.is_inside():
             message = "control flow waits for values, which an atomic block does not: take it outside of the block"
             raise located(MetadataError(message))
@@ -136,18 +134,18 @@ class Linked:
             effects = self._requested(prints) if self._effects else ()
             outbox.messages.append([RUN, self._id, given, tuple(numbers), ids, effects, location])
             for reply in prints:
-                session._printing.expect(reply, session)
-            made = [Tensor(session, id_, meta, home) for id_, (meta, home) in zip(ids, self._results, strict=True)]
+                core.printing.expect(reply, core)
+            made = [Tensor(core, id_, meta, home) for id_, (meta, home) in zip(ids, self._results, strict=True)]
         outbox.appended()
         return made
 
     def report(self) -> Report:
         """What the machine has made of it."""
-        return on_thread(self._session._outbox, self.reporting())
+        return on_thread(self._core.outbox, self.reporting())
 
     def reporting(self) -> Steps[Report]:
         """`report`, in steps."""
-        return Report((yield self._session._answers.ask("routine", self._id)))
+        return Report((yield self._core.answers.ask("routine", self._id)))
 
     def _requested(self, prints: list[Reply]) -> tuple[tuple[int, Callable[..., None], int], ...]:
         """Chain, callback and request of each side effect. `prints` gets the replies of those that print, which are
@@ -156,7 +154,7 @@ class Linked:
         for op, chain, callback in self._effects:
             request = 0
             if op == PRINT:
-                request, reply = self._session._outbox.transport.request()
+                request, reply = self._core.outbox.transport.request()
                 prints.append(reply)
             found.append((chain, callback, request))
         return tuple(found)

@@ -8,6 +8,7 @@ from ...interpreter.errors import MetadataTypeError
 from ...interpreter.programs.convention import CAPTURED, Convention, Fixed, Nested, Node, Other, Place
 from ..capture.binding import Bound, signature
 from ..capture.results import maker
+from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import hides, make_public
 from ..outbox.current import CURRENT
@@ -21,7 +22,6 @@ from .report import Report
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
-    from ..session.session import Session
 
 
 class LinkedRoutine:
@@ -31,12 +31,12 @@ class LinkedRoutine:
     another kind raise MetadataError: there is nothing that could be captured anew.
     """
 
-    def __init__(self, session: Session, linked: Linked, convention: Convention) -> None:
+    def __init__(self, core: Core, linked: Linked, convention: Convention) -> None:
         self.program: Program = linked.program
-        self._session = session
+        self._core = core
         self._linked = linked
         self._convention = convention
-        self.flat = LinkedProgram(session, linked)  # the same on tensors by position and numbers by name
+        self.flat = LinkedProgram(core, linked)  # the same on tensors by position and numbers by name
         self._make = maker(convention.result, captured=linked.captured)
 
     @hides
@@ -45,8 +45,8 @@ class LinkedRoutine:
 
         In a routine its steps become steps of that one, with the same effects.
         """
-        capture = None if CURRENT.capture is None else capture_for(self._session, self._convention.name)
-        given = Bound(self._session, self.program, self._convention, args, kwargs)
+        capture = None if CURRENT.capture is None else capture_for(self._core, self._convention.name)
+        given = Bound(self._core, self.program, self._convention, args, kwargs)
         results, values = self.flat._issue(capture, given.tensors, given.numbers, self._convention.name)
         return self._make(results, given.tensors, values)
 
@@ -56,7 +56,7 @@ class LinkedRoutine:
 
     def report_async(self) -> Awaiting[Report]:
         """`await routine.report_async()`: as `report`."""
-        return on_loop(self._session._outbox, self._linked.reporting())
+        return on_loop(self._core.outbox, self._linked.reporting())
 
     def bound(self) -> LinkedRoutine:
         """The same without its first argument, which is the object whose method it is."""
@@ -65,7 +65,7 @@ class LinkedRoutine:
         if not (isinstance(first, Fixed) and isinstance(first.value, Other)):
             message = f"{convention.name}: {name} has tensors among its fields: make the routine of a plain function"
             raise located(MetadataTypeError(message))
-        return LinkedRoutine(self._session, self._linked, convention._replace(positional=convention.positional[1:]))
+        return LinkedRoutine(self._core, self._linked, convention._replace(positional=convention.positional[1:]))
 
     def __repr__(self) -> str:
         devices, convention = ", ".join(self._linked.devices), self._convention

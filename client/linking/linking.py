@@ -16,6 +16,7 @@ from ...interpreter.types.meta import SCALAR_TYPES, Scalar
 from ..calls.checks import device_of, own
 from ..calls.contexts import open_from
 from ..capture.binding import as_kind, refuse_symbolic
+from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import hides, make_public
 from ..outbox.current import CURRENT
@@ -29,7 +30,6 @@ from .report import Report
 
 if TYPE_CHECKING:
     from ..capture.capture import Capture
-    from ..session.session import Session
 
 
 class LinkedProgram:
@@ -39,10 +39,10 @@ class LinkedProgram:
     `n` and its slot. Returns a tuple of tensors, at once.
     """
 
-    def __init__(self, session: Session, linked: Linked) -> None:
+    def __init__(self, core: Core, linked: Linked) -> None:
         self.program = program = linked.program
         self.devices = linked.devices
-        self._session = session
+        self._core = core
         self._linked = linked
         numbers = [(slot, number) for slot, number in enumerate(program.numbers) if number.op == PARAMETER]
         self._names = {number.name or f"n{slot}": SCALAR_TYPES[number.kind] for slot, number in numbers}
@@ -51,9 +51,9 @@ class LinkedProgram:
     @hides
     def __call__(self, /, *tensors: Tensor, **numbers: Scalar) -> tuple[Tensor, ...]:
         """Run it. MetadataError for other tensors than the parameters', and for numbers that are none of it."""
-        session, program, name = self._session, self.program, self._linked.name or "the program"
-        capture = None if CURRENT.capture is None else capture_for(session, name)
-        given = [own(session, tensor) for tensor in tensors]
+        core, program, name = self._core, self.program, self._linked.name or "the program"
+        capture = None if CURRENT.capture is None else capture_for(core, name)
+        given = [own(core, tensor) for tensor in tensors]
         if len(given) != len(program.parameters):
             expected = ", ".join(f"{source.name or 'a tensor'} {source.meta}" for source in program.parameters)
             raise located(MetadataError(f"the program takes {len(program.parameters)} tensors: {expected}"))
@@ -94,7 +94,7 @@ class LinkedProgram:
         if not program.numbers:
             return ()
         drawn = program.draws
-        seed, calls = self._session._random_state.take(drawn) if drawn else (0, ())
+        seed, calls = self._core.random_state.take(drawn) if drawn else (0, ())
         try:
             values = evaluate(program.numbers, parameters, seed, tuple(calls))
             for op, slot, metas, attributes in self._ints:
@@ -109,7 +109,7 @@ class LinkedProgram:
 
     def report_async(self) -> Awaiting[Report]:
         """`await program.report_async()`: as `report`."""
-        return on_loop(self._session._outbox, self._linked.reporting())
+        return on_loop(self._core.outbox, self._linked.reporting())
 
     def __repr__(self) -> str:
         name = f"{self._linked.name} " if self._linked.name else ""
@@ -133,7 +133,7 @@ def int_operands(program: Program, slots: Mapping[int, int]) -> Iterator[tuple[s
 
 
 def link(
-    session: Session,
+    core: Core,
     programs: Program | Iterable[Program],
     devices: Mapping[str, str] | None,
     tensors: Mapping[str, Tensor] | None,
@@ -144,10 +144,10 @@ def link(
     """One linked program, or a list of them."""
     names = names_of_passes(passes)
     if isinstance(programs, Program):
-        return link_one(session, programs, devices or {}, tensors or {}, name, callbacks, names)
+        return link_one(core, programs, devices or {}, tensors or {}, name, callbacks, names)
     if not isinstance(programs, list | tuple) or not all(isinstance(each, Program) for each in programs):
         raise located(MetadataTypeError("link: takes a program, or a list of them; td.Program.parse(text) makes one"))
-    return [link_one(session, each, devices or {}, tensors or {}, name, callbacks, names) for each in programs]
+    return [link_one(core, each, devices or {}, tensors or {}, name, callbacks, names) for each in programs]
 
 
 def names_of_passes(passes: str | Iterable[str]) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ def names_of_passes(passes: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def link_one(
-    session: Session,
+    core: Core,
     program: Program,
     devices: Mapping[str, str],
     tensors: Mapping[str, Tensor],
@@ -173,18 +173,18 @@ def link_one(
 ) -> LinkedProgram:
     """Link a program: slots without a device get those of the session, in their order; tensors that are not given are
     looked up in the contexts around. The program calls the first of the callbacks, as many as it needs."""
-    homes = [chosen_device(session, slot, devices) for slot in range(program.devices)]
+    homes = [chosen_device(core, slot, devices) for slot in range(program.devices)]
     for slot in devices:
         if slot not in {f"d{number}" for number in range(program.devices)}:
             raise located(MetadataError(f"link: the program has no device slot {slot!r}; it has {program.devices}"))
     check_names([source.name for source in program.captured])
-    captured = [captured_tensor(session, source.name, tensors) for source in program.captured]
+    captured = [captured_tensor(core, source.name, tensors) for source in program.captured]
     for tensor, source in zip(captured, program.captured, strict=True):
         if tensor._meta is not source.meta:
             raise located(MetadataError(f"link: {source.name} is {source.meta}, not {tensor._meta}"))
     called = called_back(program, callbacks)
-    linked = Linked(session, program, homes, captured, callbacks=called, name=name, passes=passes)
-    return LinkedProgram(session, linked)
+    linked = Linked(core, program, homes, captured, callbacks=called, name=name, passes=passes)
+    return LinkedProgram(core, linked)
 
 
 def called_back(program: Program, callbacks: Sequence[Callable[..., None]]) -> Sequence[Callable[..., None]]:
@@ -200,12 +200,12 @@ def called_back(program: Program, callbacks: Sequence[Callable[..., None]]) -> S
     return callbacks[:needed]
 
 
-def chosen_device(session: Session, slot: int, devices: Mapping[str, str]) -> str:
+def chosen_device(core: Core, slot: int, devices: Mapping[str, str]) -> str:
     """The device of a slot."""
     name = devices.get(f"d{slot}")
     if name is not None:
-        return device_of(session, name)
-    known = session.devices
+        return device_of(core, name)
+    known = core.devices
     if slot >= len(known):
         raise located(MetadataError(f"link: name a device for slot d{slot}: devices={{'d{slot}': {known[0]!r}}}"))
     return known[slot]
@@ -219,13 +219,13 @@ def check_names(names: Sequence[str]) -> None:
         raise located(MetadataError(f"{message}, which are given by name: name each differently in the program's text"))
 
 
-def captured_tensor(session: Session, name: str, tensors: Mapping[str, Tensor]) -> Tensor:
+def captured_tensor(core: Core, name: str, tensors: Mapping[str, Tensor]) -> Tensor:
     """The tensor that a program captures under that name."""
     if name in tensors:
-        return own(session, tensors[name])
-    context = open_from(session._innermost())
+        return own(core, tensors[name])
+    context = open_from(core.innermost())
     if context is not None and name in context:
-        return own(session, context[name])
+        return own(core, context[name])
     raise located(
         MetadataError(f"link: the program captures a tensor {name!r}: give it in tensors=, or name it in a context")
     )

@@ -44,13 +44,13 @@ class Printing:
         self._lost = 0  # prints that were not written since their chain is broken, or too late
         self._why = ""
 
-    def issue(self, parts: Sequence[Any], ids: tuple[int, ...], sep: str, chain: int | None, session: object) -> None:
+    def issue(self, parts: Sequence[Any], ids: tuple[int, ...], sep: str, chain: int | None, core: object) -> None:
         """Print `parts` when their turn comes: texts, and None where the next tensor's value goes."""
-        self.expect(self._effects.issue_tolerant(line_of(parts, sep), ids, chain), session)
+        self.expect(self._effects.issue_tolerant(line_of(parts, sep), ids, chain), core)
 
-    def expect(self, reply: Reply, session: object) -> None:
+    def expect(self, reply: Reply, core: object) -> None:
         """Await a print that was issued; the reply comes when it is written."""
-        self._open[reply] = session
+        self._open[reply] = core
         EXIT.add(self)
         reply.when_done(lambda: self._settle(reply))
 

@@ -25,13 +25,13 @@ from ..capture.blocks import Draws, captured, check_structures, tensors_in, with
 from ..capture.capture import LOCATED, Capture
 from ..capture.numbers import fixed
 from ..capture.structure import is_number
+from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..outbox.current import CURRENT, capture_of
 from ..tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..session.session import Session
     from .routine import Routine
 
 KEPT: Final = 64  # steps that are kept as routines
@@ -40,6 +40,8 @@ KEPT: Final = 64  # steps that are kept as routines
 class ControlFlow:
     """The control flow of a session. The machine decides which functions run, so nobody waits for a value."""
 
+    _core: Any  # of the session
+
     def cond(self, predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any], /, *args: Any) -> Any:
         """`then(*args)` if the predicate is true, else `otherwise(*args)`.
 
@@ -47,7 +49,7 @@ class ControlFlow:
         perhaps in containers; the results are new tensors. They may write in place to what they get, and to tensors
         outside. If the predicate has failed, neither runs, and results and written tensors have its error.
         """
-        return run(self, COND, predicate, (then, otherwise), args)
+        return run(self._core, COND, predicate, (then, otherwise), args)
 
     def case(self, index: Any, functions: Sequence[Callable[..., Any]], /, *args: Any) -> Any:
         """`functions[index](*args)`, as `cond`. `index`: an integer tensor without dimensions.
@@ -57,7 +59,7 @@ class ControlFlow:
         if not isinstance(functions, list | tuple):
             message = f"case: takes a list of functions, not {type(functions).__name__}"
             raise located(MetadataTypeError(message, op=CASE))
-        return run(self, CASE, index, tuple(functions), args)
+        return run(self._core, CASE, index, tuple(functions), args)
 
     def while_loop(
         self,
@@ -73,18 +75,18 @@ class ControlFlow:
         copy of the state that it begins with. `test` returns a tensor without dimensions. KernelError, of the results,
         if it is still true after `max_iterations` rounds; the machine has a bound of its own (`iterations`).
         """
-        return run(self, WHILE, None, (test, body), state, ((MAX_ITERATIONS, as_bound(max_iterations)),))
+        return run(self._core, WHILE, None, (test, body), state, ((MAX_ITERATIONS, as_bound(max_iterations)),))
 
     def repeat(self, count: Any, body: Callable[..., Any], /, *state: Any) -> Any:
         """`for _ in range(count): state = body(*state)`, as `while_loop`. `count`: an int, or an integer tensor."""
-        return run(self, REPEAT, count, (body,), state)
+        return run(self._core, REPEAT, count, (body,), state)
 
 
 make_public(ControlFlow)
 
 
 def run(
-    session: Any,
+    core: Any,
     op: str,
     head: Any,
     functions: tuple[Callable[..., Any], ...],
@@ -93,16 +95,16 @@ def run(
 ) -> Any:
     """Carry out a step of control flow: record it, or run a routine that is it."""
     head = as_int(head)
-    check(session, op, head, functions, args)
+    check(core, op, head, functions, args)
     if op in (COND, CASE) and not isinstance(head, Tensor):
         return chosen(op, head, functions)(*args)
-    capture = capture_of(session._outbox)
+    capture = capture_of(core.outbox)
     if capture is not None:
         return record(capture, op, head, functions, args, attributes)
-    return session._flows.routine(session, op, functions, attributes)(head, *args)
+    return core.flows.routine(core, op, functions, attributes)(head, *args)
 
 
-def check(session: Session, op: str, head: Any, functions: tuple[Callable[..., Any], ...], args: Any) -> None:
+def check(core: Core, op: str, head: Any, functions: tuple[Callable[..., Any], ...], args: Any) -> None:
     """MetadataError for what control flow does not take."""
     if not functions or len(functions) > FORMS[op].most:
         raise located(MetadataError(f"{op} takes 1 to {FORMS[op].most} functions, not {len(functions)}", op=op))
@@ -111,7 +113,7 @@ def check(session: Session, op: str, head: Any, functions: tuple[Callable[..., A
             raise located(MetadataTypeError(f"{op} takes functions, not {type(function).__name__}", op=op))
     with LOCATED:
         if isinstance(head, Tensor):
-            check_head(op, own(session, head)._known())
+            check_head(op, own(core, head)._known())
         elif op == REPEAT and not (isinstance(head, int) and not isinstance(head, bool)):
             raise MetadataTypeError(f"{op}: the count is an int or a tensor, not {head.__class__.__name__}", op=op)
     if FORMS[op].loops:
@@ -197,7 +199,7 @@ class Flows:
         self._lock = RLock()
 
     def routine(
-        self, session: Session, op: str, functions: tuple[Callable[..., Any], ...], attributes: Any
+        self, core: Core, op: str, functions: tuple[Callable[..., Any], ...], attributes: Any
     ) -> Routine[..., Any]:
         """The routine that is this step: `routine(head, *args)`."""
         from .routine import Routine
@@ -206,7 +208,7 @@ class Flows:
         with self._lock:
             found = self._kept.get(key)
             if found is None:
-                found = self._kept[key] = Routine(session, partial(recorded, op, functions, attributes))
+                found = self._kept[key] = Routine(core, partial(recorded, op, functions, attributes))
                 found.__dict__["__qualname__"] = f"{op} of {', '.join(map(name_of, functions))}"
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
@@ -216,8 +218,8 @@ class Flows:
 
 def recorded(op: str, functions: Any, attributes: Any, head: Any, *args: Any) -> Any:
     """The function of such a routine."""
-    session = CURRENT.capture.session if CURRENT.capture is not None else None
-    return run(session, op, head, functions, args, attributes)
+    core = CURRENT.capture.core if CURRENT.capture is not None else None
+    return run(core, op, head, functions, args, attributes)
 
 
 def identity(function: Any) -> Any:

@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..capture.structure import exact
+from ..core.core import Core
 from .places import reference
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ..capture.evaluation import Evaluation
     from ..capture.results import Make
     from ..linking.linked import Linked
-    from ..session.session import Session
     from ..tensor.tensor import Tensor
     from .guards import Guards
 
@@ -34,6 +34,7 @@ class Entry:
 
     __slots__ = (
         "convention",
+        "core",
         "evaluation",
         "guards",
         "handler",
@@ -41,13 +42,12 @@ class Entry:
         "make",
         "numbers",
         "objects",
-        "session",
         "used",
     )
 
     def __init__(
         self,
-        session: Session,
+        core: Core,
         linked: Linked,
         evaluation: Evaluation,
         make: Make,
@@ -56,8 +56,8 @@ class Entry:
         numbers: Sequence[Any],
         objects: Sequence[Any],
     ) -> None:
-        self.session = session
-        self.handler = session.handler  # keeps it alive: its id is in the key
+        self.core = core
+        self.handler = core.calls.handler  # keeps it alive: its id is in the key
         self.linked = linked
         self.evaluation = evaluation
         self.make = make
@@ -69,7 +69,7 @@ class Entry:
 
     def run(self, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:
         """Run the program on these arguments; what the function would return. Misfit if it does not fit them."""
-        values = self.evaluation.values(numbers, self.session._random_state)
+        values = self.evaluation.values(numbers, self.core.random_state)
         return self.make(self.linked.run(tensors, values), tensors, values)
 
     def suits(self, objects: Sequence[Any]) -> bool:
@@ -84,7 +84,7 @@ class Entry:
     @property
     def dead(self) -> bool:
         """Can it never be used again?"""
-        return self.session.closed or any(known() is None for known in self.objects)
+        return self.core.closed or any(known() is None for known in self.objects)
 
 
 class Variants(NamedTuple):
@@ -105,9 +105,9 @@ class Entries:
         """The entry that was used last."""
         return max(self._all(), key=lambda entry: entry.used, default=None)
 
-    def of(self, session: Session) -> list[Entry]:
+    def of(self, core: Core) -> list[Entry]:
         """The entries of a session that may be used as things are now."""
-        return [each for each in self._all() if each.session is session and not each.dead and each.guards.hold()]
+        return [each for each in self._all() if each.core is core and not each.dead and each.guards.hold()]
 
     def find(self, key: tuple[Any, ...], numbers: Sequence[Any], objects: Sequence[Any]) -> Entry | None:
         """The entry for such a call; None if there is none. The hot path of a routine's call."""

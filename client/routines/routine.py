@@ -19,6 +19,8 @@ from ..capture.capture import Capture, Constant, fits, plain_number
 from ..capture.evaluation import Evaluation, Misfit
 from ..capture.results import Results
 from ..capture.structure import Arguments, Replacing, is_number, short
+from ..core.core import Core
+from ..host_arrays.uploads import as_tensor
 from ..linking.linked import Linked
 from ..linking.linked_routine import LinkedRoutine
 from ..linking.linking import names_of_passes
@@ -37,7 +39,6 @@ from .watch import Watch
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
     from ..linking.report import Report
-    from ..session.session import Session
 
 _LAZY = (
     inspect.isgeneratorfunction,
@@ -62,7 +63,7 @@ class Routine(Generic[P, R]):
 
     def __init__(
         self,
-        session: Session | None,
+        core: Core | None,
         function: Callable[P, R],
         *,
         eager: bool = False,
@@ -74,7 +75,7 @@ class Routine(Generic[P, R]):
         self._constants = names_of_constants(constants)
         functools.update_wrapper(self, function)
         self.captures = 0
-        self._session = session
+        self._core = core
         self._function = function
         self._eager = eager
         self._entries = Entries()
@@ -93,19 +94,19 @@ class Routine(Generic[P, R]):
             if self._eager or CURRENT.capture is not None:
                 result = self._inlined(args, kwargs)
                 return result
-            session = self._session or default_session()
-            given, tensors = self._given(session, args, kwargs)
+            core = self._core or default_core()
+            given, tensors = self._given(core, args, kwargs)
             key = tuple(given.key)
             entry = self._entries.find(key, given.numbers, given.objects)
             if entry is None:
-                result = Call(self, session, given, tensors, args, kwargs).first_time()
+                result = Call(self, core, given, tensors, args, kwargs).first_time()
                 return result
             try:
                 result = entry.run(tensors, given.numbers)
                 return result  # noqa: TRY300 - with fewer lines
             except Misfit as misfit:
                 fixed = entry.evaluation.behind(misfit.slot)
-            result = Call(self, session, given, tensors, args, kwargs).first_time(fixed)
+            result = Call(self, core, given, tensors, args, kwargs).first_time(fixed)
             return result  # noqa: TRY300
         except MEANT as error:
             hide(error)
@@ -113,33 +114,33 @@ class Routine(Generic[P, R]):
 
     def program(self, /, *args: P.args, **kwargs: P.kwargs) -> Program:
         """The program that a call with these arguments would run. Captures it anew, and runs nothing."""
-        session = self._session or default_session()
+        core = self._core or default_core()
         if CURRENT.capture is not None:
             raise located(CaptureError("program: a routine is being captured; ask for programs outside of it"))
-        given, tensors = self._given(session, args, kwargs)
-        return Call(self, session, given, tensors, args, kwargs).captured().program
+        given, tensors = self._given(core, args, kwargs)
+        return Call(self, core, given, tensors, args, kwargs).captured().program
 
     def link(self, /, *args: P.args, **kwargs: P.kwargs) -> LinkedRoutine:
         """The routine for arguments of that kind alone, as what `publish` takes. Captures it if it was not, and runs
         nothing. What it depends on besides its arguments is as it is now, for ever."""
-        session = self._session or default_session()
+        core = self._core or default_core()
         if CURRENT.capture is not None:
             raise located(CaptureError("link: a routine is being captured; link routines outside of it"))
-        given, tensors = self._given(session, args, kwargs)
+        given, tensors = self._given(core, args, kwargs)
         entry = self._entries.find(tuple(given.key), given.numbers, given.objects)
         if entry is None:
-            entry = Call(self, session, given, tensors, args, kwargs).linked()
-        return LinkedRoutine(session, entry.linked, entry.convention)
+            entry = Call(self, core, given, tensors, args, kwargs).linked()
+        return LinkedRoutine(core, entry.linked, entry.convention)
 
     def report(self) -> Report:
         """What the machine has made of the capture that was called last. ProtocolError if there is none."""
         entry = self._latest()
-        return on_thread(entry.linked._session._outbox, reporting(entry))
+        return on_thread(entry.linked._core.outbox, reporting(entry))
 
     def report_async(self) -> Awaiting[Report]:
         """`await routine.report_async()`: as `report`."""
         entry = self._latest()
-        return on_loop(entry.linked._session._outbox, reporting(entry))
+        return on_loop(entry.linked._core.outbox, reporting(entry))
 
     def _latest(self) -> Entry:
         entry = self._entries.latest()
@@ -162,20 +163,20 @@ class Routine(Generic[P, R]):
 
     def _inlined(self, args: Any, kwargs: Any) -> Any:
         capture = CURRENT.capture
-        if capture is not None and self._session is not None and capture.session is not self._session:
+        if capture is not None and self._core is not None and capture.core is not self._core:
             message = "a routine of another session cannot be a part of the one that is captured"
             raise located(CaptureError(message))
         return self._function(*args, **kwargs)
 
-    def _given(self, session: Session, args: Any, kwargs: Any) -> tuple[Arguments, list[Tensor]]:
+    def _given(self, core: Core, args: Any, kwargs: Any) -> tuple[Arguments, list[Tensor]]:
         """The arguments, and each tensor among them once."""
-        given = Arguments(id(session), id(session._calls._handler), len(args))
+        given = Arguments(id(core), id(core.calls._handler), len(args))
         given.add(args)
         if kwargs:
             given.add((kwargs,))
         tensors = given.tensors
         for tensor in tensors:
-            if tensor._session is not session:
+            if tensor._core is not core:
                 raise located(foreign(tensor))
         if len(set(tensors)) == len(tensors):
             return given, tensors
@@ -242,14 +243,14 @@ class Call:
     def __init__(
         self,
         routine: Routine[..., Any],
-        session: Session,
+        core: Core,
         given: Arguments,
         tensors: Sequence[Tensor],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> None:
         self._routine = routine
-        self._session = session
+        self._core = core
         self._given = given
         self._tensors = tensors
         self._args = args
@@ -305,7 +306,7 @@ class Call:
         arguments = (*zip(names, self._args, strict=True), *self._kwargs.items())
         guards = Guards(routine._function, behind(arguments), routine._constants)
         watch = Watch(guards)
-        capture = Capture(self._session, guards.tensors)
+        capture = Capture(self._core, guards.tensors)
         symbols = Symbols(capture, fixed.union(routine._entries.fixed(self._key)))
         try:
             capture.begin()
@@ -322,15 +323,15 @@ class Call:
         return Recorded(capture, results, guards, symbols.leaves, look)
 
     def _linked(self, recorded: Recorded) -> Entry:
-        session, capture, numbers = self._session, recorded.capture, self._given.numbers
-        captured = [kept(session, each) if isinstance(each, Constant) else each for each in capture.captured]
+        core, capture, numbers = self._core, recorded.capture, self._given.numbers
+        captured = [kept(core, each) if isinstance(each, Constant) else each for each in capture.captured]
         capture.captured.clear()  # the values of constants are uploaded
         chains, callbacks, name = capture.chains, capture.callbacks, getattr(self._routine, "__qualname__", "")
         passes = self._routine._passes
-        linked = Linked(session, recorded.program, capture.devices, captured, chains, callbacks, name, passes)
+        linked = Linked(core, recorded.program, capture.devices, captured, chains, callbacks, name, passes)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         objects, guards = self._given.objects, recorded.guards
-        return Entry(session, linked, evaluation, recorded.make, self._convention(recorded), guards, numbers, objects)
+        return Entry(core, linked, evaluation, recorded.make, self._convention(recorded), guards, numbers, objects)
 
     def _convention(self, recorded: Recorded) -> Convention:
         """How the routine is called: what an argument or a result is to the program."""
@@ -403,9 +404,9 @@ class Symbols:
         return self._capture.number(value, leaf, short(name))
 
 
-def kept(session: Session, constant: Constant) -> Tensor:
+def kept(core: Core, constant: Constant) -> Tensor:
     """The routine's own tensor with these values, which goes with the routine, and not with a context of the caller."""
-    tensor = session.asarray(constant.array, constant.home)
+    tensor = as_tensor(core, constant.array, constant.home)
     hand(tensor, None)
     return tensor
 
@@ -440,10 +441,10 @@ def parameter_names(function: Any, given: int) -> list[str]:
     return names[:given] + [f"args.{place}" for place in range(len(names[:given]), given)]
 
 
-def default_session() -> Session:
-    """The session of `tensord.array_api`."""
-    session: Session = default_namespace()._maker()
-    return session
+def default_core() -> Core:
+    """The core of the session of `tensord.array_api`."""
+    core: Core = default_namespace()._maker()
+    return core
 
 
 @functools.cache

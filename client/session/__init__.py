@@ -1,6 +1,8 @@
 """A session: the facade of all rooms below.
 
-- `session`: the facade; `waiting`: its awaitable forms, and the steps of what waits
+- `session`: the facade; `facet`: what the classes of its methods share; `parts`: its core, whole
+- `values`, `files`, `names`, `programs`, `effects`, `order`, `reports`: its methods by what they are about, and the
+  steps of those that wait
 - `connect`: from an address to a session; `connecting`: in an event loop
 - `default_namespace`: `tensord.array_api`, on the default session
 """

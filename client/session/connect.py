@@ -53,7 +53,7 @@ def connect(
     )
     if detail:
         try:
-            session._query("detail", detail)
+            session._core.answers.query("detail", detail)
         except BaseException:
             session.close()
             raise

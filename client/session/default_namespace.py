@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...interpreter.errors import TensordError
 from ..array_api.fft import Fft
 from ..array_api.linalg import Linalg
 from ..array_api.namespace import NAME, Namespace, absent
 from ..array_api.special import Special
+from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import hide, refusing
 from ..process.forks import ProcessLock
 from ..tensor.hints import EXTENSIONS, missing
 from .connect import connect, find_address
-
-if TYPE_CHECKING:
-    from .session import Session
 
 _opening: Final = ProcessLock()  # of the default session; re-entrant, since a signal handler may open it, too
 
@@ -33,27 +31,27 @@ class DefaultNamespace(Namespace):
 
     @refusing
     def __getattr__(self, name: str) -> Any:
-        if name != "_session":  # `_session` is not there before it is needed
+        if name != "_core":  # `_core` is not there before it is needed
             absent(name)
         return self._maker()
 
-    def _maker(self) -> Session:
-        session: Session | None = self.__dict__.get("_session")
-        return self._connect() if session is None or session.closed else session
+    def _maker(self) -> Core:
+        core: Core | None = self.__dict__.get("_core")
+        return self._connect() if core is None or core.closed else core
 
-    def _connect(self) -> Session:
+    def _connect(self) -> Core:
         with _opening:
-            session: Session | None = self.__dict__.get("_session")
-            if session is None or session.closed:  # else another thread has been here
+            core: Core | None = self.__dict__.get("_core")
+            if core is None or core.closed:  # else another thread has been here
                 address = find_address() or self.__dict__.get("_address")
                 try:
-                    session = connect(address)  # a lost daemon is not replaced by a machine in this process
+                    core = connect(address)._core  # a lost daemon is not replaced by a machine in this process
                 except TensordError as error:
                     raise located(error) from None
                 self._address = address
-                session._namespace = lambda: self
-                self._session = session
-        return session
+                core.namespace = lambda: self
+                self._core = core
+        return core
 
     def __reduce__(self) -> Any:
         """Pickle by name, as a module: unpickled, it is the default namespace of that process."""
@@ -71,15 +69,15 @@ class Following:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_session":
-            return self._namespace._session
+        if name == "_core":
+            return self._namespace._core
         try:
             raise missing(f"'{NAME}.{self._name}'", name, EXTENSIONS.get(self._name, {}), type(self))
         except AttributeError as error:
             hide(error)
             raise
 
-    def _maker(self) -> Session:
+    def _maker(self) -> Core:
         return self._namespace._maker()
 
     def __reduce__(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, TensordError
 from ...interpreter.programs.convention import decode, encode
@@ -11,6 +11,7 @@ from ...interpreter.programs.program import EFFECT, Program, effects_of
 from ...interpreter.programs.records import Reader
 from ..calls.checks import own
 from ..calls.contexts import hand
+from ..core.core import Core
 from ..linking.linked import Linked
 from ..linking.linked_routine import LinkedRoutine, portable
 from ..linking.linking import LinkedProgram
@@ -19,18 +20,15 @@ from ..routines.routine import BoundRoutine, Routine
 from ..tensor.tensor import Tensor
 from .names import Publishable
 
-if TYPE_CHECKING:
-    from ..session.session import Session
 
-
-def publishable_routine(session: Session, value: Any) -> Publishable:
+def publishable_routine(core: Core, value: Any) -> Publishable:
     """A routine as something to publish. Raises at the user's line what keeps it from being that."""
     if isinstance(value, Routine | BoundRoutine):
-        value = only_capture(session, value)
+        value = only_capture(core, value)
     if not isinstance(value, LinkedRoutine | LinkedProgram):
         kinds = "expected a tensor (asarray) or a routine (routine.link(*arguments), session.link(program))"
         raise located(MetadataTypeError(f"publish: {kinds}, got {type(value).__name__}"))
-    if value._session is not session:
+    if value._core is not core:
         raise located(MetadataError("publish: the routine belongs to another session"))
     linked = value._linked
     for step, _ in effects_of(linked.program):
@@ -39,7 +37,7 @@ def publishable_routine(session: Session, value: Any) -> Publishable:
             message = f"publish: the routine calls a function of this process (session.effect{at}), which others lack"
             raise located(MetadataError(f"{message}: return the values, or print them (session.print)"))
     for tensor in linked.captured:
-        own(session, tensor)
+        own(core, tensor)
     convention = travelling(value) if isinstance(value, LinkedRoutine) else None
     return Publishable(linked._id, linked.captured, convention)
 
@@ -54,11 +52,11 @@ def travelling(routine: LinkedRoutine) -> Any:
     return wire
 
 
-def only_capture(session: Session, routine: Routine[..., Any] | BoundRoutine[..., Any]) -> LinkedRoutine:
+def only_capture(core: Core, routine: Routine[..., Any] | BoundRoutine[..., Any]) -> LinkedRoutine:
     """The one capture of a routine; ProtocolError if there are others, or none."""
     instance = routine.__self__ if isinstance(routine, BoundRoutine) else None
     whole = routine._routine if isinstance(routine, BoundRoutine) else routine
-    entries = whole._entries.of(session)
+    entries = whole._entries.of(core)
     if instance is not None:
         entries = [entry for entry in entries if any(known() is instance for known in entry.objects)]
     if len(entries) != 1:
@@ -66,7 +64,7 @@ def only_capture(session: Session, routine: Routine[..., Any] | BoundRoutine[...
         times = f"was captured for {len(entries)} kinds of arguments" if entries else "was not called yet"
         message = f"publish: {name} {times}: publish {name}.link(*arguments), which is for arguments of one kind"
         raise located(ProtocolError(message))
-    found = LinkedRoutine(session, entries[0].linked, entries[0].convention)
+    found = LinkedRoutine(core, entries[0].linked, entries[0].convention)
     return found if instance is None else found.bound()
 
 
@@ -74,7 +72,7 @@ def only_capture(session: Session, routine: Routine[..., Any] | BoundRoutine[...
 
 
 def made(
-    session: Session,
+    core: Core,
     name: str,
     devices: Sequence[str],
     captured: Sequence[Tensor],
@@ -90,8 +88,8 @@ def made(
         how = None if convention is None else decode(convention, program)
     except TensordError as error:
         raise located(error) from None
-    linked = Linked(session, program, devices, captured, name=name)
-    return LinkedProgram(session, linked) if how is None else LinkedRoutine(session, linked, how)
+    linked = Linked(core, program, devices, captured, name=name)
+    return LinkedProgram(core, linked) if how is None else LinkedRoutine(core, linked, how)
 
 
 def program_of(records: Iterator[Any]) -> Program:

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...interpreter.types.meta import Meta
 from ..calls.checks import own
+from ..core.core import Core
 from ..tensor.reading import expose
 from ..tensor.tensor import Tensor
 from .names import Publishable
 
-if TYPE_CHECKING:
-    from ..session.session import Session
-
 ROUTINE: Final = "routine"  # what an answer about one begins with
 
 
-def publishable(session: Session, value: Any) -> Publishable:
+def publishable(core: Core, value: Any) -> Publishable:
     """A tensor, or a routine, as something to publish. Raises at the user's line what keeps it from being that."""
     if isinstance(value, Tensor):
-        return Publishable(own(session, value)._id, (value,))
+        return Publishable(own(core, value)._id, (value,))
     from .publishing import publishable_routine
 
-    return publishable_routine(session, value)
+    return publishable_routine(core, value)
 
 
 def looked_up(
-    session: Session, names: Sequence[str], heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]
+    core: Core, names: Sequence[str], heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]
 ) -> list[Any]:
     """What the machine tells of names, as tensors and routines of this session, in their order."""
     new, rest = iter(ids), iter(records)
     plain = [[head] if head[0] != ROUTINE else head[2] for head in heads]
-    tensors = [[shared(session, next(new), *each) for each in some] for some in plain]  # all, before anything can fail
+    tensors = [[shared(core, next(new), *each) for each in some] for some in plain]  # all, before anything can fail
     found: list[Any] = []
     for name, head, some in zip(names, heads, tensors, strict=True):
         if head[0] != ROUTINE:
@@ -41,12 +39,12 @@ def looked_up(
             from .publishing import made  # late: few sessions need all that is behind routines
 
             _, devices, _, convention = head
-            found.append(made(session, name, devices, some, convention, rest))
+            found.append(made(core, name, devices, some, convention, rest))
     return found
 
 
-def shared(session: Session, id_: int, meta: Any, home: str) -> Tensor:
+def shared(core: Core, id_: int, meta: Any, home: str) -> Tensor:
     """A handle to a tensor that other sessions may write to."""
-    tensor = Tensor(session, id_, None if meta is None else Meta.of(*meta), home)
+    tensor = Tensor(core, id_, None if meta is None else Meta.of(*meta), home)
     expose(tensor)
     return tensor

@@ -39,7 +39,7 @@ def value_text(tensor: Tensor) -> str:
 def corners(tensor: Tensor, shape: Shape, edge: int) -> NDArray[Any]:
     """The elements that NumPy prints of such an array, and one more along each axis that it shortens. Waits."""
     places = np.ix_(*(ends(size, edge) for size in shape))
-    session, device = tensor._session, tensor.device
+    session, device = tensor._core.as_session(), tensor.device
     return tensor[tuple(session.asarray(place, device) for place in places)].numpy()
 
 
@@ -62,15 +62,15 @@ def described(tensor: Tensor, state: str, meta: Meta | None) -> str:
 
 def state_of(tensor: Tensor) -> tuple[str, Meta | None]:
     """ "ready", "pending", "failed: ..." or "lost: ...", and the meta as far as known."""
-    session, meta = tensor._session, tensor._meta
-    if session.closed:
+    core, meta = tensor._core, tensor._meta
+    if core.closed:
         return "lost: its session has ended", meta
-    lock = session._outbox.lock
+    lock = core.outbox.lock
     if not lock.acquire(blocking=False):  # another thread is inside an atomic block
         return "pending", meta
     lock.release()
     try:
-        found = session._answers.look_at(tensor._own(), PATIENCE)
+        found = core.answers.look_at(tensor._own(), PATIENCE)
     except TimeoutError:
         return "unknown: the machine does not answer", meta
     except TensordError:  # inside an atomic block, or in a signal handler: nothing can be asked

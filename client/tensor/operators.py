@@ -120,7 +120,7 @@ def add_operators(tensor: type[Tensor]) -> None:
                     other = as_number(other)
                     if other is NotImplemented:
                         return cast("Tensor", NotImplemented)
-                return self._session._calls.operate(op, self, other, in_place)
+                return self._core.calls.operate(op, self, other, in_place)
             except MEANT as error:
                 hide(error)
                 raise
@@ -134,7 +134,7 @@ def add_operators(tensor: type[Tensor]) -> None:
                     other = as_number(other)
                     if other is NotImplemented:
                         return cast("Tensor", NotImplemented)
-                return self._session.call(op.name, [other, self])[0]
+                return self._core.calls.call(self._core, op.name, [other, self])[0]
             except MEANT as error:
                 hide(error)
                 raise
@@ -144,7 +144,7 @@ def add_operators(tensor: type[Tensor]) -> None:
     def unary(op: OpDef) -> Callable[[Tensor], Tensor]:
         def operate(self: Tensor) -> Tensor:
             try:
-                return self._session._calls.operate(op, self)
+                return self._core.calls.operate(op, self)
             except MEANT as error:
                 hide(error)
                 raise

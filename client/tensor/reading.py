@@ -47,7 +47,7 @@ class Reading:
         self.origin = origin
         self.index = index
         self.depth: int = 0 if origin is None else origin.depth + 1
-        self.era: int = origin.era if origin is not None else 0 if tensor is None else tensor._session._cancellation.era
+        self.era: int = origin.era if origin is not None else 0 if tensor is None else tensor._core.cancellation.era
         self.count = 0  # pieces of it that were read
         self.value: NDArray[Any] | None = None
 
@@ -70,7 +70,7 @@ class Reading:
         tensor = self.tensor()
         if self.count == 1 or tensor is None or tensor._reading is not self:
             return None
-        value: NDArray[Any] = tensor._session._answers.fetch(tensor)
+        value: NDArray[Any] = tensor._core.answers.fetch(tensor)
         return value if tensor._reading is self else None  # else another thread has written to it
 
 
@@ -86,14 +86,14 @@ def of(tensor: Tensor) -> Reading | None:
     reading = tensor._reading
     if reading is EXPOSED:
         return None
-    if reading is None or reading.depth == DEEPEST or reading.era != tensor._session._cancellation.era:
+    if reading is None or reading.depth == DEEPEST or reading.era != tensor._core.cancellation.era:
         meta = tensor._meta
         reading = _begun(tensor) if type(meta) is Meta and meta.nbytes <= LIMIT else None
     return reading
 
 
 def _begun(tensor: Tensor) -> Reading | None:
-    with tensor._session._outbox.lock:  # another thread may be publishing it
+    with tensor._core.outbox.lock:  # another thread may be publishing it
         if tensor._reading is EXPOSED:
             return None
         reading = tensor._reading = Reading(tensor)
@@ -108,16 +108,16 @@ def forget(tensor: Tensor) -> None:
 
 def expose(tensor: Tensor) -> None:
     """Note that other sessions may write to the tensor from now on."""
-    with tensor._session._outbox.lock:
+    with tensor._core.outbox.lock:
         tensor._reading = EXPOSED
 
 
 def recall(tensor: Tensor, *, asks: bool = True) -> NDArray[Any] | None:
     """The value of a piece, as an array of the caller's own, or None if its whole is unknown. `asks`: may fetch it."""
-    reading, session = tensor._reading, tensor._session
-    if reading is None or reading.origin is None or reading.era != session._cancellation.era:
+    reading, core = tensor._reading, tensor._core
+    if reading is None or reading.origin is None or reading.era != core.cancellation.era:
         return None
-    if not session._outbox.answers():
+    if not core.outbox.answers():
         return None
     whole = reading.origin.known() if asks else reading.origin.remembered()
     return None if whole is None else np.array(whole[native_index(reading.index)])

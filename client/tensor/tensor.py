@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from html import escape
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, TypeVar, cast
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from ...interpreter.errors import (
 from ...interpreter.schema.indexing import selects_all
 from ...interpreter.schema.opdef import REGISTRY
 from ...interpreter.types.meta import Meta, Scalar
+from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import MEANT, hide, hides, make_public, refusing
 from ..waiting.steps import Steps, on_thread
@@ -33,8 +35,6 @@ from .waiting import AwaitableTensor, one_value
 
 if TYPE_CHECKING:
     from ..array_api.namespace import Namespace
-    from ..calls.contexts import Handles
-    from ..session.session import Session
     from ..transport.interface import Reply
 
 Converted = TypeVar("Converted")
@@ -52,6 +52,7 @@ class Gone:
 
 
 RELEASED: Any = Gone()
+Handles: TypeAlias = "list[ref[Tensor]]"  # of a context
 
 
 class Tensor(AwaitableTensor, Methods):
@@ -66,18 +67,18 @@ class Tensor(AwaitableTensor, Methods):
     changes another.
     """
 
-    __slots__ = ("__weakref__", "_holder", "_home", "_id", "_meta", "_probe", "_reading", "_session")
-    _session: Session
+    __slots__ = ("__weakref__", "_core", "_holder", "_home", "_id", "_meta", "_probe", "_reading")
+    _core: Core
     _holder: Handles | None  # set if it was made in a context
     _probe: Reply  # set by the first question whether the tensor is ready
 
-    def __init__(self, session: Session, id_: int, meta: Meta | None, home: str) -> None:
-        self._session = session
+    def __init__(self, core: Core, id_: int, meta: Meta | None, home: str) -> None:
+        self._core = core
         self._id = id_
         self._meta = meta
         self._home = home
         self._reading: reading.Reading | None = None
-        if session._opened and (context := session._innermost()) is not None:
+        if core.opened and (context := core.innermost()) is not None:
             context._hold(self)
 
     @redone
@@ -85,7 +86,7 @@ class Tensor(AwaitableTensor, Methods):
         # Runs in any thread, inside any lock, so it does nothing else.
         try:
             if self._id > 0:
-                self._session._release(self._id)
+                self._core.release(self._id)
         except AttributeError:  # `__init__` has not finished
             pass
 
@@ -135,7 +136,7 @@ class Tensor(AwaitableTensor, Methods):
 
     def residency(self) -> dict[str, str]:
         """Devices that hold a current copy ("valid"), or will ("planned")."""
-        found: dict[str, str] = self._session._answers.query("residency", self._own()._id)
+        found: dict[str, str] = self._core.answers.query("residency", self._own()._id)
         return found
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ class Tensor(AwaitableTensor, Methods):
         is read piece by piece is fetched once, as a whole.
         """
         known = reading.recall(self._own())
-        return self._session._answers.fetch(self) if known is None else known
+        return self._core.answers.fetch(self) if known is None else known
 
     _value = numpy  # for calls from here, which are no entries from users' code
 
@@ -162,7 +163,7 @@ class Tensor(AwaitableTensor, Methods):
 
     def wait(self, timeout: float | None = None) -> Self:
         """Wait until its value is there, after `to_device` on that device; raises its error, or TimeoutError."""
-        self._learn(self._session._answers.await_ready(self._own(), timeout))
+        self._learn(self._core.answers.await_ready(self._own(), timeout))
         return self
 
     def is_ready(self) -> bool:
@@ -179,18 +180,18 @@ class Tensor(AwaitableTensor, Methods):
         """The open question whether the tensor is ready; asked again once answered, since a write may follow."""
         probe = getattr(self, "_probe", None)
         if probe is not None and not probe.done:
-            self._session._outbox.flush()
-        return on_thread(self._session._outbox, self._polling())
+            self._core.outbox.flush()
+        return on_thread(self._core.outbox, self._polling())
 
     def _polling(self) -> Steps[Reply]:
         probe = getattr(self, "_probe", None)
         if probe is None or probe.done:
-            probe = self._session._answers.ask_ready(self._own())
+            probe = self._core.answers.ask_ready(self._own())
             self._probe = probe
         else:
-            self._session._outbox.flush(patient=False)
-        if not probe.done and self._session._transport.eager:
-            yield self._session._answers.ask_to_catch_up()
+            self._core.outbox.flush(patient=False)
+        if not probe.done and self._core.transport.eager:
+            yield self._core.answers.ask_to_catch_up()
         return probe
 
     # -- placement and life ----------------------------------------------------------------------------------------
@@ -203,17 +204,17 @@ class Tensor(AwaitableTensor, Methods):
         """
         if stream is not None:
             raise located(MetadataError("to_device: the machine's streams are its own; leave it out"))
-        return self._session._calls.to_device(self, device)
+        return self._core.calls.to_device(self, device)
 
     def pin(self) -> Self:
         """Keep its value at home once it is there: it is not evicted to make room, until `unpin` has been called as
         often, or the handle is gone. Pinned memory cannot be had for anything else. Returns the tensor, at once."""
-        self._session._calls.hint(self, "pin")
+        self._core.calls.hint(self, "pin")
         return self
 
     def unpin(self) -> Self:
         """Take back one `pin`. Nothing if it is not pinned. Returns the tensor, at once."""
-        self._session._calls.hint(self, "unpin")
+        self._core.calls.hint(self, "unpin")
         return self
 
     def evict(self) -> Self:
@@ -222,7 +223,7 @@ class Tensor(AwaitableTensor, Methods):
         Nothing if its home is on the host, or if it is pinned, read in place, or not there. Returns the tensor, at
         once.
         """
-        self._session._calls.hint(self, "evict")
+        self._core.calls.hint(self, "evict")
         return self
 
     def prefetch(self, device: str | None = None) -> Self:
@@ -232,7 +233,7 @@ class Tensor(AwaitableTensor, Methods):
         that for all results. Other values may leave for that. MetadataError, at this line, for a device that is none.
         Returns the tensor, at once.
         """
-        self._session._calls.hint(self, "prefetch", device)
+        self._core.calls.hint(self, "prefetch", device)
         return self
 
     def copy(self) -> Tensor:
@@ -258,7 +259,7 @@ class Tensor(AwaitableTensor, Methods):
             self._id = -id_
             self._meta = gone
             self._reading = None
-            self._session._release(id_)
+            self._core.release(id_)
 
     @property
     def _released(self) -> bool:
@@ -280,7 +281,7 @@ class Tensor(AwaitableTensor, Methods):
     # -- ops -------------------------------------------------------------------------------------------------------
 
     def _call(self, name: str, *others: Operand, **attributes: Any) -> Tensor:
-        return self._session.call(name, [self, *others], attributes)[0]
+        return self._core.calls.call(self._core, name, [self, *others], attributes)[0]
 
     @hides
     def __getitem__(self, key: Any, /) -> Tensor:
@@ -292,18 +293,18 @@ class Tensor(AwaitableTensor, Methods):
         out of bounds, waiting for the result raises.
         """
         try:
-            session, tensors = self._session, tensors_in(key)
+            core, tensors = self._core, tensors_in(key)
             if tensors:
                 known = all(type(each._meta) is Meta and each._meta.dtype.kind != "b" for each in tensors)
                 op = "advanced_getitem" if known else "dynamic_getitem"
-                return session.call(op, [self, *tensors], {"index": with_places(key)})[0]
+                return core.calls.call(core, op, [self, *tensors], {"index": with_places(key)})[0]
             frozen = frozen_index(key, _GETITEM)
             whole = reading.of(self)
-            view = session._calls.operate(_GETITEM, self, attributes=frozen)
+            view = core.calls.operate(_GETITEM, self, attributes=frozen)
         except MEANT as error:
             hide(error)
             raise
-        if whole is not None and session._calls.native and self._reading is whole:  # else it was written to
+        if whole is not None and core.calls.native and self._reading is whole:  # else it was written to
             view._reading = reading.Reading(view, whole, frozen[0][1])
         return view
 
@@ -315,16 +316,17 @@ class Tensor(AwaitableTensor, Methods):
         if type(value) not in SCALARS and not isinstance(value, Tensor):
             number = as_number(value)
             value = value if number is NotImplemented else number
-        tensors = tensors_in(key)
+        core, tensors, operands = self._core, tensors_in(key), [self, value]
         if tensors:
-            self._session.call("advanced_setitem", [self, value, *tensors], {"index": with_places(key)}, out=[self])
-            return
-        index, meta = frozen_index(key, _SETITEM)[0][1], self._meta
-        if type(meta) is Meta and selects_all(index, meta.shape):
-            attributes = {"index": index, "shape": meta.shape, "dtype": meta.dtype.name}
-            self._session.call("overwrite", [value], attributes, out=[self])
+            op, operands = "advanced_setitem", [self, value, *tensors]
+            attributes: dict[str, Any] = {"index": with_places(key)}
         else:
-            self._session.call("setitem", [self, value], {"index": index}, out=[self])
+            op, index, meta = "setitem", frozen_index(key, _SETITEM)[0][1], self._meta
+            attributes = {"index": index}
+            if type(meta) is Meta and selects_all(index, meta.shape):
+                op, operands = "overwrite", [value]
+                attributes |= {"shape": meta.shape, "dtype": meta.dtype.name}
+        core.calls.call(core, op, operands, attributes, out=[self])
 
     # -- what Python asks for ---------------------------------------------------------------------------------------
 
@@ -378,7 +380,7 @@ class Tensor(AwaitableTensor, Methods):
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Namespace:
         """The namespace of the array API standard that takes this tensor: its session's `xp`."""
-        namespace = self._session.xp
+        namespace = self._core.as_session().xp
         if api_version is not None and api_version not in namespace.versions:
             known = ", ".join(namespace.versions)
             raise located(MetadataError(f"there is no array API {api_version!r} here: {known}"))
@@ -415,7 +417,7 @@ class Tensor(AwaitableTensor, Methods):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Tensor:
         """An operator with a NumPy scalar on its left; TypeError for any other NumPy function."""
         op, left = operator_of(ufunc, method, inputs, options, self)
-        return self._session.call(op, [left, self])[0]
+        return self._core.calls.call(self._core, op, [left, self])[0]
 
     @refusing
     def __array_function__(self, function: Any, _types: Any, arguments: Any, named: Any, /) -> Any:

@@ -55,7 +55,7 @@ class AwaitableTensor:
         return self._awaiting(error_of(cast("Tensor", self)))
 
     def _awaiting(self, steps: Steps[T]) -> Awaiting[T]:
-        return on_loop(cast("Tensor", self)._session._outbox, steps)
+        return on_loop(cast("Tensor", self)._core.outbox, steps)
 
 
 make_public(AwaitableTensor, frozenset(("__await__",)))
@@ -63,7 +63,7 @@ make_public(AwaitableTensor, frozenset(("__await__",)))
 
 def ready(tensor: Tensor) -> Steps[Tensor]:
     """`await tensor`."""
-    tensor._learn((yield tensor._session._answers.ask_ready(tensor._own())))
+    tensor._learn((yield tensor._core.answers.ask_ready(tensor._own())))
     return tensor
 
 
@@ -71,7 +71,7 @@ def value(tensor: Tensor) -> Steps[NDArray[Any]]:
     """`numpy`."""
     known = reading.recall(tensor._own(), asks=False)
     if known is None:
-        known = yield from tensor._session._answers.fetching(tensor)
+        known = yield from tensor._core.answers.fetching(tensor)
     return known
 
 
@@ -87,7 +87,7 @@ def rows(tensor: Tensor) -> Steps[Any]:
 
 def residency(tensor: Tensor) -> Steps[dict[str, str]]:
     """`residency`."""
-    found: dict[str, str] = yield tensor._session._answers.ask("residency", tensor._own()._id)
+    found: dict[str, str] = yield tensor._core.answers.ask("residency", tensor._own()._id)
     return found
 
 

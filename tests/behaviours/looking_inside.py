@@ -19,7 +19,7 @@ WAIT = 10.0  # seconds until a test that hangs is given up; never slept
 
 def machine_of(session: Session) -> VirtualMachine:
     """The virtual machine of an embedded session."""
-    machine: VirtualMachine = session._transport.machine
+    machine: VirtualMachine = session._core.transport.machine
     return machine
 
 
@@ -87,7 +87,7 @@ def transfers(session: Session) -> list[str]:
 def copies_of(session: Session, tensor: Tensor) -> dict[str, Copy]:
     """Device -> current whole copy of the tensor's storage."""
     session.flush()
-    inside = machine_of(session).engine.directory.sessions[session._transport._session.id].tensors[tensor._id]
+    inside = machine_of(session).engine.directory.sessions[session._core.transport._session.id].tensors[tensor._id]
     return {device.name: copy for device, copy in inside.storage.copies.items()}
 
 

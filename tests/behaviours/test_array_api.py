@@ -280,7 +280,7 @@ FORBIDDEN: dict[str, tuple[type[Exception], Any]] = {
     "promotion of nothing": (TypeError, lambda xp, _x: xp.result_type(1, 2.0)),
     "limits of a dtype": (TypeError, lambda xp, _x: xp.finfo(xp.int8)),
     "a version": (ValueError, lambda _xp, x: x.__array_namespace__(api_version="1999.12")),
-    "a seed": (TypeError, lambda _xp, x: x._session.random.seed("a")),
+    "a seed": (TypeError, lambda _xp, x: x._core.as_session().random.seed("a")),
     "lengths of transforms": (TypeError, lambda xp, x: xp.fft.fftn(x + 0j, s=1.5)),
     "a number to clip": (TypeError, lambda xp, x: xp.clip(3, xp.astype(x[0], xp.uint8), 5)),
     "more than a machine word": (OverflowError, lambda xp, x: xp.logical_and(x, 2**63)),
@@ -343,10 +343,10 @@ def test_asking_a_function_again_is_a_lookup(session):
         x[xp.asarray([0]), 1]
 
     calls()
-    before = session._calls._signatures._infer.misses
+    before = session._core.calls._signatures._infer.misses
     for _ in range(3):
         calls()
-    assert session._calls._signatures._infer.misses == before
+    assert session._core.calls._signatures._infer.misses == before
 
 
 def test_the_module_has_no_names_of_its_own():

@@ -277,7 +277,7 @@ def test_where_all_memory_is_the_hosts_nothing_is_said(make_session):
     with s.host_results() as results:
         y = results.leave(x + 1.0)
         s.flush()
-        assert s._outbox.host_results is None
+        assert s._core.outbox.host_results is None
     assert where(s, y) == [{"cpu:1": "valid"}]
 
 

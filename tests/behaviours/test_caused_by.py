@@ -92,7 +92,7 @@ def test_evictions_and_what_comes_back(pair):
     theirs = planned_for(first, lambda: kept.extend(first.asarray(ones(KIB), device="sim:0") for n in range(6)))
     assert kinds(theirs)["evict sim:0->cpu:0"] > 0
     evictions = [record for record in s.trace().records if record.op.startswith("evict")]
-    by = {row["id"]: row for row in s._query("sessions")}
+    by = {row["id"]: row for row in s._core.answers.query("sessions")}
     assert sum(row["evicted"]["count"] for row in by.values()) == len(evictions)
     for session in pair:
         mine = [record.nbytes for record in evictions if record.caused_by == number_of(session)]

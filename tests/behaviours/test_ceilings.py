@@ -347,7 +347,7 @@ def test_a_write_to_a_view_of_what_has_left_counts_the_view_alone(make_session):
 def test_who_asks_about_sessions_is_told(make_session):
     s = make_session(devices=capped(8))
     x = s.asarray(ones(KIB), device="sim:0").wait(WAIT)
-    (row,) = s._query("sessions")
+    (row,) = s._core.answers.query("sessions")
     assert row["shares"] == {"sim:0": {"bytes": x.nbytes, "ceiling": 8 * 1024}}
     assert _session_row(row | {"freed": {}, "state": "open"})[-1].startswith("1 KiB of 8 KiB on sim:0")
 

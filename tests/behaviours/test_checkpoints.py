@@ -116,7 +116,7 @@ def test_a_member_of_a_group_that_failed_is_reported_and_the_others_are_written(
 
 def test_no_writer_is_charged_for_what_only_a_checkpoint_reads(make_session, tmp_path):
     s = make_session(devices=DEVICES)
-    session = machine_of(s).engine.directory.sessions[s._transport._session.id]
+    session = machine_of(s).engine.directory.sessions[s._core.transport._session.id]
     x = s.asarray(ones(1000))
     s.publish("x", x)
     s.sync()
@@ -185,10 +185,10 @@ def test_who_asks_is_told_how_far_it_has_come(make_session, tmp_path):
     writing = s.checkpoint(tmp_path / "there")
     s.flush()
     row = {"directory": str(tmp_path / "there"), "names": 2, "written": 0, "bytes": 32}
-    assert s._query("checkpoints") == s._query("status")["checkpoints"] == [row]
+    assert s._core.answers.query("checkpoints") == s._core.answers.query("status")["checkpoints"] == [row]
     store_of(s).resume("save")
     assert writing.wait(WAIT)["written"] == 32
-    assert s._query("checkpoints") == []
+    assert s._core.answers.query("checkpoints") == []
 
 
 def test_a_failed_value_of_two_names_is_reported_for_both(make_session, tmp_path):
@@ -410,7 +410,7 @@ def test_the_session_that_asked_may_end(make_session, tmp_path):
     s.publish("x", s.asarray(ones(3)))
     store_of(s).hold("save")
     s.checkpoint(tmp_path / "there")
-    s._savings = type(s._savings)(s._outbox)  # its client does not wait
+    s._core.savings = type(s._core.savings)(s._core.outbox)  # its client does not wait
     s.close()
     store_of(keeper).resume("save")
     keeper.sync()

@@ -52,13 +52,13 @@ def used(session: Session) -> int:
 
 def sessions_of(session: Session) -> dict[int, dict[str, Any]]:
     """The daemon's other sessions, by the process behind them."""
-    return {row["pid"]: row for row in session._query("sessions") if not row["asks"]}
+    return {row["pid"]: row for row in session._core.answers.query("sessions") if not row["asks"]}
 
 
 def has_arrived(session: Session, observer: Session) -> bool:
     """Has the daemon received all that the only other session of this process has sent?"""
     row = sessions_of(observer)[os.getpid()]
-    return bool(row["consumed"] + row["pending"] + row["live"] >= session._transport._outgoing.sent)
+    return bool(row["consumed"] + row["pending"] + row["live"] >= session._core.transport._outgoing.sent)
 
 
 def descriptors(daemon: Daemon) -> int:
@@ -388,7 +388,7 @@ def test_a_bad_frame_ends_its_connection_and_nothing_else(daemon, observer, fram
         kind, error, message = msgpack.unpackb(peer.recv())
         assert (kind, issubclass(getattr(td, error), td.TensordError)) == (19, True)
         assert message
-        eventually(lambda: not [row for row in observer._query("sessions") if row["name"] == "bad"])
+        eventually(lambda: not [row for row in observer._core.answers.query("sessions") if row["name"] == "bad"])
     assert observer.asarray([1, 2]).numpy().tolist() == [1, 2]
     assert daemon.memory() < before + 16 * MIB
 
@@ -444,10 +444,10 @@ def test_sigterm_lets_what_is_pending_finish(slow):
         x = session.asarray(np.zeros(4), device="sim:0")
         for _ in range(10):
             x = x + 1.0
-        reply = session._outbox.ask(lambda request, at: Fetch(x._id, request, at, 0))
+        reply = session._core.outbox.ask(lambda request, at: Fetch(x._id, request, at, 0))
         eventually(lambda: has_arrived(session, idle))
         assert daemon.stop() == 0
-        assert session._outbox.await_reply(reply).tolist() == [10.0] * 4
+        assert session._core.outbox.await_reply(reply).tolist() == [10.0] * 4
         assert "it was stopped by SIGTERM" in goodbye(session)
         assert "it was stopped by SIGTERM" in goodbye(idle)
     assert left_over(daemon) == []
@@ -464,11 +464,11 @@ def test_sigterm_cancels_what_does_not_finish_in_time(slow, caplog):
             x = x + 1.0
         for _ in range(3):
             session.print("late", x)
-        reply = session._outbox.ask(lambda request, at: Fetch(x._id, request, at, 0))
+        reply = session._core.outbox.ask(lambda request, at: Fetch(x._id, request, at, 0))
         eventually(lambda: has_arrived(session, observer))
         daemon.signal(signal.SIGTERM)
         with pytest.raises(td.ConnectionLost, match="it was stopped by SIGTERM"):
-            session._outbox.await_reply(reply, PATIENCE)
+            session._core.outbox.await_reply(reply, PATIENCE)
         assert daemon.process.wait(PATIENCE) == 0
     assert "3 prints were lost with the end of their session: the daemon has ended: it was stopped by" in caplog.text
     assert "closed by its client" not in daemon.log
@@ -570,7 +570,7 @@ def test_a_killed_daemon_ends_every_wait_at_once(slow):
         pending = session.call("unique_values", [never])[0]
         waits = [never.numpy, never.wait, session.sync, lambda: pending.shape, lambda: never.wait(3600)]
         with waiting(waits) as told:
-            eventually(lambda: len(session._transport._incoming.replies) == len(waits))
+            eventually(lambda: len(session._core.transport._incoming.replies) == len(waits))
             daemon.kill()
             start = time.monotonic()
         assert time.monotonic() - start < SOON
@@ -625,8 +625,8 @@ def test_a_killed_daemon_ends_the_wait_for_credit(start):
                     session.call("add", [x, 1.0])
 
             with waiting([submit]) as told:
-                window = session._transport._window
-                eventually(lambda: session._transport._outgoing.sent > window)
+                window = session._core.transport._window
+                eventually(lambda: session._core.transport._outgoing.sent > window)
                 daemon.kill()
                 daemon.signal = lambda _number: None
         assert [type(error) for error in told] == [td.ConnectionLost]
@@ -700,9 +700,9 @@ def test_waiting_calls_go_on_after_a_cut(tcp):
             session.effect(lambda array: seen.append(float(array[0])), y)
             waits = [y.numpy, y.wait, session.sync, session.check_chain]
             with waiting(waits) as told:
-                eventually(lambda: len(session._transport._incoming.replies) >= 3)
+                eventually(lambda: len(session._core.transport._incoming.replies) >= 3)
                 cut(session)
-                eventually(lambda: session._transport._outgoing.away)
+                eventually(lambda: session._core.transport._outgoing.away)
                 daemon.signal(signal.SIGCONT)
         assert not [error for error in told if isinstance(error, BaseException)]
         assert seen == [2.0]

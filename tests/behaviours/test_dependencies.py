@@ -250,7 +250,7 @@ def test_a_submitter_that_is_too_fast_is_slowed_and_loses_nothing(session, monke
     """Behaviour 6: 5,000 independent ops against a stream that stands still: at most a window of them is alive."""
     assert machine_module.WINDOW <= 1 << 14
     monkeypatch.setattr(machine_module, "WINDOW", 512)
-    machine, inner = machine_of(session), session._transport._session
+    machine, inner = machine_of(session), session._core.transport._session
     x = session.asarray(ones(4))
     session.sync()
     peak = 0
@@ -279,7 +279,7 @@ def test_a_submitter_that_is_too_fast_is_slowed_and_loses_nothing(session, monke
 
 def test_a_long_run_of_independent_ops_leaves_no_growing_structure(session):
     """Behaviour 6: after 30,000 independent ops every table is as small as after 3,000."""
-    machine, inner = machine_of(session), session._transport._session
+    machine, inner = machine_of(session), session._core.transport._session
     x = session.asarray(ones(4))
 
     def sizes(count: int) -> tuple[int, ...]:
@@ -302,10 +302,10 @@ def test_a_long_run_of_independent_ops_leaves_no_growing_structure(session):
             inner.locations,
             inner.live,
             inner.chains,
-            session._calls._signatures.entries,
+            session._core.calls._signatures.entries,
         )
-        outbox = session._outbox
-        mine = (outbox.messages, outbox.locations.sites, session._transport._replies, machine.recent_errors)
+        outbox = session._core.outbox
+        mine = (outbox.messages, outbox.locations.sites, session._core.transport._replies, machine.recent_errors)
         return (*map(len, (*queues, *tables, *mine)), outbox._released.qsize(), len(engine.infer))
 
     before = sizes(3000)
@@ -356,7 +356,7 @@ def test_after_the_work_the_machine_is_empty(make_session, monkeypatch):
     make_op(monkeypatch, "boom", raising)
     session = make_session(devices=["cpu:0", "sim:0", "sim:1"])
     machine = machine_of(session)
-    inner = session._transport._session
+    inner = session._core.transport._session
     gc.collect()
     gc.disable()
     try:

@@ -248,7 +248,7 @@ def test_cancel_reports_a_long_chain_at_once_and_the_running_kernel_finishes(mak
 
     waiter = threading.Thread(target=wait_for_the_end)
     waiter.start()
-    until(session, lambda: session._transport._replies)
+    until(session, lambda: session._core.transport._replies)
     session.cancel()
     waiter.join(WAIT)
     assert len(told) == 1
@@ -294,7 +294,7 @@ def test_what_comes_between_cancel_and_restart_is_cancelled_too(session):
 def test_what_a_stream_holds_back_is_told_cancelled_at_once(make_session):
     """Behaviour 17: a link that is queued on a stream, and not started, is cancelled before the stream gets to it."""
     session = make_session(devices=["cpu:0"])
-    device = session._transport.machine.devices["cpu:0"]
+    device = session._core.transport.machine.devices["cpu:0"]
     x = session.asarray(ones(4))
     session.sync()
     device.hold("compute")
@@ -407,7 +407,7 @@ def test_an_error_in_a_chain_stops_what_follows_in_it(session, monkeypatch, caus
     elif cause == "callback":
         session.effect(raising, x)
     else:
-        transport, chain = session._transport, session._effects._default
+        transport, chain = session._core.transport, session._core.effects._default
         session.flush()
         transport.send([[6, (10_000,), chain, lambda _: seen.append("bad"), 0, 0, False, False]])
     session.effect(lambda _: seen.append("after"), x)

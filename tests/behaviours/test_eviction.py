@@ -205,7 +205,7 @@ def test_an_eviction_that_fails_is_a_failure_of_the_session_whose_op_read_what_l
     with held(mine, "sim:0", "d2h"):
         more = mine.asarray(ones(KIB, value=9.0), device="sim:0")
         mine.flush()
-        read = [found[name]._session.call("add", [found[name], 1.0], device="cpu:0")[0] for name in readers]
+        read = [found[name]._core.as_session().call("add", [found[name], 1.0], device="cpu:0")[0] for name in readers]
         for s in (mine, other):
             s.flush()
     assert more.wait(WAIT).numpy()[0] == 9

@@ -325,7 +325,7 @@ def test_tensors_that_go_round_are_named(make_session):
     found = eviction(s)
     assert found["returned"]["count"] > 10
     assert found["evicted"]["count"] + found["dropped"]["count"] > 10
-    rows = s._query("returns", 3)
+    rows = s._core.answers.query("returns", 3)
     assert len(rows) == 3
     assert [row["returns"] for row in rows] == sorted((row["returns"] for row in rows), reverse=True)
     assert {row["device"] for row in rows} == {"sim:0"}
@@ -339,7 +339,7 @@ def test_a_program_that_fits_has_nothing_that_goes_round(make_session):
     for _ in range(6):
         for weight in weights:
             weight.sum().wait(WAIT)
-    assert s._query("returns") == []
+    assert s._core.answers.query("returns") == []
     assert eviction(s)["returned"]["count"] == eviction(s)["dropped"]["count"] == 0
 
 
@@ -350,4 +350,4 @@ def test_a_sync_waits_for_what_was_prefetched(make_session):
         tensor.prefetch("sim:0")
     s.sync()
     assert all(tensor.residency()["sim:0"] == "valid" for tensor in tensors)
-    assert len(machine_of(s).engine.directory.sessions[s._transport._session.id].moving) <= 300
+    assert len(machine_of(s).engine.directory.sessions[s._core.transport._session.id].moving) <= 300

@@ -66,7 +66,7 @@ def lost_upload(s: Session) -> Callable[[], Any]:
 def bad_signature(s: Session) -> Callable[[], Any]:
     """The client does not know that the device of these tests lacks the op."""
     x = s.asarray(ones(4), device="sim:1")
-    s._transport.devices = dict.fromkeys(s._transport.devices, frozenset())
+    s._core.transport.devices = dict.fromkeys(s._core.transport.devices, frozenset())
     return lambda: s.call("tanh", [x])[0]
 
 

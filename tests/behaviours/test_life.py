@@ -24,7 +24,7 @@ def tensors_of(session: Any) -> int:
 
 
 def in_the_sessions_lock(session: Any, drop: Callable[[], None]) -> None:
-    with session._outbox.lock:
+    with session._core.outbox.lock:
         drop()
 
 
@@ -49,7 +49,7 @@ def in_a_signal_handler(_session: Any, drop: Callable[[], None]) -> None:
 
 
 def in_a_signal_handler_in_the_locks(session: Any, drop: Callable[[], None]) -> None:
-    with session._outbox.lock, machine_of(session).lock:
+    with session._core.outbox.lock, machine_of(session).lock:
         in_a_signal_handler(session, drop)
 
 
@@ -152,7 +152,7 @@ def test_an_idle_session_sends_what_was_issued(make_session):
     x = a.asarray(ones(4))
     assert machine_of(a).background.awake
     y = b.asarray(ones(4))
-    inner = b._transport._session
+    inner = b._core.transport._session
     until(a, lambda: y._id in inner.tensors)
     until(a, x.is_ready)
     assert_sound(a)
@@ -181,7 +181,7 @@ def stuck(session, monkeypatch) -> Any:
 
     thread = threading.Thread(target=submit)
     thread.start()
-    machine, inner = machine_of(session), session._transport._session
+    machine, inner = machine_of(session), session._core.transport._session
     until(session, lambda: len(inner.live) > 64 and machine.waiting.role.locked())
     assert thread.is_alive()
     yield thread, made, ended, x
@@ -209,9 +209,9 @@ def test_who_waits_for_credit_can_release(session, stuck):
     thread, made, _, _ = stuck
     first = made[0]._id
     made[0].release()
-    until(session, lambda: first not in session._transport._session.tensors)
+    until(session, lambda: first not in session._core.transport._session.tensors)
     assert thread.is_alive()
-    assert made[1]._id in session._transport._session.tensors
+    assert made[1]._id in session._core.transport._session.tensors
 
 
 def test_who_waits_for_credit_can_close(session, stuck, monkeypatch):
@@ -242,7 +242,7 @@ def test_other_sessions_do_not_wait_for_ones_credit(make_session, monkeypatch):
     with held(a, "sim:0", "compute"):
         thread = threading.Thread(target=lambda x=x: made.extend(x + float(n) for n in range(1000)))
         thread.start()
-        until(a, lambda: len(a._transport._session.live) > 64)
+        until(a, lambda: len(a._core.transport._session.live) > 64)
         y = b.asarray(ones(4))
         for _ in range(1000):
             y = y + 1.0

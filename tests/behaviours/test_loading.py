@@ -364,8 +364,8 @@ def test_a_session_that_ends_leaves_no_file_open(make_session, model):
     other = make_session("local:keeper", devices=DEVICES)
     held_file = os.open(model, os.O_RDONLY)
     try:
-        other._outbox.await_reply(
-            other._outbox.ask(lambda request, _: File(1, (held_file, "x"), request), located=False)
+        other._core.outbox.await_reply(
+            other._core.outbox.ask(lambda request, _: File(1, (held_file, "x"), request), located=False)
         )
     finally:
         os.close(held_file)
@@ -401,7 +401,7 @@ def test_a_strict_session_uses_what_it_loaded_where_it_loaded_it_to(make_session
 
 def test_what_is_read_counts_against_the_quota(make_session, model):
     s = make_session(devices=DEVICES)
-    session = machine_of(s).engine.directory.sessions[s._transport._session.id]
+    session = machine_of(s).engine.directory.sessions[s._core.transport._session.id]
     found = s.load(model)
     s.sync()
     assert session.account.bytes == 0

@@ -44,13 +44,13 @@ def test_a_wrong_call_raises_in_the_callers_line_before_anything_is_sent(session
     attributes = dict(attributes)
     device = attributes.pop("device", None)
     machine = machine_of(session)
-    before = (machine.engine.scheduler.ids, session._outbox.ids, len(session._outbox.messages))
+    before = (machine.engine.scheduler.ids, session._core.outbox.ids, len(session._core.outbox.messages))
     with pytest.raises(td.MetadataError, match=text) as caught:
         session.call(op, tensors, attributes, device=device)
     assert here(-1) in (caught.value.location or "")
     assert op in str(caught.value) or device in str(caught.value)
     session.flush()
-    assert (machine.engine.scheduler.ids, session._outbox.ids, len(session._outbox.messages)) == before
+    assert (machine.engine.scheduler.ids, session._core.outbox.ids, len(session._core.outbox.messages)) == before
     np.testing.assert_array_equal((session.asarray(ones(2)) + 1.0).numpy(), ones(2, value=2))
 
 
@@ -61,8 +61,8 @@ def test_the_machine_gives_a_foreign_client_the_same_error(session, op, metas, a
     with pytest.raises(td.MetadataError) as mine:
         session.call(op, tensors, attributes)
     session.sync()
-    transport, new = session._transport, session._outbox.ids + 1
-    session._outbox.ids = new
+    transport, new = session._core.transport, session._core.outbox.ids + 1
+    session._core.outbox.ids = new
     request, reply = transport.request()
     transport.send(
         [
@@ -217,13 +217,13 @@ def test_inferring_the_same_again_is_a_lookup(session):
         return (y + x).sum(axis=0).reshape(2, 2).T
 
     step().wait(WAIT)
-    misses = (session._calls._signatures._infer.misses, session.stats()["infer_misses"])
-    plans = len(session._transport._session.plans)
+    misses = (session._core.calls._signatures._infer.misses, session.stats()["infer_misses"])
+    plans = len(session._core.transport._session.plans)
     for _ in range(200):
         step()
     session.sync()
-    assert (session._calls._signatures._infer.misses, session.stats()["infer_misses"]) == misses
-    assert len(session._transport._session.plans) == plans
+    assert (session._core.calls._signatures._infer.misses, session.stats()["infer_misses"]) == misses
+    assert len(session._core.transport._session.plans) == plans
     assert misses[0] >= 5
 
 

@@ -124,7 +124,7 @@ def test_a_file_that_the_machine_cannot_open_is_an_error_of_the_save(make_sessio
         raise td.QuotaError("no file more")
 
     with monkeypatch.context() as patch:
-        patch.setattr(s._transport._session, "open_file", refuse)
+        patch.setattr(s._core.transport._session, "open_file", refuse)
         for tensors in ({"x": x}, {}):
             with pytest.raises(td.QuotaError, match="no file more"):
                 s.save(tmp_path / "x", tensors).wait(WAIT)
@@ -420,7 +420,7 @@ def test_what_was_told_is_not_logged_again(make_session, tmp_path, caplog):
         saving = s.save(tmp_path / "x", {"x": s.asarray(ones(3), device="sim:0") + 1.0})
         with pytest.raises(td.KernelError):
             saving.wait(WAIT)
-    assert len(s._savings._open) <= 1
+    assert len(s._core.savings._open) <= 1
     with caplog.at_level(logging.WARNING, "tensord.client"):
         s.close()
     assert not any("was not saved" in record.getMessage() for record in caplog.records)
@@ -434,7 +434,7 @@ def test_failures_that_nobody_waits_for_are_told_by_the_next_save_and_kept_no_lo
     with caplog.at_level(logging.WARNING, "tensord.client"):
         for n in range(5):
             saving = s.save(tmp_path / f"x{n}", {"x": failed})
-            assert len(s._savings._open) == 1
+            assert len(s._core.savings._open) == 1
             assert [record.args[0] for record in caplog.records] == [str(tmp_path / f"x{m}") for m in range(n)]
             until(s, lambda reply=saving._reply: reply.done)
             assert saving._ended.wait(WAIT)

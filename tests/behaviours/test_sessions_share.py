@@ -371,7 +371,7 @@ def test_who_floods_a_device_keeps_no_other_session_waiting(pair):
     result.wait(WAIT)
     done = records(a, "matmul")
     mine = latest_of(done, b)
-    ahead = [r for r in done if r.session == a._transport._session.id and r.started < mine.started]
+    ahead = [r for r in done if r.session == a._core.transport._session.id and r.started < mine.started]
     # On its own stream: what another stream gets done meanwhile keeps nobody waiting.
     assert len([r for r in ahead if r.started and r.stream == mine.stream]) <= 1 + 4
     assert [t.numpy()[0, 0] for t in flood[:1] + flood[-1:]] == [600.0, 600.0]
@@ -381,4 +381,4 @@ def test_who_floods_a_device_keeps_no_other_session_waiting(pair):
 
 def latest_of(found, session):
     """The session's instruction among these that started last."""
-    return max((r for r in found if r.session == session._transport._session.id), key=lambda r: r.started)
+    return max((r for r in found if r.session == session._core.transport._session.id), key=lambda r: r.started)

@@ -89,7 +89,7 @@ def test_what_fits_nowhere_is_an_error_that_says_so(make_session, tmp_path):
         td.DeviceMemoryError, match=r"do not fit on sim:0.*leave it for cpu:0, with .*, or store:0, with"
     ):
         wait_for(xs)
-    kept = [n for n, x in enumerate(xs) if s._answers.look_at(x, WAIT)["state"] == "ready"]
+    kept = [n for n, x in enumerate(xs) if s._core.answers.look_at(x, WAIT)["state"] == "ready"]
     assert len(kept) >= 20
     for n in kept:
         assert xs[n].numpy()[0] == n

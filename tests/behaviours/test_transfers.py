@@ -224,14 +224,14 @@ def test_the_payload_of_an_upload_is_dropped_once_it_is_there(sim_session, monke
     """Uploads go straight to the home: once they are there, nothing on the host refers to the bytes any more."""
     s = sim_session
     payloads: list[weakref.ref[np.ndarray]] = []
-    send = s._transport.send
+    send = s._core.transport.send
 
     def watch(messages):
         for message in messages:
             payloads.extend(weakref.ref(field) for field in message if isinstance(field, np.ndarray))
         send(messages)
 
-    monkeypatch.setattr(s._transport, "send", watch)
+    monkeypatch.setattr(s._core.transport, "send", watch)
     x = s.asarray(ones(100_000), device="sim:0")
     x.wait(WAIT)
     s.sync(WAIT)

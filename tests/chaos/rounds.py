@@ -224,7 +224,7 @@ class Round:
 
     def check_daemon(self, daemon: Daemon, observer: Session, clients: list[Client], before: int) -> None:
         """The daemon has only what was published, and says so consistently."""
-        self.see("sessions are left", lambda: len(observer._query("sessions")) == 1, observer, "sessions")
+        self.see("sessions are left", lambda: len(observer._core.answers.query("sessions")) == 1, observer, "sessions")
         self.see("instructions are left", lambda: observer.stats()["live"] == 0, observer, "status")
         names = observer.names()
         counter = observer.lookup("counter").numpy()
@@ -246,7 +246,7 @@ class Round:
         try:
             eventually(predicate, 10.0)
         except AssertionError:
-            self.problems.append(f"{problem}: {observer._query(what)}")
+            self.problems.append(f"{problem}: {observer._core.answers.query(what)}")
 
     def start_again(self, daemon: Daemon, directory: Path) -> None:
         """A killed daemon is in nobody's way."""

@@ -16,7 +16,6 @@ import numpy as np
 
 import tensord as td
 from tensord.client.calls.handlers import Invocation
-from tensord.client.routines.control_flow import ControlFlow
 from tensord.client.session.session import Session
 from tensord.client.tensor.hints import Absent
 from tensord.client.tensor.methods import Methods
@@ -39,7 +38,7 @@ class Watch:
         self.texts = {0: ""}
         self.current: list[str] = []
         self.found: dict[str, list[str]] = {}
-        transport = session._transport
+        transport = session._core.transport
         send = transport.send
         transport.send = lambda batch: send(self.noted(batch))
 
@@ -194,6 +193,8 @@ ELSEWHERE = {  # tested in other places, or without anything to say
     *(
         "__init__",
         "__del__",
+        "__aenter__",
+        "__aexit__",
         "__await__",
         "__reduce__",
         "__hash__",
@@ -298,11 +299,12 @@ def entries(session: Session) -> list[Entry]:
 
 
 def missing(found: list[Entry]) -> set[str]:
-    """Public names of sessions and tensors without an entry."""
+    """Public names of sessions and tensors without an entry. Awaitable forms are in `waiting/forms`."""
     there = {
         name
-        for kind in (Session, ControlFlow, Tensor, Methods)
+        for kind in (*Session.__mro__[:-1], Tensor, Methods)
         for name, value in vars(kind).items()
         if (name.startswith("__") or not name.startswith("_")) and not isinstance(value, Absent)
+        if not name.endswith("_async")
     }
     return there - ELSEWHERE - {entry.name for entry in found}

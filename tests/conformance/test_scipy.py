@@ -145,7 +145,7 @@ class User:
         """Its value is the same where the default device is that one."""
         if device != self.device:
             address = self.daemons[device].address
-            self.puppet.do(f"os.environ['TENSORD_ADDRESS'] = {address!r}\nlibraries.xp._session.close()")
+            self.puppet.do(f"os.environ['TENSORD_ADDRESS'] = {address!r}\nlibraries.xp._core.as_session().close()")
             self.device = device
         self.puppet.do(f"libraries.check_expression({expression!r}, globals(), None, {dtype!r})")
 

@@ -110,7 +110,7 @@ def test_on_a_daemon_the_names_that_a_killed_run_leaves_are_replaced_and_nothing
     with daemon.connect() as looking:
         assert looking.names() == []
         looking.sync()
-        assert {device["used"] for device in looking._query("status")["devices"].values()} == {0}
+        assert {device["used"] for device in looking._core.answers.query("status")["devices"].values()} == {0}
 
 
 @pytest.mark.parametrize(

@@ -175,9 +175,9 @@ def test_weights_are_served_while_they_are_trained_and_nothing_is_left_but_names
     assert report.step == STEPS
     assert report.accuracy >= 0.95
     assert session.names() == sorted([*example.SERVED, example.REPORT])
-    eventually(lambda: session._query("status")["sessions"] == 1)
-    assert session._query("status")["instructions"]["live"] == 0
-    tensors = session._query("tensors", 100)
+    eventually(lambda: session._core.answers.query("status")["sessions"] == 1)
+    assert session._core.answers.query("status")["instructions"]["live"] == 0
+    tensors = session._core.answers.query("tensors", 100)
     assert {name for tensor in tensors for name in tensor["names"]} == set(session.names())
     assert all(tensor["session"] == 0 for tensor in tensors)
     assert sum(used(session).values()) > 0
@@ -195,7 +195,7 @@ def has_seen(session: td.Session, example: Any, step: td.Tensor) -> bool:
 
 def used(session: td.Session) -> dict[str, int]:
     """Bytes of tensors on each device."""
-    return {name: device["used"] for name, device in session._query("status")["devices"].items()}
+    return {name: device["used"] for name, device in session._core.answers.query("status")["devices"].items()}
 
 
 def test_a_classifier_notices_weights_that_are_half_an_update(daemon, session, example, start):

@@ -51,7 +51,7 @@ def share(device: str, daemon: Daemon) -> None:
         assert first.do(f"np.array_equal(x.numpy(), np.arange({MANY}, dtype=np.float32) + 1)", PATIENCE) is True
         assert second.do(f"np.array_equal(before.numpy(), np.arange({MANY}, dtype=np.float32))", PATIENCE) is True
         second.kill()
-        eventually(lambda: first.do("len(s._query('sessions'))") == 1)
+        eventually(lambda: first.do("len(s._core.answers.query('sessions'))") == 1)
         assert first.do("float(x[-1].numpy())") == float(MANY)
         first.do("s.unpublish('x')")
 
@@ -68,7 +68,7 @@ def break_it(device: str, daemon: Daemon) -> None:
         assert "is lost" in failure(user, f"s.asarray(np.ones(3), device={device!r}).numpy()")
         assert other.do("float((c + c).sum().numpy())") == 2000.0
         assert user.do("float(s.asarray(np.ones(3), device='cpu:0').sum().numpy())") == 3.0
-        assert other.do(f"bool(s._query('status')['devices'][{device!r}]['lost'])") is True
+        assert other.do(f"bool(s._core.answers.query('status')['devices'][{device!r}]['lost'])") is True
         with Puppet.start(daemon.address) as late:
             assert late.do("float(s.asarray(np.ones(3)).sum().numpy())") == 3.0
 

@@ -36,7 +36,7 @@ class Proof:
     def session(self, **options: Any) -> Iterator[Session]:
         """A session with cpu:0 and the device. At the end its trace is sound, and nothing of the device is in use."""
         with td.connect("local", devices=["cpu:0", {"name": self.device, **options}]) as session:
-            machine: Any = session._transport.machine
+            machine: Any = session._core.transport.machine
             yield session
             session.sync(WAIT)
             wrong = session.trace().verify()

@@ -100,7 +100,7 @@ def by_value(pairs: Sequence[tuple[OpDef, str]]) -> list[tuple[OpDef, str]]:
 def work(given: Given) -> None:
     """One check for each op and dtype."""
     with tensord.connect("local", devices=given.beside) as session:
-        devices = session._transport.machine.devices
+        devices = session._core.transport.machine.devices
         if lacking := sorted(devices[given.device].missing):
             given.record.note(f"ops that the array module lacks, which run on cpu:0: {', '.join(lacking)}")
         pairs = given.mine(by_value([(op, dtype) for op in all_ops() for dtype in dtypes_of(op)]))

@@ -110,9 +110,9 @@ def left(world: World) -> str:
         problems.append(f"{found} tensors for {world.tensors()} handles")
     if unanswered(world.session):
         problems.append("a request is open")
-    if world.session._outbox._depth:
+    if world.session._core.outbox._depth:
         problems.append("an atomic block is open")
-    lock: Any = world.session._outbox.lock
+    lock: Any = world.session._core.outbox.lock
     if lock._is_owned():
         problems.append("the outbox is locked")
     return ", ".join(problems)
@@ -125,6 +125,6 @@ def held(session: Session) -> int:
 
 def unanswered(session: Session) -> Any:
     """Requests that wait for an answer."""
-    transport = session._transport
+    transport = session._core.transport
     incoming = getattr(transport, "_incoming", None)
     return transport._replies if incoming is None else incoming.replies

@@ -38,7 +38,7 @@ class OneByOne(Clients):
         handles.update({output: handles.pop(id_) for id_, output in renamed})
         for id_ in released:
             handles.pop(id_, None)
-        self.sent = max(self.sent, session._outbox.ops_in_runs)
+        self.sent = max(self.sent, session._core.outbox.ops_in_runs)
 
     def rehearse(self, session: Any, handles: dict[int, Tensor], steps: Sequence[Step]) -> None:
         """Issue those calls among the steps that write nothing, as far as they have operands."""

@@ -151,10 +151,10 @@ def test_after_a_fault_of_the_engine_everybody_is_told_and_nothing_is_taken(make
             told.append(error)
 
     threads = [threading.Thread(target=wait), threading.Thread(target=asyncio.run, args=(await_it(),))]
-    machine = session._transport.machine
+    machine = session._core.transport.machine
     for thread in threads:
         thread.start()
-    while len(session._transport._replies) < len(threads):  # both have asked
+    while len(session._core.transport._replies) < len(threads):  # both have asked
         threading.Event().wait(0.001)
     breakable(machine)
     with pytest.raises(td.ConnectionLost, match="after a fault of its own: RuntimeError: made by the test"):
@@ -174,10 +174,10 @@ def test_after_a_fault_of_the_engine_everybody_is_told_and_nothing_is_taken(make
 
 def test_a_cancellation_that_fails_in_a_callback_ends_the_machine(make_session, caplog):
     session = make_session("local:cancels", devices=["cpu:0"], expect_empty=False)
-    machine = session._transport.machine
+    machine = session._core.transport.machine
 
     def cancel() -> None:
-        session._transport._session.live[0] = None  # what no instruction is
+        session._core.transport._session.live[0] = None  # what no instruction is
         with suppress(AttributeError, TypeError):
             session.cancel()
 
@@ -191,7 +191,7 @@ def test_a_cancellation_that_fails_in_a_callback_ends_the_machine(make_session, 
 
 
 def test_a_thread_that_waited_for_the_lock_while_another_met_a_fault_leaves_the_engine_alone(make_session, monkeypatch):
-    machine, passes = make_session()._transport.machine, []
+    machine, passes = make_session()._core.transport.machine, []
 
     class LateLock(ShieldedLock):
         def __enter__(self) -> None:

@@ -108,7 +108,7 @@ def test_every_function_is_one_instruction_and_its_op(name, device, sim_session)
     args, keywords = arguments(sim_session, name, device)
     sim_session.sync()
     before = {record.id for record in sim_session.trace().records}
-    found = getattr(Nn(sim_session), name)(*args, **keywords)
+    found = getattr(sim_session.nn, name)(*args, **keywords)
     results = list(found) if isinstance(found, tuple) else [found]
     arrays = [result.numpy() for result in results]
     issued = [r for r in sim_session.trace().records if r.id not in before and r.opcode == Opcode.CALL.value]
@@ -123,7 +123,7 @@ def test_every_function_is_one_instruction_and_its_op(name, device, sim_session)
 
 
 def test_results_with_several_tensors_have_names(session):
-    nn, x, w = Nn(session), session.asarray(floats(IMAGES)), session.asarray(floats(FILTERS))
+    nn, x, w = session.nn, session.asarray(floats(IMAGES)), session.asarray(floats(FILTERS))
     assert nn.conv2d_grad(nn.conv2d(x, w), x, w)._fields == ("dx", "dweight", "dbias")
     assert nn.layer_norm_grad(x, x)._fields == ("dx", "dweight", "dbias")
     assert nn.rms_norm_grad(x, x)._fields == ("dx", "dweight")
@@ -131,7 +131,7 @@ def test_results_with_several_tensors_have_names(session):
 
 
 def test_what_is_optional_may_be_left_out(session):
-    nn, x, w = Nn(session), session.asarray(floats(IMAGES)), session.asarray(floats(FILTERS))
+    nn, x, w = session.nn, session.asarray(floats(IMAGES)), session.asarray(floats(FILTERS))
     assert nn.layer_norm(x).shape == IMAGES
     assert nn.layer_norm(x, session.asarray(floats((4,)))).shape == IMAGES
     assert nn.rms_norm(x).shape == IMAGES
@@ -142,18 +142,18 @@ def test_what_is_optional_may_be_left_out(session):
 def test_a_bias_needs_a_weight(session):
     x = session.asarray(floats(ROWS))
     with pytest.raises(MetadataTypeError, match=r"layer_norm: a bias needs a weight.*test_nn\.py"):
-        Nn(session).layer_norm(x, bias=session.asarray(floats((4,))))
+        session.nn.layer_norm(x, bias=session.asarray(floats((4,))))
 
 
 def test_a_wrong_shape_is_refused_at_the_users_line(session):
     x = session.asarray(floats(ROWS))
     with pytest.raises(MetadataError, match=r"expected x \[n, c, h, w\].*test_nn\.py:\d+ in test_a_wrong"):
-        Nn(session).conv2d(x, x)
+        session.nn.conv2d(x, x)
 
 
 @pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
 def test_a_label_outside_the_classes_poisons_the_result(device, sim_session):
-    nn = Nn(sim_session)
+    nn = sim_session.nn
     logits, labels = sim_session.asarray(floats(ROWS), device), sim_session.asarray(np.array([0, 4, 1]), device)
     for poisoned in (nn.cross_entropy(logits, labels), nn.cross_entropy_grad(logits, labels)):
         if is_cuda() and device == "sim:0":  # it does not wait for its GPU: `nn.labels`
@@ -167,13 +167,13 @@ def test_a_label_outside_the_classes_poisons_the_result(device, sim_session):
 
 
 def test_shapes_decided_by_data_are_no_reason_to_wait(session):
-    nn, x = Nn(session), session.asarray(floats(ROWS))
+    nn, x = session.nn, session.asarray(floats(ROWS))
     (kept,) = session.call("masked_select", [x, x > 0])
     assert nn.gelu(nn.layer_norm(kept)).numpy().shape == ((x.numpy() > 0).sum(),)
 
 
 def test_a_seed_is_an_operand_and_each_has_a_mask_of_its_own(session):
-    nn, x = Nn(session), session.asarray(np.ones((20, 20)))
+    nn, x = session.nn, session.asarray(np.ones((20, 20)))
     masks = [nn.dropout(x, seed, rate=0.5).numpy() != 0 for seed in (1, 1, 2**63, 2**64 - 1)]
     np.testing.assert_array_equal(masks[0], masks[1])
     assert not np.array_equal(masks[0], masks[2])
@@ -185,7 +185,7 @@ def test_a_seed_is_an_operand_and_each_has_a_mask_of_its_own(session):
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "cross_entropy", "relu", "sigmoid", "silu"])
 def test_a_device_without_the_kernel_composes_the_same(name, make_session):
     session = make_session(devices=["cpu:0", {"name": "sim:0", "missing": [name]}])
-    nn, x = Nn(session), np.array([[0, -np.inf, 2, 3], [-np.inf] * 4, [1, 2, 3, 4]], "float32")
+    nn, x = session.nn, np.array([[0, -np.inf, 2, 3], [-np.inf] * 4, [1, 2, 3, 4]], "float32")
     x = x if "softmax" in name else floats(ROWS)
     operands = [x] if name != "cross_entropy" else [x, LABELS]
     assert not session.supports(find(name), "sim:0")

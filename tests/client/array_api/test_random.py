@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tensord.client.array_api.random import Random, RandomState
+from tensord.client.array_api.random import Random
+from tensord.client.core.random_state import RandomState
 from tensord.interpreter.errors import MetadataError, MetadataTypeError
 
 U64 = np.dtype("uint64")
@@ -18,13 +19,16 @@ DRAWS = {
     "integers": lambda random, **rest: random.integers(1000, shape=(4, 3), **rest),
     "bernoulli": lambda random, **rest: random.bernoulli(0.5, (8, 8), **rest),
     "permutation": lambda random, **rest: random.permutation(20, **rest),
-    "rows": lambda random, **rest: random.permutation(random._session.asarray(np.arange(40).reshape(20, 2)), **rest),
+    "rows": lambda random, **rest: random.permutation(
+        random._core.as_session().asarray(np.arange(40).reshape(20, 2)), **rest
+    ),
 }
 
 
 @pytest.fixture
 def random(sim_session):
-    return Random(sim_session, RandomState(7))
+    sim_session.random.seed(7)
+    return sim_session.random
 
 
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
@@ -48,7 +52,7 @@ class TestEveryMethod:
         first = draw(random, seed=3).numpy()
         np.testing.assert_array_equal(draw(random, seed=3).numpy(), first)
         assert not np.array_equal(draw(random, seed=4).numpy(), first)
-        assert random._state.next() == (7, 0), "it takes no number of the session's"
+        assert random._core.random_state.next() == (7, 0), "it takes no number of the session's"
         random.seed(3)
         assert not np.array_equal(draw(random).numpy(), first), "it is no call of the session's"
 
@@ -95,7 +99,7 @@ def test_one_bound_of_integers_is_the_upper_one(random):
 
 
 def test_rows_come_in_the_order_of_the_numbers(random):
-    x = random._session.asarray(np.arange(40).reshape(20, 2), device="sim:1")
+    x = random._core.as_session().asarray(np.arange(40).reshape(20, 2), device="sim:1")
     rows = random.permutation(x, seed=5)
     assert rows.device == "sim:1"
     np.testing.assert_array_equal(rows.numpy(), x.numpy()[random.permutation(20, seed=5).numpy()])
@@ -103,8 +107,8 @@ def test_rows_come_in_the_order_of_the_numbers(random):
 
 
 def test_rows_of_a_tensor_whose_shape_data_decide(random):
-    x = random._session.asarray(np.array([3, 1, 3, 2]))
-    (found,) = random._session.call("unique_values", [x])
+    x = random._core.as_session().asarray(np.array([3, 1, 3, 2]))
+    (found,) = random._core.as_session().call("unique_values", [x])
     assert sorted(random.permutation(found).tolist()) == [1, 2, 3]
 
 
@@ -112,7 +116,7 @@ class TestState:
     def test_seeds_are_of_64_bits(self, random):
         for seed in (0, 2**64 - 1, np.uint64(2**64 - 1), np.int8(3)):
             random.seed(seed)
-            assert random._state.next() == (int(seed), 0)
+            assert random._core.random_state.next() == (int(seed), 0)
             assert random.uniform(seed=seed).numpy() == random.uniform(seed=int(seed)).numpy()
 
     @pytest.mark.parametrize(("seed", "kind"), [(-1, ValueError), (2**64, ValueError), (1.0, TypeError)])
@@ -121,7 +125,7 @@ class TestState:
         with pytest.raises(MetadataError, match="seed: ") as caught:
             call(random, seed)
         assert isinstance(caught.value, kind)
-        assert random._state.next() == (7, 0)
+        assert random._core.random_state.next() == (7, 0)
 
     @pytest.mark.parametrize("seed", [True, None, "7", [7], np.ones(1, int)])
     def test_a_seed_is_an_int(self, random, seed):

@@ -56,7 +56,7 @@ def assert_works(session: Any) -> None:
 
 def distrust(session: Any) -> Any:
     """The session's messages are checked wherever its machine is: these tests send some that no client makes."""
-    here = getattr(session._transport, "_session", None)
+    here = getattr(session._core.transport, "_session", None)
     if here is not None:
         here.trusted = False
     return session
@@ -124,13 +124,13 @@ def test_a_large_integer_is_an_overflow_as_it_is_elsewhere(session):
         lambda x: x.residency(),
         lambda x: x.to_device("cpu:0"),
         lambda x: x[0],
-        lambda x: x._session.asarray(ones(4))[x],
-        lambda x: x._session.asarray(ones(4)).__setitem__(x, 1.0),
+        lambda x: x._core.as_session().asarray(ones(4))[x],
+        lambda x: x._core.as_session().asarray(ones(4)).__setitem__(x, 1.0),
         lambda x: x.__iadd__(1.0),
-        lambda x: x._session.call("add", [x, x]),
-        lambda x: x._session.call("zeros", [], {"shape": 4}, out=[x]),
-        lambda x: x._session.publish("x", x),
-        lambda x: x._session.effect(print, x),
+        lambda x: x._core.as_session().call("add", [x, x]),
+        lambda x: x._core.as_session().call("zeros", [], {"shape": 4}, out=[x]),
+        lambda x: x._core.as_session().publish("x", x),
+        lambda x: x._core.as_session().effect(print, x),
     ],
 )
 def test_using_a_released_handle_is_an_error_at_that_line(session, use):
@@ -194,7 +194,7 @@ def test_using_a_closed_session_is_an_error_at_that_line_each_time(session, use)
         with pytest.raises(td.ConnectionLost, match="closed") as caught:
             use(session, x)
         assert "test_bad_input.py" in (caught.value.location or "")
-    assert len(session._outbox.messages) == 0
+    assert len(session._core.outbox.messages) == 0
     assert "closed" in repr(session)
 
 
@@ -383,8 +383,8 @@ def test_a_damaged_trace_file_names_the_line(session, tmp_path, damage):
 
 def ask(session: Any, *messages: list[Any]) -> Any:
     """Send messages, with R in the place of a request, and give its reply."""
-    request, reply = session._transport.request()
-    session._transport.send([[request if field == "R" else field for field in message] for message in messages])
+    request, reply = session._core.transport.request()
+    session._core.transport.send([[request if field == "R" else field for field in message] for message in messages])
     return reply
 
 
@@ -538,7 +538,7 @@ def at(field: Any, old: int, session: Any) -> Any:
     if type(field) is tuple:
         return tuple(at(n, old, session) for n in field)
     return (
-        {1: old, N: session._outbox.ids + 1, N1: session._outbox.ids + 2}.get(field, field)
+        {1: old, N: session._core.outbox.ids + 1, N1: session._core.outbox.ids + 2}.get(field, field)
         if type(field) is int
         else field
     )
@@ -549,17 +549,17 @@ def test_a_damaged_message_breaks_nothing(session, message):
     """It is reported once, as a typed error; what it does not write keeps its value; everybody goes on."""
     x, y = session.asarray(np.arange(4, dtype=np.float32)), session.asarray(ones(4))
     session.sync()
-    send = session._transport.send
+    send = session._core.transport.send
     send([[SIGNATURE, 900, "add", (), (FLOATS, FLOATS), "cpu:0", None]])
     if isinstance(message, list) and message:
         message = [message[0], *(at(field, x._id, session) for field in message[1:])]
-    session._outbox.ids += 2
+    session._core.outbox.ids += 2
     send([message])
     stats = session.stats()
     assert stats["session"]["errors"] == 1
     assert stats["recent_errors"][0].partition(":")[0] in {"ProtocolError", "MetadataError"}
     assert session.trace().verify() == []
-    send([[RELEASE, (session._outbox.ids - 1, session._outbox.ids)]])
+    send([[RELEASE, (session._core.outbox.ids - 1, session._core.outbox.ids)]])
     np.testing.assert_array_equal(y.numpy(), ones(4))
     if x._id not in outputs_of(message):
         np.testing.assert_array_equal(x.numpy(), np.arange(4))
@@ -570,9 +570,9 @@ def test_a_damaged_message_breaks_nothing(session, message):
 def test_a_damaged_location_is_none(session):
     x = session.asarray(ones(4))
     session.sync()
-    session._outbox.ids += 1
-    new = session._outbox.ids
-    session._transport.send(
+    session._core.outbox.ids += 1
+    new = session._core.outbox.ids
+    session._core.transport.send(
         [
             [SIGNATURE, 900, "add", (), (FLOATS, FLOATS), "cpu:0", None],
             [CALL, 900, (x._id, x._id), (new,), 0, []],
@@ -610,9 +610,9 @@ def test_a_damaged_location_is_none(session):
 def test_a_damaged_signature_is_the_error_of_each_call_that_uses_it(session, signature):
     x = session.asarray(ones(4))
     session.sync()
-    new = session._outbox.ids + 1
-    session._outbox.ids += 2
-    send = session._transport.send
+    new = session._core.outbox.ids + 1
+    session._core.outbox.ids += 2
+    send = session._core.transport.send
     send([[LOCATION, 900, "foreign.py:3 in main"], [SIGNATURE, 900, *signature]])
     for id_ in (new, new + 1):
         send([[CALL, 900, (x._id,) * len(signature[2]) if signature[2] else (), (id_,), 0, 900]])
@@ -630,11 +630,11 @@ def test_operands_that_are_not_what_the_signature_says_are_refused(session):
     """A view laid over a smaller tensor would read memory of others."""
     x = session.asarray(ones(2))
     session.sync()
-    new = session._outbox.ids + 1
-    session._outbox.ids += 3
+    new = session._core.outbox.ids + 1
+    session._core.outbox.ids += 3
     large = ((1000,), "float32")
     index = (("index", (("slice", 900, 1000, None),)),)
-    session._transport.send(
+    session._core.transport.send(
         [
             [SIGNATURE, 900, "getitem", index, (large,), "cpu:0", None],
             [CALL, 900, (x._id,), (new,), 0, 0],
@@ -649,7 +649,7 @@ def test_operands_that_are_not_what_the_signature_says_are_refused(session):
     for id_ in (new, new + 1, new + 2):
         assert isinstance(ask(session, [FETCH, id_, "R", 0, 0]).error, td.TensordError)
     assert session.stats()["session"]["errors"] == 4
-    session._transport.send([[RELEASE, (new, new + 1, new + 2)]])
+    session._core.transport.send([[RELEASE, (new, new + 1, new + 2)]])
     del x
     assert_works(session)
 
@@ -657,9 +657,9 @@ def test_operands_that_are_not_what_the_signature_says_are_refused(session):
 def test_results_under_used_ids_are_refused_and_later_ones_are_not(session):
     x = session.asarray(ones(4))
     session.sync()
-    new = session._outbox.ids + 1
-    session._outbox.ids += 10
-    session._transport.send(
+    new = session._core.outbox.ids + 1
+    session._core.outbox.ids += 10
+    session._core.transport.send(
         [
             [SIGNATURE, 900, "add", (), (FLOATS, FLOATS), "cpu:0", None],
             [CALL, 900, (x._id, x._id), (new + 5,), 0, 0],
@@ -669,7 +669,7 @@ def test_results_under_used_ids_are_refused_and_later_ones_are_not(session):
     assert session.stats()["session"]["errors"] == 1
     assert isinstance(ask(session, [FETCH, new, "R", 0, 0]).error, td.ProtocolError)
     np.testing.assert_array_equal(ask(session, [FETCH, new + 5, "R", 0, 0]).result(), ones(4, value=2))
-    session._transport.send([[RELEASE, (new + 5, new, 12345)]])  # releasing what is not there is none
+    session._core.transport.send([[RELEASE, (new + 5, new, 12345)]])  # releasing what is not there is none
     assert session.stats()["session"]["errors"] == 1
     del x
     assert_works(session)
@@ -681,8 +681,8 @@ def test_damage_in_one_session_is_nothing_to_another(make_session):
     x = b.asarray(ones(4))
     b.sync()
     for message in DAMAGED:
-        a._transport.send([message])
-    a._transport.send([[FETCH, x._id, 0, 0, 0], [RELEASE, (x._id,)], [CALL, 1, (x._id,), (x._id,), 3, 0]])
+        a._core.transport.send([message])
+    a._core.transport.send([[FETCH, x._id, 0, 0, 0], [RELEASE, (x._id,)], [CALL, 1, (x._id,), (x._id,), 3, 0]])
     assert b.stats()["session"]["errors"] == 0
     np.testing.assert_array_equal((x + x).numpy(), ones(4, value=2))
     device_of(b, "cpu:0").inject(Fault(FaultKind.FAIL, label="exp"))

@@ -149,7 +149,7 @@ class TestTheEnd:
         assert session.lookup("w").tolist() == [5.0]
 
     def test_is_told_to_the_machine_without_another_call(self, session, machine_of, monkeypatch):
-        machine, rouse = machine_of(session), session._transport.rouse
+        machine, rouse = machine_of(session), session._core.transport.rouse
         roused = threading.Event()
 
         def noted(idle_flush):
@@ -159,14 +159,14 @@ class TestTheEnd:
         with session.context():
             outlives = session.asarray(np.ones(1000))
             session.sync()
-            monkeypatch.setattr(session._transport, "rouse", noted)
+            monkeypatch.setattr(session._core.transport, "rouse", noted)
         assert roused.is_set()
         eventually(lambda: machine.devices["cpu:0"].allocated == 0)
         assert outlives._released
 
     def test_comes_in_messages_of_bounded_length(self, session, monkeypatch):
         released: list[list[int]] = []
-        send = session._transport.send
+        send = session._core.transport.send
 
         def noted(batch):
             released.extend(message[1] for message in batch if message[0] == RELEASE)
@@ -176,7 +176,7 @@ class TestTheEnd:
         with session.context():
             several = [x + 1 for _ in range(5000)]
             session.sync()
-            monkeypatch.setattr(session._transport, "send", noted)
+            monkeypatch.setattr(session._core.transport, "send", noted)
         session.sync()
         assert sorted(map(len, released)) == [5000 - 4096, 4096]
         assert len(several) == 5000
@@ -192,7 +192,7 @@ class TestTheEnd:
         with pytest.raises(KeyboardInterrupt):
             program()
         assert made[0]._released
-        assert not session._opened
+        assert not session._core.opened
 
     def test_leaves_the_value_of_a_piece_that_was_kept(self, session):
         with session.context() as c:
@@ -469,7 +469,7 @@ class TestItsLife:
         z = session.asarray([2.0])
         assert list(second) == []
         assert (y._released, z._released) == (True, True)
-        assert not session._opened
+        assert not session._core.opened
         assert session.asarray([3.0]).tolist() == [3.0]
 
     def test_a_session_closed_inside_hides_no_error(self, make_session):
@@ -480,7 +480,7 @@ class TestItsLife:
 
     def test_a_machine_that_is_lost_inside_hides_no_error(self, session):
         lost = td.ConnectionLost("the machine has ended for the test")
-        assert fail_inside(session, lambda: session._outbox.lost(lost))._released
+        assert fail_inside(session, lambda: session._core.outbox.lost(lost))._released
 
     def test_a_daemon_that_dies_inside_hides_no_error(self, tmp_path):
         with Daemon.start(tmp_path, "--device", "cpu:0") as daemon, daemon.connect() as session:
@@ -553,7 +553,7 @@ class TestThreads:
             thread.start()
             both_open.wait(10)
             mine = session.asarray([3.0])
-            assert len(session._opened) == 2
+            assert len(session._core.opened) == 2
             both_open.wait(10)
             thread.join()
             assert c.stats()["tensors"] == 1
@@ -575,7 +575,7 @@ class TestThreads:
             inner.__exit__(None, None, None)
             assert z.tolist() == [2.0]
         assert z._released
-        assert not session._opened
+        assert not session._core.opened
 
     def test_a_handle_that_comes_when_its_context_has_just_ended_goes_to_the_one_around(self, session):
         with session.context() as outer:
@@ -617,7 +617,7 @@ class TestThreads:
             released.append(id_)
             x.release()
 
-        monkeypatch.setattr(session, "_release", release)
+        monkeypatch.setattr(session._core, "release", release)
         x.release()
         assert released == [-x._id]
 

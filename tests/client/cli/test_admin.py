@@ -151,7 +151,7 @@ class TestTables:
         device = machine_of(watched).devices["sim:0"]
         device.inject(Fault(FaultKind.HANG, label="add"))
         late = watched.asarray(np.ones(3), device="sim:0") + 1
-        watched._outbox.flush()
+        watched._core.outbox.flush()
         out = ""
         while " add for " not in out:
             out = run("devices", "--address", address)[1]
@@ -198,7 +198,7 @@ class TestEvict:
         assert "4 KiB pinned" in run("devices", "--address", address)[1]
 
     def test_of_a_session_what_it_made_leaves(self, run, watched, address):
-        number = next(one["id"] for one in watched._query("sessions") if one["asks"])
+        number = next(one["id"] for one in watched._core.answers.query("sessions") if one["asks"])
         (left,) = json.loads(run("evict", "--session", str(number), "--address", address, "--json")[1])
         assert left["device"] == "sim:0"
         code, out, _ = run("evict", "--session", str(number), "--address", address)

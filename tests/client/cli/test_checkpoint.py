@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -76,14 +77,14 @@ def test_how_far_it_has_come_is_asked_for(tmp_path):
                 raise error
             return {"generation": 1}
 
-    class Session:
-        def _query(self, what: str) -> list[dict[str, Any]]:
+    class Answers:
+        def query(self, what: str) -> list[dict[str, Any]]:
             asked.append(what)
             rows = [("/elsewhere", 1, 2), (str(tmp_path.resolve()), 10 * len(asked), 40)]
             return [dict(zip(("directory", "written", "bytes"), row, strict=True)) for row in rows]
 
     writing: Any = Writing()
-    session: Any = Session()
+    session: Any = SimpleNamespace(_core=SimpleNamespace(answers=Answers()))
     assert followed(session, writing, shown) == {"generation": 1}
     assert asked == ["checkpoints"] * 2
     assert shown._figures == (20, 40)

@@ -43,7 +43,7 @@ def busy(daemon: Daemon) -> Iterator[Any]:
         yield session
         session.unpublish("weights")
     with daemon.connect() as last:
-        eventually(lambda: not last._query("tensors", 1))
+        eventually(lambda: not last._core.answers.query("tensors", 1))
 
 
 @contextmanager

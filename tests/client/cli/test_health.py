@@ -133,7 +133,7 @@ def test_durable_names_that_cannot_be_written_are_told_until_they_are(
     watch = machine_of(session).watch
     x = session.asarray(np.ones(1 << 14))
     session.publish("w", x, durable=True)
-    assert list(health.reasons(session._query("status"))) == []
+    assert list(health.reasons(session._core.answers.query("status"))) == []
     x += 1
     with longest_file(1 << 14):
         with pytest.raises(td.FileError):
@@ -141,7 +141,7 @@ def test_durable_names_that_cannot_be_written_are_told_until_they_are(
         watch()
         with pytest.raises(td.FileError):
             session.sync(durable=True)  # another line meets the same: that is no news
-    (reason,) = health.reasons(session._query("status"))
+    (reason,) = health.reasons(session._core.answers.query("status"))
     assert reason.check == "durable names"
     assert "not on the disk as they are" in reason.message
     assert str(tmp_path / "d") in reason.advice
@@ -150,7 +150,7 @@ def test_durable_names_that_cannot_be_written_are_told_until_they_are(
     told = [record for record in caplog.records if "durable names are not on the disk as they are" in record.message]
     assert [record.levelname for record in told] == ["ERROR"]
     session.sync(durable=True)
-    assert list(health.reasons(session._query("status"))) == []
+    assert list(health.reasons(session._core.answers.query("status"))) == []
     watch()
     session.unpublish("w")
 
@@ -165,7 +165,7 @@ def test_a_value_that_has_failed_is_its_client_s_affair(
     session.call("negative", [x], out=[x])
     with pytest.raises(td.FileError, match="its value is not there yet, or has failed"):
         session.sync(durable=True)
-    assert list(health.reasons(session._query("status"))) == []
+    assert list(health.reasons(session._core.answers.query("status"))) == []
     session.unpublish("w")
 
 
@@ -180,12 +180,12 @@ def test_a_kernel_that_has_ended_is_no_reason_any_more(
     session.flush()
     assert machine.devices["sim:0"].faults.hanging.wait(10.0)
     machine.watch()
-    (reason,) = health.reasons(session._query("status"))
+    (reason,) = health.reasons(session._core.answers.query("status"))
     assert reason.check == "hanging kernel"
     assert "test_health.py" in reason.message
     machine.devices["sim:0"].release_hangs()
     x.wait()
     machine.watch()
-    assert list(health.reasons(session._query("status"))) == []
+    assert list(health.reasons(session._core.answers.query("status"))) == []
     told = [record.levelname for record in caplog.records if "running for long" in record.message]
     assert set(told) == {"ERROR"}

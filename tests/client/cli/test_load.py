@@ -86,7 +86,7 @@ def test_an_owned_value_stays_when_its_file_changes_and_the_doctor_names_the_fil
         np.testing.assert_array_equal(kept.numpy(), VALUES["layer.w"])
         with pytest.raises(td.FileError, match="has changed"):
             session.lookup("layer.w").to_device("sim:0").wait()
-        eventually(lambda: session._query("status")["files"]["changed"])
+        eventually(lambda: session._core.answers.query("status")["files"]["changed"])
         found = json.loads(run("doctor", "--json", "--address", daemon.address)[1])
         assert [str(model) in one["message"] for one in found if one["check"] == "files"] == [True]
         session.unpublish("layer.w", "own/layer.w")

@@ -8,6 +8,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,13 +92,18 @@ def test_what_does_not_fit_is_named() -> None:
     assert 0 < shown < 30
 
 
+def session_of(answers: object) -> SimpleNamespace:
+    """A session with nothing but these answers."""
+    return SimpleNamespace(_core=SimpleNamespace(answers=answers))
+
+
 def test_a_key_ends_it() -> None:
     class Asked:
-        def _query(self, what: str) -> Any:
+        def query(self, what: str) -> Any:
             return look(1, 1)[("at", "status", "sessions", "devices").index(what)]
 
     typed = iter(["", "x", "q"])
-    assert len(list(top._looks(Asked(), 1000.0, lambda _rest: next(typed)))) == 0
+    assert len(list(top._looks(session_of(Asked()), 1000.0, lambda _rest: next(typed)))) == 0
     assert next(typed, None) is None
 
 
@@ -105,7 +111,7 @@ def test_a_key_draws_what_is_there_anew_and_asks_nothing() -> None:
     asked: list[str] = []
 
     class Asked:
-        def _query(self, what: str) -> Any:
+        def query(self, what: str) -> Any:
             asked.append(what)
             return look(1, 1)[("at", "status", "sessions", "devices").index(what)]
 
@@ -114,7 +120,7 @@ def test_a_key_draws_what_is_there_anew_and_asks_nothing() -> None:
     view = top.View()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(time, "monotonic", lambda: next(clock, 20.0))
-        pairs = list(top._looks(Asked(), 5.0, lambda _rest: next(typed), view.typed))
+        pairs = list(top._looks(session_of(Asked()), 5.0, lambda _rest: next(typed), view.typed))
     assert len(pairs) == 3
     assert pairs[0] is pairs[1] is pairs[2]
     assert asked.count("status") == 2

@@ -59,7 +59,7 @@ def test_the_engine_is_that_of_the_call_else_that_of_the_environment(
     if environment is not None:
         monkeypatch.setenv("TENSORD_ENGINE", environment)
     session = connect(*arguments, **options)
-    assert type(session._transport) is kind
+    assert type(session._core.transport) is kind
     assert (session.asarray([1.0]) + 1).tolist() == [2.0]
 
 
@@ -95,9 +95,9 @@ def test_an_engine_and_a_daemon_in_the_environment_contradict_each_other(connect
         connect()
     with pytest.raises(td.MetadataError, match="unset one of the two"):
         vars(type(td.array_api))["_connect"](td.array_api)
-    assert type(connect("local")._transport) is SERIAL
+    assert type(connect("local")._core.transport) is SERIAL
     monkeypatch.setenv("TENSORD_ADDRESS", "local:addressed")
-    assert type(connect()._transport) is SERIAL
+    assert type(connect()._core.transport) is SERIAL
 
 
 @pytest.mark.parametrize(("first", "second"), [("vm", "serial"), ("serial", "vm")])
@@ -110,18 +110,18 @@ def test_a_shared_machine_has_one_engine(connect, first, second):
     other = connect(NAME)
     one.publish("x", one.asarray([1.0]))
     assert other.lookup("x").tolist() == [1.0]
-    assert type(other._transport) is type(one._transport)
+    assert type(other._core.transport) is type(one._core.transport)
 
 
 def test_the_environment_does_not_contradict_a_shared_machine(connect, monkeypatch):
     connect(NAME, engine="vm")
     monkeypatch.setenv("TENSORD_ENGINE", "serial")
-    assert type(connect(NAME)._transport) is VM
+    assert type(connect(NAME)._core.transport) is VM
 
 
 def test_a_shared_serial_machine_ends_with_its_last_session(connect):
     one, other = connect(NAME, engine="serial"), connect(NAME)
-    machine = one._transport.machine
+    machine = one._core.transport.machine
     one.close()
     assert not machine.closed
     other.close()
@@ -133,7 +133,7 @@ def test_a_shared_serial_machine_ends_with_its_last_session(connect):
 
 def test_a_dropped_session_is_closed(connect):
     keeper = connect(NAME, engine="serial")
-    machine = keeper._transport.machine
+    machine = keeper._core.transport.machine
     dropped = td.connect(NAME)
     del dropped
     gc.collect()

@@ -49,7 +49,7 @@ def failing(*, effect: bool = False) -> Program:
 
 
 def linked(session: Session, w: td.Tensor, callback: Callable[..., None] | None = None) -> Linked:
-    return Linked(session, step(effects=callback is not None), ["cpu:0"], [w], (), [callback] if callback else ())
+    return Linked(session._core, step(effects=callback is not None), ["cpu:0"], [w], (), [callback] if callback else ())
 
 
 @anywhere
@@ -108,7 +108,7 @@ def test_effects_go_to_the_chains_that_they_are_linked_to(session: Session) -> N
         raise ValueError("no")
 
     x, chain = session.asarray([1.0]), session.chain()
-    Linked(session, step(effects=True), ["cpu:0"], [x], [chain], [fail]).run([x, x], [1.0])
+    Linked(session._core, step(effects=True), ["cpu:0"], [x], [chain], [fail]).run([x, x], [1.0])
     session.check_chain()
     with pytest.raises(td.KernelError):
         session.check_chain(chain)
@@ -133,7 +133,7 @@ def test_a_callback_may_not_run_a_routine(session: Session) -> None:
 
 @anywhere
 def test_an_error_has_the_line_of_the_step(session: Session) -> None:
-    f = Linked(session, failing(effect=True), ["cpu:0"], callbacks=[print])
+    f = Linked(session._core, failing(effect=True), ["cpu:0"], callbacks=[print])
     (root,) = f.run([session.asarray([-1.0])])
     with pytest.raises(td.KernelError) as caught:
         root.numpy()
@@ -151,7 +151,7 @@ def test_the_lines_of_two_programs_are_not_mixed_up(session: Session) -> None:
         builder = Builder()
         matrix = builder.parameter(Meta.of((1, 1), "float64"))
         program = builder.finish(list(builder.op("cholesky", [matrix], location=name)))
-        roots.append(Linked(session, program, ["cpu:0"]).run([session.asarray([[-1.0]])])[0])
+        roots.append(Linked(session._core, program, ["cpu:0"]).run([session.asarray([[-1.0]])])[0])
     for root, name in zip(roots, ("first.py:7", "second.py:7"), strict=True):
         with pytest.raises(td.KernelError) as caught:
             root.numpy()
@@ -169,7 +169,7 @@ def test_what_a_cancelled_session_runs_is_cancelled_at_the_callers_line(session:
     with pytest.raises(td.CancelledError):
         total.numpy()
     y = session.asarray([1.0])
-    Linked(session, step(), ["cpu:0"], [y]).run([y, y], [1.0])
+    Linked(session._core, step(), ["cpu:0"], [y]).run([y, y], [1.0])
     assert y.tolist() == [2.0]
 
 
@@ -237,7 +237,7 @@ def test_a_closed_session_runs_nothing_and_waits_for_no_print(make_session: Call
         f.run([x, x], [1.0])
     with pytest.raises(td.ConnectionLost):
         linked(session, x)
-    assert not session._printing._open
+    assert not session._core.printing._open
 
 
 @anywhere
@@ -253,7 +253,7 @@ def test_a_run_that_a_full_group_refuses_has_no_print_to_wait_for(
             with pytest.raises(td.ProtocolError, match="at most 1 messages"):
                 f.run([x, x], [1.0])
         session.check_chain()
-        assert not session._printing._open
+        assert not session._core.printing._open
         assert x.tolist() == [2.0]
 
 
@@ -290,7 +290,7 @@ builder.print(["x is", None], [x])
 program = builder.finish(list(builder.op("negative", [x])))
 with td.connect("local") as session:
     x = session.asarray([1.0])
-    f = Linked(session, program, ["cpu:0"])
+    f = Linked(session._core, program, ["cpu:0"])
     f.run([x])
     child = os.fork()
     if not child:

@@ -52,7 +52,7 @@ return %1"""
 
 
 def loop(session: Session, callback: Callable[..., None]) -> Linked:
-    return Linked(session, LOOP, session.devices[:1], (), (), [callback])
+    return Linked(session._core, LOOP, session.devices[:1], (), (), [callback])
 
 
 @anywhere

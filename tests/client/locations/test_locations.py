@@ -165,7 +165,7 @@ class TestCallers:
             names["work"]()
         library = "fitting/models.py:2 in f0"
         assert lines_of(session, "add") == [f"{library} <- /home/me/job.py:{line} in work" for line in (2, 3)] * 3
-        texts = list(session._transport._session.locations.values())
+        texts = list(session._core.transport._session.locations.values())
         assert len(texts) == len(set(texts))
 
     def test_of_a_deep_library_the_nearest_lines_and_the_programs_remain(self, session):
@@ -192,7 +192,7 @@ class TestCallers:
     )
     def test_the_place_of_a_number_is_the_programs_line(self, session, file, depth, job, place):
         """Without a program, the last line that is known."""
-        names, known = {"x": session.asarray([1.0])}, session._outbox.locations
+        names, known = {"x": session.asarray([1.0])}, session._core.outbox.locations
         nested(names, depth, file)
         if job:
             run(f"f{depth}()", "/home/me/main.py", names)
@@ -211,7 +211,7 @@ class TestCallers:
             names[f"f{depth}"]()
         nearest = " <- ".join(f"fitting/models.py:2 in f{level}" for level in range(4))
         assert lines_of(session, "add") == [nearest] * 3
-        assert session._outbox.locations.size == 4 + 2  # and the two of `asarray` and `lines_of`
+        assert session._core.outbox.locations.size == 4 + 2  # and the two of `asarray` and `lines_of`
 
     def test_paths_of_a_library_share_their_beginnings(self, session):
         """A recursion that branches has many paths to one line: all of them are remembered."""
@@ -219,7 +219,7 @@ class TestCallers:
         choose = "def go(k, n):\n    return x + 1 if n == 0 else (a if k & 1 else b)(k >> 1, n - 1)\n"
         run(f"{choose}def a(k, n):\n    return go(k, n)\ndef b(k, n):\n    return go(k, n)\n", LIBRARY, names)
         run("def main():\n    for k in range(64): go(k, 6)\nmain()", "/home/me/job.py", names)
-        known = session._outbox.locations
+        known = session._core.outbox.locations
         before, keys = known.newest, known.size
         run("main()", "/home/me/job.py", names)
         assert (known.newest, known.size) == (before, keys)
@@ -270,7 +270,7 @@ class TestCallers:
         for number in range(50):
             run("f0()", f"cell {number}", names)
             run("x * 1", f"cell {number}", names)
-        assert session._outbox.locations.size < 25
+        assert session._core.outbox.locations.size < 25
         assert lines_of(session, "add")[-1] == "fitting/models.py:2 in f0 <- cell 49:1 in <module>"
 
 
@@ -404,7 +404,7 @@ def test_lines_of_calls_and_of_programs_take_no_numbers_of_each_other(
     for number in range(30):
         builder = Builder()
         root = builder.op("cholesky", [builder.parameter(made)], location=f"model.py:{number}")
-        linked.append(Linked(session, builder.finish(list(root)), ["cpu:0"]))
+        linked.append(Linked(session._core, builder.finish(list(root)), ["cpu:0"]))
         with pytest.raises(KernelError) as caught:
             session.call("cholesky", [bad])[0].item()
         lines.add(caught.value.location)
@@ -424,8 +424,8 @@ class Lines:
 
 
 def test_a_line_of_programs_has_one_number(session: td.Session) -> None:
-    found, user = session._outbox.locations, Lines()
-    with session._outbox.lock:
+    found, user = session._core.outbox.locations, Lines()
+    with session._core.outbox.lock:
         one, again, other = (found.numbered(text, user) for text in ("a.py:1", "a.py:1", "a.py:2"))
     assert one == again != other
     assert user.lines == {one, other}
@@ -437,7 +437,7 @@ def failing_at(session: td.Session, *lines: str) -> Linked:
     value = builder.parameter(Meta.of((1, 1), "float64"))
     for line in lines[:-1]:
         (value,) = builder.op("positive", [value], location=line)
-    return Linked(session, builder.finish(list(builder.op("cholesky", [value], location=lines[-1]))), ["cpu:0"])
+    return Linked(session._core, builder.finish(list(builder.op("cholesky", [value], location=lines[-1]))), ["cpu:0"])
 
 
 def line_of_failure(session: td.Session, routine: Linked) -> str:

@@ -26,13 +26,13 @@ def spans_of(session, *ops):
 @pytest.fixture
 def sent(session, monkeypatch):
     """Every message that the session sends."""
-    messages, send = [], session._transport.send
+    messages, send = [], session._core.transport.send
 
     def both(batch):
         messages.extend(batch)
         send(batch)
 
-    monkeypatch.setattr(session._transport, "send", both)
+    monkeypatch.setattr(session._core.transport, "send", both)
     return messages
 
 
@@ -212,11 +212,11 @@ class TestCost:
                 pass
         session.flush()
         assert all(message[0] != SPAN for message in sent)
-        assert session._outbox.locations.unsent == []
+        assert session._core.outbox.locations.unsent == []
 
     def test_a_location_of_the_first_spans_fits_32_bits(self, session, sent):
-        session._outbox.locations.newest = 65_000
-        session._outbox.locations.spans._newest = 32_700
+        session._core.outbox.locations.newest = 65_000
+        session._core.outbox.locations.spans._newest = 32_700
         with session.span("late"):
             session.asarray([1.0]) + 1
         session.flush()
@@ -227,7 +227,7 @@ class TestCost:
         x = session.asarray([1.0])
         with session.span("early"):
             x + 1
-        session._outbox.locations.spans._newest = (1 << 15) - 1
+        session._core.outbox.locations.spans._newest = (1 << 15) - 1
         with session.span("late"):
             x + 1
         assert spans_of(session, "add") == [("early",), ("late",)]
@@ -244,4 +244,4 @@ class TestCost:
                 session.sync()
         assert spans_of(session, "add")[-1:] == [("outer",)]
         assert spans_of(session, "multiply")[-3:] == [("outer", f"4.{inner}") for inner in range(3)]
-        assert len(session._transport._session.spans) <= 7
+        assert len(session._core.transport._session.spans) <= 7

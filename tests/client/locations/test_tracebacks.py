@@ -221,7 +221,7 @@ def test_faults_of_the_package_are_shown_whole(names, monkeypatch):
         run("s.names()", names)
     files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
     inside = files[files.index(JOB) + 1 :]
-    assert inside[0].endswith("client/session/session.py")
+    assert inside[0].endswith("client/session/names.py")
     assert len(inside) > 2
 
 

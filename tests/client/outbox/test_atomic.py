@@ -24,13 +24,13 @@ def sent(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every message that the session sends from now on."""
     session.flush()
     messages: list[Any] = []
-    send: Callable[[Any], None] = session._transport.send
+    send: Callable[[Any], None] = session._core.transport.send
 
     def note(batch: Any) -> None:
         messages.extend(batch)
         send(batch)
 
-    monkeypatch.setattr(session._transport, "send", note)
+    monkeypatch.setattr(session._core.transport, "send", note)
     return messages
 
 
@@ -119,7 +119,7 @@ def test_waiting_and_asking_inside_are_errors_at_that_line(session: Session, wai
         assert "test_atomic.py" in (caught.value.location or "")
         x += 1.0
     assert x.tolist() == [3.0]
-    assert session._transport._replies == {}
+    assert session._core.transport._replies == {}
 
 
 def test_publish_inside_returns_at_once_and_takes_effect_with_the_group(make_session: Callable[..., Session]) -> None:
@@ -208,7 +208,7 @@ def test_other_threads_wait_until_the_block_is_over(session: Session, sent: list
         entered.wait(WAIT)
         for _ in range(100):
             x += 1.0
-            session._outbox.idle_flush()
+            session._core.outbox.idle_flush()
         assert found == []
         assert ATOMIC not in kinds(sent)
     thread.join(WAIT)
@@ -252,7 +252,7 @@ def test_a_group_that_cannot_be_sent_now_is_sent_later(session: Session) -> None
         except td.ProtocolError as error:
             caught.append(str(error))
 
-    session._effects.issue_tolerant(handler, (), None)  # which, other than `effect`, does not refuse at once
+    session._core.effects.issue_tolerant(handler, (), None)  # which, other than `effect`, does not refuse at once
     session.check_chain()
     assert "neither submit nor wait" in caught[0]
     assert x.tolist() == [4.0]

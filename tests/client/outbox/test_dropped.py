@@ -24,7 +24,7 @@ class Queue:
 
 
 def test_a_signal_handler_may_have_sent_what_was_dropped(session: Session) -> None:
-    outbox = session._outbox
+    outbox = session._core.outbox
     for left, sent in (([7], [[RELEASE, (7,)]]), ([], [])):
         outbox._released = Queue(left)  # type: ignore[assignment]
         batch: list[list[object]] = []

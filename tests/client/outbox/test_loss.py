@@ -17,7 +17,7 @@ def lost(make_session: Callable[..., Session]) -> tuple[Session, td.Tensor]:
     session = make_session()
     x = session.asarray([1.0])
     (x + 1.0).wait()
-    session._outbox.lost(td.ConnectionLost("the machine has ended for the test"))
+    session._core.outbox.lost(td.ConnectionLost("the machine has ended for the test"))
     return session, x
 
 

@@ -55,7 +55,7 @@ def everything(session: Session) -> None:
     builder = Builder()
     value = builder.parameter(Meta.of((2, 3), "float64"))
     builder.effect(0, [value])
-    linked = Linked(session, builder.finish(list(builder.op("negative", [value]))), ["cpu:0"], (), (), [print])
+    linked = Linked(session._core, builder.finish(list(builder.op("negative", [value]))), ["cpu:0"], (), (), [print])
     linked.run([x])
     session.publish("f", session.routine(lambda x: x + 1).link(x))
     session.check_chain()
@@ -83,7 +83,7 @@ def frozen(value: Any) -> Any:
 
 def test_messages_survive_msgpack(sim_session: Session) -> None:
     sent: list[Any] = []
-    transport = sim_session._transport
+    transport = sim_session._core.transport
     send: Callable[[Any], None] = transport.send
     transport.send = noting(sent, send)
     everything(sim_session)
@@ -107,7 +107,7 @@ def test_messages_survive_msgpack(sim_session: Session) -> None:
 def test_complex_scalars_travel_as_the_codec_extends_msgpack(session: Session) -> None:
     """msgpack has no complex numbers; the codec of the wire does."""
     sent: list[Any] = []
-    transport = session._transport
+    transport = session._core.transport
     send: Callable[[Any], None] = transport.send
     transport.send = noting(sent, send)
     y = session.asarray(np.ones(2, np.complex64)) * (1 + 2j)
@@ -121,12 +121,12 @@ def test_complex_scalars_travel_as_the_codec_extends_msgpack(session: Session) -
 
 def test_a_handle_dropped_before_its_last_use_left_rides_on_it(session: Session) -> None:
     sent: list[Any] = []
-    transport = session._transport
+    transport = session._core.transport
     send: Callable[[Any], None] = transport.send
     x = session.asarray(np.ones(4))
     transport.send = noting(sent, send)
-    with session._outbox.lock:  # nothing leaves because time has passed
-        session._outbox._first = session._outbox.limit = 256  # the background may set the limit back
+    with session._core.outbox.lock:  # nothing leaves because time has passed
+        session._core.outbox._first = session._core.outbox.limit = 256  # the background may set the limit back
         y = x + 1
         z = y * 2
         del y

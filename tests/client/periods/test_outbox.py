@@ -198,7 +198,7 @@ def begun(session: Session) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def is_held(session: Session) -> bool:
-    return session._outbox.messages != []
+    return session._core.outbox.messages != []
 
 
 def expected() -> Any:
@@ -234,7 +234,7 @@ def test_a_group_comes_behind_what_is_held(auto: Session) -> None:
     b, _, _ = begun(auto)
     with auto.atomic():
         c = b + 1.0
-        assert len(auto._outbox.messages) == 2  # its signature, and the call
+        assert len(auto._core.outbox.messages) == 2  # its signature, and the call
     assert c.numpy().tobytes() == (expected() + 1.0).tobytes()
 
 
@@ -380,7 +380,7 @@ def roots(m: Tensor) -> Tensor:
     """Nine calls, one of which fails for a matrix that is not positive definite."""
     a = m * 1.0
     b = a + 0.0
-    (c,) = m._session.call("cholesky", [b])
+    (c,) = m._core.as_session().call("cholesky", [b])
     d = c * 2.0
     e = d + 1.0
     f = b + 1.0
@@ -503,7 +503,7 @@ def test_calls_in_two_spans_are_no_run(auto: Session) -> None:
 def test_what_is_released_was_defined(auto: Session) -> None:
     """The inner values of a run are the machine's own."""
     learn(auto)
-    transport, sent = auto._transport, []
+    transport, sent = auto._core.transport, []
     send: Callable[[Any], None] = transport.send
 
     def noting(messages: Any) -> None:
@@ -516,7 +516,7 @@ def test_what_is_released_was_defined(auto: Session) -> None:
     transport.send = send
     runs = [message for message in sent if message[0] == RUN]
     assert len(runs) > 5
-    inner = set(range(min(run[4][0] for run in runs), auto._outbox.ids))
+    inner = set(range(min(run[4][0] for run in runs), auto._core.outbox.ids))
     inner -= {id_ for run in runs for id_ in run[4]}
     inner -= {id_ for message in sent if message[0] == CALL for id_ in message[3]}
     inner -= {message[1] for message in sent if message[0] in (PROGRAM, LINK)}
@@ -583,7 +583,7 @@ def test_periods_are_bounded_and_what_is_forgotten_is_released(auto: Session, mo
             x.numpy()
         assert counts(auto)["known"] <= 3
     auto.sync()
-    session = auto._transport._session
+    session = auto._core.transport._session
     assert 0 < len(session.routines) <= 3 * 2
     assert session.programs == {}
 
@@ -605,7 +605,7 @@ def test_a_signature_whose_number_is_used_again_is_another_one(
 
 def test_a_program_that_the_machine_refuses_is_not_run(auto: Session) -> None:
     """With no steps left in its quota, the session computes what it always did."""
-    session = auto._transport._session
+    session = auto._core.transport._session
     session.limits = replace(session.limits, steps=0)
     assert rounds(auto, 300)[0].numpy().tobytes() == reference(300)[0].tobytes()
     assert counts(auto)["runs"] == 0

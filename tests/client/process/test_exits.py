@@ -18,7 +18,7 @@ from ...daemon import Daemon
 from ...puppet import eventually
 
 UNCLOSED = "import os, sys, tensord as td\ns = td.connect(sys.argv[1])\nx = s.asarray([1.0])\nx.wait()\n"
-STUCK = "import threading\nheld = s._outbox.lock\nthreading.Thread(target=held.acquire, daemon=True).start()\n"
+STUCK = "import threading\nheld = s._core.outbox.lock\nthreading.Thread(target=held.acquire, daemon=True).start()\n"
 FORKED = "pid = os.fork()\nif not pid: sys.exit()\nos.waitpid(pid, 0)\nassert x.tolist() == [1.0]\n"
 FAILS = "raise SystemExit(3)\n"
 
@@ -106,7 +106,8 @@ def test_a_session_is_called_after_its_script_and_never_after_its_code(
     daemon: Daemon, way: str, tmp_path: Path
 ) -> None:
     code = (
-        "import sys, tensord as td\nwith td.connect(sys.argv[1]) as s: print(s._query('sessions')[-1]['name'])  # key"
+        "import sys, tensord as td\nwith td.connect(sys.argv[1]) as s:\n"
+        "    print(s._core.answers.query('sessions')[-1]['name'])  # key"
     )
     (tmp_path / "my_job.py").write_text(code)
     (tmp_path / "pack").mkdir()
@@ -124,7 +125,7 @@ def test_on_local_machines_too_sessions_have_the_programs_names_and_the_log_tell
     engine: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with td.connect("local:named", engine=engine, name="the trainer") as first, td.connect("local:named") as second:
-        assert [row["name"] for row in second._query("sessions")] == ["the trainer", program_name()]
+        assert [row["name"] for row in second._core.answers.query("sessions")] == ["the trainer", program_name()]
         first.xp.linalg.inv(first.asarray(np.zeros((2, 2))))
         first.sync()
     assert "name='the trainer' op='inv' session=1" in caplog.text
@@ -132,9 +133,9 @@ def test_on_local_machines_too_sessions_have_the_programs_names_and_the_log_tell
 
 def test_a_session_may_be_given_a_name(daemon: Daemon) -> None:
     with daemon.connect(name="the trainer") as session:
-        assert session._query("sessions")[-1]["name"] == "the trainer"
+        assert session._core.answers.query("sessions")[-1]["name"] == "the trainer"
     with td.connect("local", name="the same program without a daemon") as session:
-        assert [row["name"] for row in session._query("sessions")] == ["the same program without a daemon"]
+        assert [row["name"] for row in session._core.answers.query("sessions")] == ["the same program without a daemon"]
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nb", "\x1b[31m", "x" * (LONGEST + 1), 7])

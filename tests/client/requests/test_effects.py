@@ -90,7 +90,7 @@ def test_while_a_callback_runs_other_threads_issue(session):
         thread.start()
         thread.join(10.0)
 
-    refusing(session._outbox, wait)()
+    refusing(session._core.outbox, wait)()
     assert [one.tolist() for one in made] == [[2.0] * 4]
 
 
@@ -219,8 +219,8 @@ def test_an_op_right_behind_a_new_chain_is_on_its_way_although_nobody_asks(sessi
     """The chain's message is the first one of the batch, so the op's is not, and wakes nobody."""
     x = session.asarray(np.ones(4))
     (x + 1.0).wait()
-    background = session._transport.machine.background
-    assert session._transport.machine.wait_until(lambda: not background.awake, WAIT)
+    background = session._core.transport.machine.background
+    assert session._core.transport.machine.wait_until(lambda: not background.awake, WAIT)
     session.chain()
     keep = x + 1.0
     assert background.awake

@@ -19,8 +19,8 @@ from ...daemon import Daemon
 from ...puppet import PATIENCE, eventually, paused
 
 ENTRIES: dict[str, Callable[[Tensor, Any], Any]] = {
-    "Session.lookup": lambda tensor, timeout: tensor._session.lookup("there", wait=timeout),
-    "Session.sync": lambda tensor, timeout: tensor._session.sync(timeout=timeout),
+    "Session.lookup": lambda tensor, timeout: tensor._core.as_session().lookup("there", wait=timeout),
+    "Session.sync": lambda tensor, timeout: tensor._core.as_session().sync(timeout=timeout),
     "Tensor.wait": lambda tensor, timeout: tensor.wait(timeout=timeout),
 }
 TIMES = {"timeout", "wait"}  # parameters that are a number of seconds
@@ -84,7 +84,7 @@ def test_a_name_that_nobody_publishes_in_no_time_is_missing(session: Session) ->
 
 @pytest.mark.parametrize("entry", [entry for entry in ENTRIES if entry != "Session.lookup"])
 def test_what_is_over_already_does_not_wait(session: Session, entry: str) -> None:
-    machine = session._transport.machine
+    machine = session._core.transport.machine
     machine.devices["cpu:0"].hold("compute")
     tensor = session.asarray(np.ones(1 << 21)) @ session.asarray(np.ones(1 << 21))
     for value in OVER:
@@ -104,7 +104,7 @@ BOUNDED: dict[str, Callable[[Session, Tensor], Any]] = {
     "lookup": lambda session, _: session.lookup("nothing", wait=SHORT),
     "lookup at once": lambda session, _: session.lookup(["nothing"], wait=0),
     "checkpoint": lambda session, _: session.checkpoint("/tmp/never").wait(SHORT),  # noqa: S108 - it is not written
-    "query": lambda session, _: session._answers.query("status", timeout=SHORT),
+    "query": lambda session, _: session._core.answers.query("status", timeout=SHORT),
 }
 
 
@@ -127,7 +127,7 @@ def test_a_wait_with_a_limit_ends_though_the_daemon_stands_still(own: Daemon, wh
 
 def test_the_second_half_of_a_durable_sync_has_what_the_first_has_left(session: Session) -> None:
     given: list[float | None] = []
-    outbox = session._outbox
+    outbox = session._core.outbox
     await_reply = outbox.await_reply
 
     def slow(reply: Any, timeout: float | None = None) -> Any:
@@ -157,14 +157,14 @@ def test_what_a_late_answer_has_made_is_released(own: Daemon) -> None:
 def held_by(asking: Session, session: Session) -> int:
     """How many tensors the machine keeps for a session."""
     session.flush()
-    number = session._transport._link.welcome.session
-    return int(next(row["tensors"] for row in asking._query("sessions") if row["id"] == number))
+    number = session._core.transport._link.welcome.session
+    return int(next(row["tensors"] for row in asking._core.answers.query("sessions") if row["id"] == number))
 
 
 def test_names_that_come_in_the_meantime_are_found(session: Session) -> None:
     asked = threading.Event()
     found: list[Any] = []
-    names = session._names
+    names = session._core.names
     told = names._told
 
     def telling(*arguments: Any, **options: Any) -> Any:

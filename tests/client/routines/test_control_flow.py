@@ -284,7 +284,7 @@ def test_the_same_step_is_captured_once(session, monkeypatch):
     assert session.while_loop(lambda x: x < 10, lambda x: x + offset, session.asarray(0.0)).item() == 10.0
     for n in range(100):
         session.repeat(1, lambda x, n=n: x + n, x)
-    assert len(session._flows._kept) == control_flow.KEPT
+    assert len(session._core.flows._kept) == control_flow.KEPT
 
 
 def test_prints_and_effects_of_a_loop_come_in_order(session):

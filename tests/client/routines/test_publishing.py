@@ -275,7 +275,7 @@ def test_processes_share_a_routine_and_a_dead_one_leaves_it_to_the_others(daemon
         count = None
         del found, x
         session.sync()
-        eventually(lambda: session._query("status")["devices"]["cpu:0"]["used"] == 0)
+        eventually(lambda: session._core.answers.query("status")["devices"]["cpu:0"]["used"] == 0)
 
 
 HALVE = """\
@@ -446,7 +446,7 @@ def test_what_it_captures_counts_as_its_publishers_and_is_freed_with_its_last_ho
     w.release()
     trainer.unpublish("f")
     trainer.sync()
-    held = {one["id"]: one["bytes"] for one in server._query("sessions")}
+    held = {one["id"]: one["bytes"] for one in server._core.answers.query("sessions")}
     assert max(held.values()) == held[1] >= 8000
     del found
     trainer.close()

@@ -383,10 +383,10 @@ def default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleT
     monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     yield td.array_api
-    for name in ("_session", "_address"):
+    for name in ("_core", "_address"):
         found = vars(td.array_api).pop(name, None)
-        if found is not None:
-            found.close()
+        if name == "_core" and found is not None:
+            found.as_session().close()
 
 
 def test_a_routine_of_the_default_session(default):

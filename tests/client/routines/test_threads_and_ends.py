@@ -50,8 +50,8 @@ def test_threads_call_one_routine(session):
     in_threads(4, work)
     assert 3 <= f.captures <= 12
     assert len(f._entries) <= 12
-    assert session._calls.native
-    assert session._calls._known is session._calls._signatures.entries
+    assert session._core.calls.native
+    assert session._core.calls.known is session._core.calls._signatures.entries
 
 
 def test_two_threads_capture_at_the_same_time_in_one_session(session):
@@ -109,7 +109,7 @@ def test_a_fast_path_is_there_again_after_a_capture_that_failed(session):
     for _ in range(2):
         with pytest.raises(td.CaptureError):
             f(session.asarray([1.0]))
-    assert session._calls._known is session._calls._signatures.entries
+    assert session._core.calls.known is session._core.calls._signatures.entries
     assert CURRENT.capture is None
 
 
@@ -124,14 +124,14 @@ def test_ctrl_c_inside_ends_the_capture(session):
     with pytest.raises(KeyboardInterrupt):
         f(x)
     assert CURRENT.capture is None
-    assert session._calls._known is session._calls._signatures.entries
+    assert session._core.calls.known is session._core.calls._signatures.entries
     assert (x + 1).tolist() == [2.0]
 
 
 @pytest.mark.parametrize("name", ["begin", "end"])
 def test_ctrl_c_at_either_end_of_a_capture_leaves_none(session, monkeypatch, name):
     """It comes in the middle of the step, while the session counts its captures."""
-    counted = session._calls.__class__.capturing
+    counted = session._core.calls.__class__.capturing
 
     def interrupted(calls: Any, more: int) -> None:
         counted(calls, more)
@@ -139,12 +139,12 @@ def test_ctrl_c_at_either_end_of_a_capture_leaves_none(session, monkeypatch, nam
             signal.raise_signal(signal.SIGINT)
 
     x = session.asarray([1.0])
-    monkeypatch.setattr(session._calls.__class__, "capturing", interrupted)
+    monkeypatch.setattr(session._core.calls.__class__, "capturing", interrupted)
     with pytest.raises(KeyboardInterrupt):
         session.routine(lambda x: x + 1)(x)
     monkeypatch.undo()
     assert CURRENT.capture is None
-    assert session._calls._captures == 0
+    assert session._core.calls._captures == 0
     assert (x + 1).tolist() == [2.0]
 
 

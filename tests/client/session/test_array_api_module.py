@@ -18,6 +18,7 @@ import pytest
 import tensord as td
 from tensord import array_api
 from tensord.client.array_api.namespace import Namespace
+from tensord.client.core.core import Core
 from tensord.client.session import default_namespace
 from tensord.client.session.session import Session
 
@@ -40,7 +41,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Session]]:
 
     monkeypatch.setattr(default_namespace, "connect", noted)
     yield sessions
-    for name in ("_session", "_address"):
+    for name in ("_core", "_address"):
         vars(array_api).pop(name, None)
     for session in sessions:
         session.close()
@@ -61,7 +62,7 @@ def xp(opened: list[Session], alone: None) -> Any:
 
 
 def embedded(session: Session) -> bool:
-    return hasattr(session._transport, "machine")
+    return hasattr(session._core.transport, "machine")
 
 
 # -- importing ---------------------------------------------------------------------------------------------------------
@@ -80,7 +81,7 @@ def puppet() -> Iterator[Puppet]:
 
 def test_importing_it_connects_to_nothing(puppet):
     assert puppet.do("array_api is xp is td.array_api")
-    assert puppet.do("'_session' in vars(xp), threading.active_count(), set(os.listdir('/proc/self/fd')) - before") == [
+    assert puppet.do("'_core' in vars(xp), threading.active_count(), set(os.listdir('/proc/self/fd')) - before") == [
         False,
         1,
         "set()",
@@ -92,7 +93,7 @@ def test_what_needs_no_tensors_needs_no_session(puppet):
         "xp.isdtype(float32, 'real floating') and xp.can_cast(xp.int8, xp.int16) and xp.bool == np.dtype(bool)"
     )
     assert puppet.do("xp.result_type(float32, 1.0) == np.float32 and xp.finfo(float32).bits == 32 and xp.pi") == math.pi
-    assert puppet.do("repr(xp), hasattr(xp, 'sparse'), '_session' in vars(xp)") == [
+    assert puppet.do("repr(xp), hasattr(xp, 'sparse'), '_core' in vars(xp)") == [
         "<module 'tensord.array_api'>",
         False,
         False,
@@ -113,7 +114,7 @@ def test_where_nobody_listens_what_makes_a_tensor_says_so_and_may_be_tried_again
         assert failed.value.kind == "NoDaemon"
     puppet.do(f"os.environ['TENSORD_ADDRESS'] = {daemon.address!r}")
     assert puppet.do("star['sum'](sin(xp.zeros(3)) + 1.0).item()") == 3.0
-    assert puppet.do("td.array_api._session._transport._link.address") == daemon.address
+    assert puppet.do("td.array_api._core.transport._link.address") == daemon.address
 
 
 def test_it_has_the_name_it_is_imported_by(xp, opened):
@@ -143,7 +144,7 @@ def test_it_is_where_the_environment_says(daemon, monkeypatch, opened):
     x = array_api.ones((2, 3), device="sim:0")
     assert (x.device, array_api.sum(x).item()) == ("sim:0", 6.0)
     assert array_api.__array_namespace_info__().devices() == ("cpu:0", "sim:0")
-    assert [session._transport._link.address for session in opened] == [daemon.address]
+    assert [session._core.transport._link.address for session in opened] == [daemon.address]
 
 
 def test_threads_that_need_it_first_get_the_same_one(xp, opened, monkeypatch):
@@ -163,7 +164,7 @@ def test_threads_that_need_it_first_get_the_same_one(xp, opened, monkeypatch):
         wanted.release()
         found.append(function())
 
-    ways = (lambda: xp.ones(2)._session, lambda: xp._session, lambda: xp.linalg._session, lambda: xp.fft._session)
+    ways = (lambda: xp.ones(2)._core, lambda: xp._core, lambda: xp.linalg._core, lambda: xp.fft._core)
     threads = [threading.Thread(target=want, args=(ways[n % len(ways)],)) for n in range(THREADS)]
     for thread in threads:
         thread.start()
@@ -171,7 +172,7 @@ def test_threads_that_need_it_first_get_the_same_one(xp, opened, monkeypatch):
         thread.join(PATIENCE)
     assert all_want.is_set()
     assert len(found) == THREADS
-    assert set(found) == set(opened)
+    assert set(found) == {session._core for session in opened}
     assert len(opened) == 1
 
 
@@ -252,7 +253,7 @@ if not child:
         told.append(str(error))
     z = xp.ones((300, 300))
     told.append((z @ z)[0, 0].item())
-    told.append(xp._session is not old._session)
+    told.append(xp._core is not old._core)
     try:
         xp.sum(old)
     except td.ConnectionLost as error:
@@ -339,8 +340,8 @@ def test_a_tensor_says_the_same_namespace_each_time(xp, session, make_session):
     mine = x.__array_namespace__()
     assert mine is x.__array_namespace__() is y.__array_namespace__() is session.xp
     assert there.__array_namespace__() != mine
-    assert xp.ones(1).__array_namespace__() is xp is xp._session.xp
-    assert len({mine, session.xp, there.__array_namespace__(), there._session.xp, xp, array_api}) == 3
+    assert xp.ones(1).__array_namespace__() is xp is xp._core.as_session().xp
+    assert len({mine, session.xp, there.__array_namespace__(), there._core.as_session().xp, xp, array_api}) == 3
     assert mine.__name__ == "tensord.array_api"
     assert repr(mine) == "<array API namespace of <tensord.Session at local, in this process: cpu:0>>"
 
@@ -358,7 +359,7 @@ def test_threads_that_ask_first_get_the_same_namespace(session, monkeypatch):
     """Whoever makes it is held up until the other one asks, too."""
     make, wanted, found = Namespace.__init__, threading.Barrier(2), []
 
-    def slow(made: Any, owner: Session) -> None:
+    def slow(made: Any, owner: Core) -> None:
         wanted.wait(PATIENCE)
         make(made, owner)
 
@@ -381,7 +382,7 @@ def test_a_namespace_keeps_its_session_and_a_session_no_namespace(make_session):
     xp = weakref.ref(session.xp)
     gc.collect()
     assert xp() is None
-    assert session.xp.ones(1)._session is session
+    assert session.xp.ones(1)._core is session._core
 
 
 def test_copies_of_namespaces_and_functions_are_themselves(xp, session):
@@ -411,11 +412,11 @@ def test_the_module_is_pickled_by_name_and_a_session_s_namespace_not_at_all(xp, 
 def test_a_session_that_was_connected_to_is_not_the_default_one(xp, opened):
     with td.connect("local:default") as session:
         x = session.xp.ones(2)
-        assert x._session is session
+        assert x._core is session._core
         assert not opened
         with pytest.raises(td.MetadataError, match="another session"):
             xp.sum(x)
         session.publish("x", x)  # the same machine: what is published there, the default session finds
-        assert xp.sum(xp._session.lookup("x")).item() == 2.0
+        assert xp.sum(xp._core.as_session().lookup("x")).item() == 2.0
         session.unpublish("x")
     assert [each is session for each in opened] == [False]

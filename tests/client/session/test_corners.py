@@ -19,7 +19,7 @@ WAIT = 10.0
 
 
 def machine_of(session):
-    return session._transport.machine
+    return session._core.transport.machine
 
 
 def test_a_number_taken_over_between_look_up_and_append_is_noticed(session, monkeypatch):
@@ -49,13 +49,13 @@ def test_an_old_reader_keeps_its_dtype_when_the_tensor_is_handed_down(sim_sessio
     device.hold("compute")
     old = sim_session.call("add", [a, b], device="sim:0")[0]
     named = old._id
-    reply = sim_session._outbox.ask(lambda request, location: Fetch(named, request, location, 0))
+    reply = sim_session._core.outbox.ask(lambda request, location: Fetch(named, request, location, 0))
     sim_session.call("add", [a, a], out=[old], device="cpu:0")
     new = sim_session.call("astype", [old], {"dtype": "int32"}, device="cpu:0")[0]
     del old
     sim_session.flush()
     device.resume("compute")
-    read = sim_session._outbox.await_reply(reply, WAIT)
+    read = sim_session._core.outbox.await_reply(reply, WAIT)
     assert (read.dtype, read.tolist()) == (np.float32, [2.0] * 4)
     assert new.numpy().tolist() == [4] * 4
 
@@ -77,7 +77,7 @@ def test_closing_a_session_ends_the_waits_of_its_other_threads(make_session):
 
     thread = threading.Thread(target=wait)
     thread.start()
-    machine_of(second).wait_until(lambda: first._transport._replies, WAIT)
+    machine_of(second).wait_until(lambda: first._core.transport._replies, WAIT)
     first.close()
     thread.join(WAIT)
     assert len(told) == 1
@@ -175,8 +175,8 @@ def test_locations_are_bounded_on_both_sides(session, monkeypatch):
     for i in range(300):
         exec(compile("x + 1", f"cell {i}", "exec"), {"x": x})  # noqa: S102 - cells of a notebook
     session.sync()
-    assert len(session._outbox.locations.sites) <= 50
-    assert len(session._transport._session.locations) <= 100
+    assert len(session._core.outbox.locations.sites) <= 50
+    assert len(session._core.transport._session.locations) <= 100
 
 
 def test_any_number_of_operands_may_be_dropped_with_the_call_that_uses_them(session):

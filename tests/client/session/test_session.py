@@ -61,7 +61,7 @@ def test_closing_while_kernels_run_ends_their_waits(make_session, monkeypatch):
     session.flush()
     assert gate.entered.wait(WAIT)
     waiter.start()
-    assert machine_of(session).wait_until(lambda: session._transport._replies, WAIT)
+    assert machine_of(session).wait_until(lambda: session._core.transport._replies, WAIT)
     session.close()
     waiter.join(WAIT)
     assert type(ended[0]) in {td.ConnectionLost, td.CancelledError}
@@ -223,7 +223,7 @@ def test_what_a_session_issues_first_leaves_by_itself(make_session):
     session = make_session()
     x = session.xp.zeros((4,))
     y = x + x
-    eventually(lambda: not session._outbox.messages)
+    eventually(lambda: not session._core.outbox.messages)
     del x, y
 
 

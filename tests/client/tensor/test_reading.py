@@ -27,7 +27,7 @@ def counted(session: td.Session) -> Iterator[list[int]]:
     fetch = Answers.fetch
 
     def note(answers: Answers, tensor: td.Tensor) -> np.ndarray:
-        if answers is session._answers:
+        if answers is session._core.answers:
             fetched.append(tensor._id)
         return fetch(answers, tensor)
 

@@ -138,9 +138,9 @@ def test_numpy_sees_its_place_in_program_order(session):
     x = session.asarray(ones(4))
     with held(session, "cpu:0", "compute"):
         y = x * 2.0
-        before = y._session._outbox.ask(lambda request, at: Fetch(y._id, request, at, 0))
+        before = y._core.outbox.ask(lambda request, at: Fetch(y._id, request, at, 0))
         y += 1.0
-    np.testing.assert_array_equal(session._outbox.await_reply(before), ones(4, value=2))
+    np.testing.assert_array_equal(session._core.outbox.await_reply(before), ones(4, value=2))
     np.testing.assert_array_equal(y.numpy(), ones(4, value=3))
 
 
@@ -235,7 +235,7 @@ def uses(x: Any) -> dict[str, tuple[Any, str]]:
     found["unary"] = (-x, here())
     found["method"] = (x.sum(), here())
     found["index"] = (x[0:2] * 2.0, here())
-    found["call"] = (x._session.call("multiply", [x, x])[0], here())
+    found["call"] = (x._core.as_session().call("multiply", [x, x])[0], here())
     return found
 
 

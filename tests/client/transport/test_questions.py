@@ -18,7 +18,7 @@ def test_questions_are_answered_as_a_session_s_are(daemon: Daemon) -> None:
     with daemon.connect() as session, Questions(daemon.address, {}) as questions:
         session.publish("weights", session.asarray([[1.0, 2.0]]))
         for what, arguments in [("names", (0,)), ("tensors", (10, 0, "")), ("devices", ())]:
-            assert questions.ask(what, *arguments) == session._query(what, *arguments)
+            assert questions.ask(what, *arguments) == session._core.answers.query(what, *arguments)
         assert [row["name"] for row in questions.ask("sessions") if row["asks"]] == ["tensord"]
         with pytest.raises(td.ProtocolError, match="there is no session 12345"):
             questions.ask("tensors", 10, 12345, "")

@@ -33,7 +33,7 @@ def observer(daemon: Daemon) -> Iterator[Session]:
     """A session that looks. At the end of a test nothing is left but what it holds, and that is nothing."""
     with daemon.connect() as session:
         yield session
-        eventually(lambda: len(session._query("sessions")) == 1)
+        eventually(lambda: len(session._core.answers.query("sessions")) == 1)
         session.unpublish(*session.names())
         eventually(lambda: used(session) == 0)
 
@@ -63,7 +63,7 @@ def failing(session: Session) -> Any:
 
 def is_waited_for(session: Session, count: int = 1) -> Callable[[], bool]:
     """Do so many threads wait, one of them asleep with the socket?"""
-    transport = session._transport
+    transport = session._core.transport
     return lambda: transport.lock.polling and len(transport._incoming.replies) >= count
 
 
@@ -144,11 +144,11 @@ def test_who_submits_is_not_held_up_by_who_waits(session, daemon):
         waiter = threading.Thread(target=x.numpy)
         waiter.start()
         eventually(is_waited_for(session))
-        before = session._transport._outgoing.sent
+        before = session._core.transport._outgoing.sent
         for _ in range(3):
             x + 1.0
             session.flush()
-        assert session._transport._outgoing.sent > before
+        assert session._core.transport._outgoing.sent > before
     waiter.join(PATIENCE)
 
 
@@ -220,9 +220,9 @@ def test_a_dropped_session_is_closed(daemon, observer):
     session = daemon.connect()
     x = session.asarray(np.ones(1000))
     x.wait()
-    assert len(observer._query("sessions")) == 2
+    assert len(observer._core.answers.query("sessions")) == 2
     del x, session
-    eventually(lambda: len(observer._query("sessions")) == 1)
+    eventually(lambda: len(observer._core.answers.query("sessions")) == 1)
     eventually(lambda: threading.active_count() == before)
 
 
@@ -238,13 +238,13 @@ def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, daemon, wait):
         "sync": lambda _: session.sync(),
         "shape": lambda tensor: tensor.shape,
         "stats": lambda _: session.stats(),
-        "credit": lambda _: session._transport._wait_until(lambda: False, None),
+        "credit": lambda _: session._core.transport._wait_until(lambda: False, None),
     }
     with paused(daemon):
         y = session.call("unique_values", [x])[0]
 
         def interrupt() -> None:
-            eventually(lambda: session._transport.lock.polling)
+            eventually(lambda: session._core.transport.lock.polling)
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
         thread = threading.Thread(target=interrupt)
@@ -308,7 +308,7 @@ def test_a_signal_handler_may_cancel(session, daemon, wakes):
                 eventually(is_waited_for(session))
                 thread = threading.main_thread() if wakes else threading.current_thread()
                 signal.pthread_kill(thread.ident or 0, signal.SIGUSR1)
-                eventually(lambda: session._transport._generation == 1 and not session._transport._cancel_due)
+                eventually(lambda: session._core.transport._generation == 1 and not session._core.transport._cancel_due)
                 daemon.signal(signal.SIGCONT)
 
             thread = threading.Thread(target=interrupt)
@@ -336,11 +336,13 @@ def test_what_is_sent_while_a_callback_cancels_is_cancelled_although_the_daemon_
     session, observer, monkeypatch
 ):
     """Between the callback's call of `cancel` and the message to the daemon, another thread asks for the chain."""
-    outgoing, incoming = session._transport._outgoing, session._transport._incoming
+    outgoing, incoming = session._core.transport._outgoing, session._core.transport._incoming
     cancel, called = incoming.cancel, threading.Event()
 
     def is_done() -> bool:
-        (row,) = [row for row in observer._query("sessions") if row["pid"] == os.getpid() and not row["asks"]]
+        (row,) = [
+            row for row in observer._core.answers.query("sessions") if row["pid"] == os.getpid() and not row["asks"]
+        ]
         return bool(outgoing.effects) and row["consumed"] >= outgoing.sent
 
     def slowly(number: int) -> None:
@@ -375,7 +377,7 @@ def test_a_wait_for_credit_holds_nobody_else_up(session, daemon, how):
     with paused(daemon):
         thread = threading.Thread(target=flood, args=(session, x, told))
         thread.start()
-        eventually(lambda: session._transport._outgoing.sent > session._transport._window)
+        eventually(lambda: session._core.transport._outgoing.sent > session._core.transport._window)
         y.release()
         if how == "cancel":
             session.cancel()
@@ -390,7 +392,7 @@ def test_a_wait_for_credit_holds_nobody_else_up(session, daemon, how):
 
 def test_who_waits_for_credit_is_told_of_it_twice_per_window(session):
     """Each telling wakes the client up, and goes on with what the daemon still has to do."""
-    transport = session._transport
+    transport = session._core.transport
     x = session.asarray(np.ones(4))
     session.sync()
     before, window = transport._incoming.received, transport._window
@@ -403,7 +405,7 @@ def test_who_waits_for_credit_is_told_of_it_twice_per_window(session):
 
 def test_who_waits_for_credit_goes_on_with_the_first_half_window(session, monkeypatch):
     """It would find the daemon idle with the second one."""
-    transport = session._transport
+    transport = session._core.transport
     session.sync()
     conditions: list[Callable[[], bool]] = []
     monkeypatch.setattr(transport, "_wait_until", lambda condition, _timeout: conditions.append(condition))
@@ -417,7 +419,7 @@ def test_who_waits_for_credit_goes_on_with_the_first_half_window(session, monkey
 
 
 def test_the_background_looks_less_often_while_the_session_sends_by_itself(session, monkeypatch):
-    transport = session._transport
+    transport = session._core.transport
     transport.background.stop()
     transport.background.join(PATIENCE)
     transport._look_around()
@@ -599,7 +601,7 @@ def test_a_handle_that_the_collector_finds_is_released(session):
     holder.cycle, holder.handle = holder, session.asarray(np.ones(4))
     session.sync()
     del holder
-    with session._outbox.lock:
+    with session._core.outbox.lock:
         gc.collect()
     assert tensors_of(session) == 0
 
@@ -626,12 +628,12 @@ def test_a_child_has_no_share_in_its_parent_s_session(daemon, observer):
             assert "connect again after a fork" in told[what], told
         assert told["anew"] == [5.0]
         assert parent.do("(x + 1.0).numpy().tolist()") == [2.0] * 4
-        eventually(lambda: len(observer._query("sessions")) == 2)
+        eventually(lambda: len(observer._core.answers.query("sessions")) == 2)
 
 
 FORK = """
 import json
-s_address = s._transport._link.address
+s_address = s._core.transport._link.address
 ours, theirs = os.pipe()
 child = os.fork()
 if not child:
@@ -667,14 +669,14 @@ def test_multiprocessing_forks_of_a_process_with_a_session_work(daemon):
 
 
 def embedded(session: Session) -> bool:
-    return hasattr(session._transport, "machine")
+    return hasattr(session._core.transport, "machine")
 
 
 def test_connect_goes_where_the_environment_says(daemon, observer, monkeypatch):
     monkeypatch.setenv("TENSORD_ADDRESS", daemon.address)
     with td.connect() as session:
-        assert session._transport._link.address == daemon.address
-        assert len(observer._query("sessions")) == 2
+        assert session._core.transport._link.address == daemon.address
+        assert len(observer._core.answers.query("sessions")) == 2
     with td.connect("local") as session:
         assert embedded(session)
     with td.connect(devices=["cpu:0"]) as session:
@@ -693,7 +695,7 @@ def test_connect_finds_the_daemon_that_runs_else_it_embeds(tmp_path, monkeypatch
         address = f"ipc://{home}/tensord/socket"
         with Daemon.start(tmp_path, address=address, XDG_RUNTIME_DIR=str(home)) as daemon:
             with td.connect() as session:
-                assert session._transport._link.address == address
+                assert session._core.transport._link.address == address
             daemon.kill()
             with td.connect() as session:  # its socket lies there, and nobody has the lock
                 assert embedded(session)
@@ -896,8 +898,8 @@ def test_a_result_stays_what_it_was_when_the_daemon_cuts_the_session(daemon, obs
     w = session.asarray(np.zeros(BIG)) + 0.0
     session.publish("w", w)
     array = w.numpy()
-    session._transport._link.send([99])  # no header of that kind exists
-    eventually(lambda: len(observer._query("sessions")) == 1)
+    session._core.transport._link.send([99])  # no header of that kind exists
+    eventually(lambda: len(observer._core.answers.query("sessions")) == 1)
     write_over(observer)
     assert not array.any()
     session.close()
@@ -928,7 +930,7 @@ def test_a_result_stays_what_it_was_in_a_child_of_a_process_whose_session_has_en
             parent.do("s.close()")
         else:
             parent.kill()
-        eventually(lambda: len(observer._query("sessions")) == 1)
+        eventually(lambda: len(observer._core.answers.query("sessions")) == 1)
         write_over(observer)
         asks.write_text("")
         assert tells.read_text() == "0.0"
@@ -992,10 +994,10 @@ def test_a_large_atomic_group_arrives_whole(session):
 
 def test_what_cannot_travel_takes_nothing_else_along(session):
     x = session.asarray(np.ones(3))
-    with session._outbox.lock:  # so that they leave together
-        session._outbox._first = session._outbox.limit = 256  # the background may set the limit back
+    with session._core.outbox.lock:  # so that they leave together
+        session._core.outbox._first = session._core.outbox.limit = 256  # the background may set the limit back
         y = x + 1.0
         with pytest.raises(td.MetadataError, match="cannot be sent to the daemon"):
-            session._query("tensors", "\ud800")
+            session._core.answers.query("tensors", "\ud800")
     assert y.numpy().tolist() == [2.0, 2.0, 2.0]
     assert session.names() == []

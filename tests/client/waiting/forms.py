@@ -41,7 +41,7 @@ def given(session: Session, folder: Path) -> Given:
     routine(x)
     session.publish("there", x)
     known = Given(session, x, one, routine, folder / "x.safetensors", folder / "checkpoints")
-    if session._transport.opens_files:
+    if session._core.transport.opens_files:
         session.save(known.file, {"x": x}).wait()
         session.checkpoint(known.directory).wait()
     session.sync()

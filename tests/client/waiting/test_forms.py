@@ -165,5 +165,5 @@ def test_none_holds_up_the_loop_of_a_process_that_holds_the_machine(engine, name
 
 def skip_unless_possible(form: Form, session: Session) -> None:
     """Files and memory are shared on one host alone."""
-    if form.local and not session._transport.opens_files:
+    if form.local and not session._core.transport.opens_files:
         pytest.skip("over tcp the machine opens no files of this process, and shares no memory with it")

@@ -155,8 +155,8 @@ def test_a_cancelled_form_leaves_the_session_whole(daemon, far, name, tmp_path):
     asyncio.run(main())
     far.sync()
     assert g.x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    eventually(lambda: not far._transport._incoming.replies and not far._transport._attended)
-    assert not far._outbox.files
+    eventually(lambda: not far._core.transport._incoming.replies and not far._core.transport._attended)
+    assert not far._core.outbox.files
     eventually(lambda: tensors_of(far) == before)
 
 
@@ -290,16 +290,16 @@ def test_nothing_is_awaited_inside_an_atomic_block_of_this_thread(session):
 def test_answers_that_are_taken_are_not_kept_behind_one_that_is_open(far):
     x = far.asarray([1.0])
     open_one = Reply()
-    far._transport.attend(open_one)
+    far._core.transport.attend(open_one)
 
     async def main() -> None:
         for _ in range(20):
             await x.numpy_async()
 
     asyncio.run(main())
-    eventually(lambda: far._transport._attended == {open_one})
+    eventually(lambda: far._core.transport._attended == {open_one})
     open_one.set(None, None)
-    assert not far._transport._attended
+    assert not far._core.transport._attended
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def test_questions_by_the_thousand_do_not_cost_the_session(narrow):
     async def main() -> None:
         questions = [asyncio.ensure_future(x.tolist_async()) for _ in range(20 * WINDOW)]
         await asyncio.sleep(0)
-        assert session._transport._outgoing.sent - session._transport._incoming.consumed < 3 * WINDOW
+        assert session._core.transport._outgoing.sent - session._core.transport._incoming.consumed < 3 * WINDOW
         narrow.signal(signal.SIGCONT)
         found = await asyncio.wait_for(asyncio.gather(*questions), 3 * WAIT)
         assert found == [[1.0]] * len(questions)

@@ -17,13 +17,13 @@ from ...behaviours.looking_inside import held
 
 def test_a_thread_takes_the_steps_in_turn(session):
     def steps() -> Steps[list[Any]]:
-        found: list[Any] = [(yield session._answers.ask("names", 0))]
+        found: list[Any] = [(yield session._core.answers.ask("names", 0))]
         found.append((yield Pause(0.0)))
         found.append((yield Room()))
         found.append((yield Work(threading.get_ident)))
         return found
 
-    names, *others = on_thread(session._outbox, steps())
+    names, *others = on_thread(session._core.outbox, steps())
     assert list(names) == []
     assert others == [None, None, threading.get_ident()]
 
@@ -39,7 +39,7 @@ def test_errors_are_raised_where_the_procedure_waits(session):
             return "caught"
         return "not raised"
 
-    assert on_thread(session._outbox, steps()) == "caught"
+    assert on_thread(session._core.outbox, steps()) == "caught"
 
 
 def test_an_interrupt_undoes_what_was_begun(session):
@@ -52,7 +52,7 @@ def test_an_interrupt_undoes_what_was_begun(session):
             undone.append(True)
 
     with pytest.raises(KeyboardInterrupt):
-        on_thread(session._outbox, steps())
+        on_thread(session._core.outbox, steps())
     assert undone == [True]
 
 
@@ -63,19 +63,19 @@ def test_an_answer_that_is_late_is_a_timeout_on_threads_and_in_loops(session):
 
     def steps(timeout: float | None) -> Steps[str]:
         try:
-            yield Within(session._answers.ask_ready(x + 1), timeout)
+            yield Within(session._core.answers.ask_ready(x + 1), timeout)
         except TimeoutError as error:
             return str(error)
         return "in time"
 
     async def main() -> list[str]:
-        return [await on_loop(session._outbox, steps(0.001)), await on_loop(session._outbox, steps(0))]
+        return [await on_loop(session._core.outbox, steps(0.001)), await on_loop(session._core.outbox, steps(0))]
 
     with held(session, "cpu:0", "compute"):
-        assert on_thread(session._outbox, steps(0.001)) == "no result within 0.001 s"
+        assert on_thread(session._core.outbox, steps(0.001)) == "no result within 0.001 s"
         assert asyncio.run(main()) == ["no result within 0.001 s", "no result within 0 s"]
-    assert on_thread(session._outbox, steps(None)) == "in time"
-    assert asyncio.run(one(on_loop(session._outbox, steps(None)))) == "in time"
+    assert on_thread(session._core.outbox, steps(None)) == "in time"
+    assert asyncio.run(one(on_loop(session._core.outbox, steps(None)))) == "in time"
 
 
 async def one(form: Any) -> Any:
@@ -88,7 +88,7 @@ def test_a_lookup_that_is_interrupted_leaves_no_tensor(session):
     session.publish("w", session.asarray([1.0]))
     session.sync()
     before = session.stats()["session"]["tensors"]
-    steps = session._names.looking_up(("w",), snapshot=False, wait=None)
+    steps = session._core.names.looking_up(("w",), snapshot=False, wait=None)
     next(steps)
     steps.close()
     session.sync()

@@ -36,7 +36,7 @@ def test_the_machine_refuses_it_of_a_foreign_client(make_session, engine):
     session = make_session(engine=engine, expect_empty=engine == "vm")
     x, target = session.asarray(np.eye(2)), session.asarray(np.zeros((2, 2)))
     session.sync()
-    transport = session._transport
+    transport = session._core.transport
     request, reply = transport.request()
     transport.send(
         [

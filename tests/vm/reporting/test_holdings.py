@@ -73,7 +73,7 @@ def test_a_storage_remembers_what_made_it_however_it_came_about(make_session, ma
     handed_on = (x + x) * x  # takes over the memory of the sum
     session.call("subtract", [x, x], out=[inline])  # a later write changes nothing
     session.sync()
-    tensors = session._transport._session.tensors
+    tensors = session._core.transport._session.tensors
     made = {name: tensors[t._id].storage.maker[0] for name, t in locals().items() if hasattr(t, "_id")}
     assert made == {"x": "upload", "inline": "add", "streamed": "add", "handed_on": "multiply"}
     where = machine_of(session).places
@@ -90,7 +90,7 @@ def test_tensors_tell_the_op_that_made_them_and_what_it_was_of(make_session):
         x = session.asarray(np.ones((4, 2), np.float32), device=device)
         y = session.xp.sum(x, axis=0)
         session.sync()
-        rows = {row["id"]: (row["op"], row["of"]) for row in session._query("tensors", 10, 0, "")}
+        rows = {row["id"]: (row["op"], row["of"]) for row in session._core.answers.query("tensors", 10, 0, "")}
         assert rows[x._id] == ("upload", "")
         assert rows[y._id] == ("sum", "(4, 2) float32  axis=0")
 

@@ -35,13 +35,13 @@ class Asked:
 
     @property
     def vm_session(self) -> Any:
-        return self.session._transport._session
+        return self.session._core.transport._session
 
     def ask(self, what: str, *arguments: Any) -> Any:
         return whole(self.slices(what, *arguments))
 
     def slices(self, what: str, *arguments: Any) -> Any:
-        self.session._outbox.flush(patient=False)
+        self.session._core.outbox.flush(patient=False)
         with self.machine.inside():
             found = answer(self.machine.engine, self.vm_session, what, arguments, self.about)
             return iter(list(found)) if isinstance(found, Iterator) else found
@@ -219,7 +219,7 @@ class TestDevices:
         device.inject(Fault(FaultKind.HANG, label="add"))
         x = asked.session.asarray([1.0], device="sim:0")
         y = x + 1
-        asked.session._outbox.flush()
+        asked.session._core.outbox.flush()
         running: Any = None
         while running is None or running["op"] != "add":  # the upload may still run
             streams = asked.ask("devices")[1]["streams"]

@@ -114,7 +114,7 @@ def test_what_a_handler_issues_while_the_machine_executes_runs_afterwards(serial
         made.append(x + 1.0)
         made[0].wait()
 
-    serial._effects.issue_tolerant(handler, (x._id,), None)  # which, other than `effect`, does not refuse at once
+    serial._core.effects.issue_tolerant(handler, (x._id,), None)  # which, other than `effect`, does not refuse at once
     with pytest.raises(td.ProtocolError, match="may neither submit nor wait"):
         serial.check_chain()
     assert made[0].tolist() == [2.0]
@@ -178,7 +178,7 @@ def test_the_questions_have_the_virtual_machines_layout(both):
     for session in both:
         session.publish("x", session.asarray([1.0]))
     for what in ("status", "stats", "sessions", "tensors", "names", "devices"):
-        theirs, ours = (session._query(what) for session in both)
+        theirs, ours = (session._core.answers.query(what) for session in both)
         if isinstance(ours, list):
             assert len(theirs) == len(ours) == 1, what
             theirs, ours = theirs[0], ours[0]
@@ -201,7 +201,7 @@ def test_the_questions_have_the_virtual_machines_layout(both):
 )
 def test_a_question_that_nobody_can_answer_is_a_typed_error(serial, question, message):
     with pytest.raises(ProtocolError, match=message):
-        serial._query(*question)
+        serial._core.answers.query(*question)
 
 
 def test_residency_is_the_home_and_says_what_failed(serial):
@@ -214,7 +214,7 @@ def test_residency_is_the_home_and_says_what_failed(serial):
 def test_a_cancelled_session_keeps_no_frames_of_what_it_refuses(serial):
     serial.cancel()
     refused = [(serial.asarray([1.0]) + 1.0).error for _ in range(5)]
-    session = serial._transport._session
+    session = serial._core.transport._session
     assert all(isinstance(error, td.CancelledError) for error in refused)
     assert session.cancelled.__traceback__ is None
 

@@ -104,17 +104,17 @@ class Scene:
 
     def status(self) -> Any:
         """What the daemon says of itself."""
-        return self.healthy._query("status")
+        return self.healthy._core.answers.query("status")
 
     def sessions(self) -> list[str]:
         """The names of those who are there."""
-        return sorted(row["name"] for row in self.healthy._query("sessions"))
+        return sorted(row["name"] for row in self.healthy._core.answers.query("sessions"))
 
     def await_quiet(self) -> None:
         """Nobody but the healthy session is there, with nothing but its tensor, and the memory is what it was."""
         self.compute()
         until(lambda: self.sessions() == ["healthy"])
-        until(lambda: self.healthy._query("tensors") and self.status()["tensors"] == 1)
+        until(lambda: self.healthy._core.answers.query("tensors") and self.status()["tensors"] == 1)
         until(lambda: self.daemon.memory() - self.memory < GROWTH)
 
 
@@ -655,7 +655,7 @@ def test_batches_wait_undecoded(client: RawClient, scene: Scene) -> None:
 
 def row_of(scene: Scene, name: str) -> Any:
     """What the daemon says of a session."""
-    return next((row for row in scene.healthy._query("sessions") if row["name"] == name), None)
+    return next((row for row in scene.healthy._core.answers.query("sessions") if row["name"] == name), None)
 
 
 def gone(scene: Scene, name: str) -> bool:

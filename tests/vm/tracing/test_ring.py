@@ -99,9 +99,9 @@ def test_memory_in_use_counts_operands_that_die_with_the_op(make_session, machin
     session.sync()
     device.hold("compute")
     y = session.call("sort", [x])[0]  # not elementwise: it cannot take over the memory of x
-    session._outbox.flush()
+    session._core.outbox.flush()
     del x
-    session._outbox.flush()
+    session._core.outbox.flush()
     device.resume("compute")
     session.sync()
     assert last(session, "sort").used == 8000
@@ -130,10 +130,10 @@ class TestHeld:
         session.sync()
         device.hold("compute")
         total = session.call("sum", [x])[0]
-        session._outbox.flush()
+        session._core.outbox.flush()
         del x
         other = session.asarray(np.ones(400, F32), device="sim:0")  # fits once the sum has run
-        session._outbox.flush()
+        session._core.outbox.flush()
         device.resume("compute")
         session.sync()
         assert last(session, "upload").held == "memory"
@@ -147,7 +147,7 @@ class TestHeld:
             session.sync()
         device.hold("compute")
         results = [first.call("matmul", [x, x]) for _ in range(FEW + 1)]
-        first._outbox.flush()
+        first._core.outbox.flush()
         device.resume("compute")
         first.sync()
         held = [record.held for record in first.trace().records if record.op == "matmul"]

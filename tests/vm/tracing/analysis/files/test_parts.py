@@ -67,8 +67,8 @@ def test_slices_are_bounded_and_long_lists_of_edges_are_cut(machine, sim_session
     device.hold("compute")
     x = sim_session.asarray(np.zeros(4), device="sim:0")
     results = [x + 1 for _ in range(SLICE)]
-    sim_session._outbox.flush()
-    done = sim_session._outbox.ask(Sync)  # a sync: an edge from every one of them
+    sim_session._core.outbox.flush()
+    done = sim_session._core.outbox.ask(Sync)  # a sync: an edge from every one of them
     slices = list(trace_parts(machine.engine, Places(machine.engine)))
     device.resume("compute")
     assert len(slices) >= 2
@@ -76,7 +76,7 @@ def test_slices_are_bounded_and_long_lists_of_edges_are_cut(machine, sim_session
     assert max(len(entry[10]) for part in slices for entry in part if len(entry) == LONG) <= 8
     barrier = max(Trace.from_parts(travelled(slices)).records, key=lambda record: len(record.edges))
     assert (barrier.op, len(barrier.edges)) == ("sync", SLICE)
-    sim_session._outbox.await_reply(done, 10)
+    sim_session._core.outbox.await_reply(done, 10)
     assert results[0].shape == (4,)
 
 
@@ -86,7 +86,7 @@ def test_what_retires_between_two_slices_is_in_it_once_as_finished(machine, sim_
     device.hold("compute")
     x = sim_session.asarray(np.zeros(4), device="sim:0")
     results = [x + number for number in range(20)]
-    sim_session._outbox.flush()
+    sim_session._core.outbox.flush()
     slices = trace_parts(machine.engine, Places(machine.engine))
     taken = [next(slices), next(slices)]
     device.resume("compute")
@@ -105,7 +105,7 @@ def test_lines_of_ended_sessions_are_known_while_their_records_are(make_session,
     where = Places(machine.engine)
     second.asarray([1.0])
     second.sync()
-    ended = second._transport._session
+    ended = second._core.transport._session
     second.close()
     assert not any(r.location for r in read_parts(trace_parts(machine.engine, where)).records if r.session == ended.id)
     where.ended(ended)

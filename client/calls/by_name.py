@@ -1,0 +1,139 @@
+"""Ops by name: `call`, which takes everything, behind `Session.call`, the methods of tensors and most functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Never
+
+import numpy as np
+
+from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.schema.opdef import OpDef, find
+from ...interpreter.types.meta import Scalar
+from ..core.core import Core
+from ..locations.locations import located
+from ..locations.tracebacks import MEANT, hide, hides, signed, too_many
+from ..outbox.current import capture_of, plain_of
+from ..tensor.operators import SCALARS
+from ..tensor.tensor import Tensor
+from .handlers import Invocation
+from .signatures import SMALL
+
+LISTS = frozenset((list, tuple))
+PLAIN = frozenset((bool, int, float, str, type(None)))
+UNKNOWN: tuple[Any, tuple[Any, ...]] = (None, ())  # a call that has to be checked before it has a key
+ITEMS = frozenset((int, str, type(None)))  # of a tuple: values of different types here are never equal
+
+
+@hides
+@signed
+def call(
+    core: Core,
+    name: str,
+    inputs: Sequence[Tensor | Scalar] = (),
+    attributes: Mapping[str, Any] | None = None,
+    *more: Never,
+    out: Sequence[Tensor] | None = None,
+    device: str | None = None,
+) -> list[Tensor]:
+    """Issue one op by name; returns its results at once, as handles.
+
+    The op runs on `device`, else on the home of `out`, else on the home of its first tensor operand, else on the
+    first device. MetadataError, at this line, for wrong shapes, dtypes, attributes, devices and names.
+    """
+    try:
+        if more:
+            raise located(MetadataTypeError(too_many("call", 1, 3, 3 + len(more))))
+        calls = core.calls
+        key, operands = call_key(core, name, inputs, attributes, out, device) if calls.native else UNKNOWN
+        entry = None if key is None else calls.known.get(key)
+        if entry is not None and not (entry.integers and has_large(inputs)):
+            issued = calls.issue(core, entry, operands, out, core.outbox.locations.here())
+            if issued is not None:
+                return issued
+        return call_anew(core, name, inputs, attributes, out, device, key)
+    except MEANT as error:
+        hide(error)
+        raise
+
+
+def call_anew(
+    core: Core, name: str, inputs: Any, attributes: Any, out: Any, device: str | None, key: Any
+) -> list[Tensor]:
+    """`call`, if it was not made before."""
+    try:
+        capture = capture_of(core.outbox)
+        op = find(name if capture is None else plain_of(name))
+        frozen = op.freeze(attributes if capture is None else capture.attributes(attributes))
+        operands, targets = listed(op, "operands", inputs), None if out is None else listed(op, "out=", out)
+        return core.calls.carry_out(core, Invocation(core.as_session(), op, operands, frozen, targets, device), key)
+    except MetadataError as error:
+        raise located(error) from None
+
+
+def call_key(
+    core: Core, name: str, inputs: Any, attributes: Any, out: Any, device: str | None
+) -> tuple[Any, tuple[Any, ...]]:
+    """A key that tells a call from others before anything is checked, and its operands; `UNKNOWN` if there is none."""
+    if type(name) is not str or type(inputs) not in LISTS or not (out is None or are_tensors(out)):
+        return UNKNOWN
+    if device is not None and type(device) is not str:
+        return UNKNOWN
+    home = out[0]._home if out and device is None else device
+    metas: list[Any] = []
+    operands: list[Any] = []
+    for value in inputs:
+        if type(value) is Tensor:
+            if value._core is not core:
+                return UNKNOWN
+            metas.append(value._meta)
+            operands.append(value._id)
+            if home is None:
+                home = value._home
+        elif type(value) in SCALARS:
+            metas.append(type(value))
+            operands.append(value)
+        else:
+            return UNKNOWN
+    targets = None
+    if out is not None:
+        if any(target._core is not core for target in out):
+            return UNKNOWN
+        if len(out) > 1 and len(set(map(id, out))) < len(out):
+            return UNKNOWN  # the long way refuses it
+        targets = tuple([target._meta for target in out])
+    if attributes is None:
+        return (name, tuple(metas), home, targets), tuple(operands)
+    if type(attributes) is not dict:
+        return UNKNOWN
+    kinds: Any = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, but not the same attribute
+    if not PLAIN.issuperset(kinds) and not all(map(is_plain, attributes.values())):
+        return UNKNOWN
+    return (name, tuple(metas), home, targets, tuple(attributes.items()), kinds), tuple(operands)
+
+
+def is_plain(value: Any) -> bool:
+    """May an attribute's value, together with its type, stand for its normal form?"""
+    if type(value) is tuple:
+        return ITEMS.issuperset(map(type, value))
+    return type(value) in PLAIN or isinstance(value, np.dtype)
+
+
+def has_large(inputs: Sequence[Any]) -> bool:
+    """Is there an int that some dtype might not hold?"""
+    return any(type(value) is int and not 0 <= value <= SMALL for value in inputs)
+
+
+def are_tensors(values: object) -> bool:
+    """Are the values a list or tuple of handles?"""
+    return isinstance(values, list | tuple) and all(type(value) is Tensor for value in values)
+
+
+def listed(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:
+    """A sequence as a tuple; MetadataError if it is none."""
+    if isinstance(values, Iterable) and not isinstance(values, Tensor):
+        try:
+            return tuple(values)
+        except TypeError:  # of an array without dimensions
+            pass
+    raise MetadataTypeError(f"{op.name}: {what} is a list of tensors, not {type(values).__name__}", op=op.name)

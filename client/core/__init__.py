@@ -1,0 +1,4 @@
+"""What a session consists of.
+
+- `core`: its parts, which handles and all rooms above have in place of the session; `random_state`: its random numbers
+"""

@@ -1,0 +1,103 @@
+"""The core of a session: its parts. Handles, and all rooms below `session`, have the core and not the session.
+
+The public `Session` is a facade of the core, made for users: its names are those that they may use. Tensors keep the
+core alive, and go straight to the part that they need. When the last of them and the session are gone, the connection
+is closed. So nothing here refers to the session, or to a tensor.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.wire.addresses import is_local
+from ..outbox.cancellation import Cancellation
+from ..outbox.outbox import Outbox
+from ..requests.answers import Answers
+from ..requests.effects import Effects
+from ..requests.printing import Printing
+from .random_state import RandomState
+
+if TYPE_CHECKING:
+    from ..array_api.namespace import Namespace
+    from ..calls.calls import Calls
+    from ..calls.contexts import Context, Contexts
+    from ..session.session import Session
+
+
+class Core:
+    """The parts of one session, as far as the rooms above need them. `Parts` makes those that lie in higher rooms.
+
+    `release` takes the id of a tensor: all that a dying handle does. `opened` and `innermost` are those of the
+    contexts, for each new handle. `hint` is what errors add that may come of it: that no daemon was found where one
+    was sought.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "address",
+        "answers",
+        "calls",
+        "cancellation",
+        "contexts",
+        "effects",
+        "facade",
+        "hint",
+        "innermost",
+        "namespace",
+        "opened",
+        "outbox",
+        "printing",
+        "random_state",
+        "release",
+        "session",
+    )
+    calls: Calls
+    contexts: Contexts
+    opened: dict[Context, None]
+    innermost: Callable[[], Context | None]
+    facade: Callable[[Any], Session]  # makes one of the core
+
+    def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
+        self.address = address
+        self.hint = hint
+        self.outbox = outbox
+        self.release = outbox.release
+        self.answers = Answers(outbox)
+        self.effects = Effects(outbox)
+        self.printing = Printing(outbox, self.effects)
+        self.cancellation = Cancellation(outbox)
+        self.random_state = RandomState()
+        # Weak references: the namespace and the session refer to the core.
+        self.namespace: Callable[[], Namespace | None] = nothing
+        self.session: Callable[[], Session | None] = nothing
+        weakref.finalize(self, outbox.transport.abandon).atexit = False
+
+    def as_session(self) -> Session:
+        """The session, for users' code; another facade of the core if the program has tensors of it alone."""
+        return self.session() or self.facade(self)
+
+    @property
+    def transport(self) -> Any:
+        """The connection to the machine."""
+        return self.outbox.transport
+
+    @property
+    def devices(self) -> list[str]:
+        """Names of the machine's devices; the first is the default."""
+        return list(self.transport.devices)
+
+    @property
+    def closed(self) -> bool:
+        """Has the session been closed, or its machine been lost?"""
+        return bool(self.transport.lost)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else ", ".join(self.transport.devices)
+        where = ", in this process" if is_local(self.address) else ""
+        return f"<tensord.Session at {self.address}{where}: {state}>"
+
+
+def nothing() -> None:
+    """The weak reference to what is not there."""

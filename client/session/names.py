@@ -1,0 +1,119 @@
+"""Names that sessions share, as methods of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from ...interpreter.errors import MetadataError, MetadataKeyError, ProtocolError
+from ..files.saving import keeping_durable
+from ..locations.locations import located
+from ..locations.tracebacks import make_public
+from ..sharing.names import AT_ONCE
+from ..sharing.values import looked_up, publishable
+from ..tensor.waiting import ready
+from ..transport.seeking import hinting
+from ..waiting.steps import Awaiting, Steps, on_thread
+from .facet import Facet
+from .parts import Parts
+
+ALL: Final = 10_000  # rows of an answer, at the most
+
+
+class SharedNames(Facet):
+    """Tensors and routines under names."""
+
+    def publish(self, name: str | Mapping[str, Any], value: Any = None, *, durable: bool = False) -> None:
+        """Name a tensor or a routine, or a dict of them at once, for every session of the machine.
+
+        A name keeps its tensor alive, and the tensors that its routine captures. A routine is `routine.link(...)`, what
+        `session.link` gives, or a routine that was captured once. MetadataError for one that calls back (`effect`).
+
+        `durable`: the name survives the machine (docs/checkpoints.md), until it is unpublished. Then this waits until
+        the value, or what the routine captures, is there and on the disk, and raises its error; inside `atomic` the
+        next `sync(durable=True)` does.
+        Later writes in place are on the disk by the next `sync(durable=True)`, or at the machine's interval.
+        ProtocolError if the machine keeps no durable names.
+        """
+        on_thread(self._core.outbox, publishing(self._core, name, value, durable=bool(durable)))
+
+    def publish_async(
+        self, name: str | Mapping[str, Any], value: Any = None, *, durable: bool = False
+    ) -> Awaiting[None]:
+        """`await session.publish_async(name, tensor)`: see `publish`."""
+        return self._awaiting(publishing(self._core, name, value, durable=bool(durable)))
+
+    def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = AT_ONCE) -> Any:
+        """The tensor or routine of that name, or a dict of what several names stand for, taken at once.
+
+        With `snapshot`, new tensors with the present values, also of those that routines capture: later writes to the
+        named tensors do not change them. Nothing is copied before such a write. MetadataKeyError if nothing is
+        published under a name, and nobody does that within `wait` seconds (None: no limit). TimeoutError if the machine
+        itself has not answered by then, for which it has two seconds at the least; without `wait` it has no limit.
+        """
+        return on_thread(self._core.outbox, looking_up(self._core, name, snapshot=bool(snapshot), wait=wait))
+
+    def lookup_async(
+        self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = AT_ONCE
+    ) -> Awaiting[Any]:
+        """`tensor = await session.lookup_async(name)`: see `lookup`."""
+        return self._awaiting(looking_up(self._core, name, snapshot=bool(snapshot), wait=wait))
+
+    def unpublish(self, *names: str) -> None:
+        """Remove names; handles to their tensors stay."""
+        on_thread(self._core.outbox, unpublishing(self._core, names))
+
+    def unpublish_async(self, *names: str) -> Awaiting[None]:
+        """`await session.unpublish_async(name)`: see `unpublish`."""
+        return self._awaiting(unpublishing(self._core, names))
+
+    def names(self, kind: Literal["", "tensor", "routine"] = "") -> list[str]:
+        """The names under which something is published, sorted; with a kind only those of tensors, or of routines."""
+        return on_thread(self._core.outbox, listing(self._core, kind))
+
+    def names_async(self, kind: Literal["", "tensor", "routine"] = "") -> Awaiting[list[str]]:
+        """`names = await session.names_async()`: see `names`."""
+        return self._awaiting(listing(self._core, kind))
+
+
+make_public(SharedNames)
+
+
+# -- the steps ---------------------------------------------------------------------------------------------------------
+
+
+def publishing(core: Parts, name: Any, value: Any, *, durable: bool) -> Steps[None]:
+    """`publish`."""
+    given: Any = {name: value} if isinstance(name, str) else name
+    if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
+        raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
+    found = {key: publishable(core, value) for key, value in given.items()}
+    with hinting(core.hint, ProtocolError):
+        yield from core.names.publishing(found, durable=durable)
+    if durable and not core.outbox.is_inside():
+        for one in found.values():
+            for tensor in one.exposed:
+                yield from ready(tensor)
+        yield from keeping_durable(core.outbox, tuple(given))
+
+
+def looking_up(core: Parts, name: str | Sequence[str], *, snapshot: bool, wait: float | None) -> Steps[Any]:
+    """`lookup`."""
+    given = (name,) if isinstance(name, str) else name
+    with hinting(core.hint, MetadataKeyError):
+        told = yield from core.names.looking_up(given, snapshot=snapshot, wait=wait)
+    found = looked_up(core, tuple(given), *told)
+    return found[0] if isinstance(name, str) else dict(zip(given, found, strict=True))
+
+
+def unpublishing(core: Parts, names: Sequence[str]) -> Steps[None]:
+    """`unpublish`."""
+    with hinting(core.hint, MetadataKeyError):
+        yield from core.names.unpublishing(names)
+
+
+def listing(core: Parts, kind: str) -> Steps[list[str]]:
+    """`names`."""
+    if not kind:
+        return (yield from core.names.listing())
+    return [row["name"] for row in (yield core.answers.ask("names", ALL, kind))]

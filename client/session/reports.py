@@ -1,0 +1,85 @@
+"""What a session tells of itself: counters, and its trace."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from ...interpreter.errors import MetadataTypeError
+from ...interpreter.wire.forms import shown
+from ..locations.locations import located
+from ..locations.spans import Span
+from ..locations.tracebacks import make_public
+from ..requests.held import ROWS, whole
+from ..waiting.steps import Awaiting, Steps, Work, on_thread
+from .facet import Facet
+from .parts import Parts
+
+
+class Reports(Facet):
+    """Counters, spans and the trace."""
+
+    def stats(self, by: str | None = None) -> dict[str, Any]:
+        """Counters: instructions, memory, transfers per device and kind, errors, hung kernels. Waits for no result.
+
+        `contexts` has what each open context of this session holds, the oldest first; with `routines="auto"`, `periods`
+        has what was recognised and sent as runs. With `by` ("session", "name", "device" or "location"), `memory` says
+        who holds every byte of the devices' memory, in `rows` that sum up to `total`, and `session` what would be
+        `freed` if this session ended; for that, all tensors of the machine are looked at.
+        """
+        return on_thread(self._core.outbox, counting(self._core, by))
+
+    def stats_async(self, by: str | None = None) -> Awaiting[dict[str, Any]]:
+        """`counters = await session.stats_async()`: see `stats`."""
+        return self._awaiting(counting(self._core, by))
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """`with session.span("step 37"):` what is issued inside has that name in the trace; spans may be nested.
+
+        A span is open in the thread, or the asyncio task, that opened it. A span costs some microseconds, and the
+        instructions inside cost what they cost outside.
+        """
+        if not isinstance(name, str) or not name:
+            raise located(MetadataTypeError(f"span: expected a name, a string, got {shown(name)}"))
+        return Span(self._core.outbox.locations.spans, name)
+
+    def trace(self) -> Any:
+        """The trace so far: records of finished and live instructions (`records`), `save(path)`, `graph()`."""
+        return on_thread(self._core.outbox, tracing(self._core))
+
+    def trace_async(self) -> Awaiting[Any]:
+        """`trace = await session.trace_async()`: see `trace`."""
+        return self._awaiting(tracing(self._core))
+
+
+make_public(Reports)
+
+
+# -- the steps ---------------------------------------------------------------------------------------------------------
+
+
+def counting(core: Parts, by: str | None) -> Steps[dict[str, Any]]:
+    """`stats`."""
+    found: dict[str, Any] = as_lists((yield core.answers.ask("stats")))
+    if by is not None:
+        memory = whole(as_lists((yield core.answers.ask("memory", by, ROWS))))
+        found["session"]["freed"] = memory["freed"].get(str(found["session"]["id"]), {})
+        found["memory"] = memory
+    contexts = [context.stats() for context in list(core.opened)]
+    return found | {"contexts": contexts} | core.outbox.stats()
+
+
+def as_lists(value: Any) -> Any:
+    """A plain value with lists for tuples, as it comes over a wire, which has only one kind of sequence."""
+    if isinstance(value, dict):
+        return {key: as_lists(item) for key, item in value.items()}
+    return [as_lists(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def tracing(core: Parts) -> Steps[Any]:
+    """`trace`."""
+    from ..embedded.traces import trace_of
+
+    entries = yield core.answers.ask("trace")
+    return (yield Work(partial(trace_of, entries), stops=True))
