@@ -20,7 +20,8 @@ from .ops import failing_ops
 from .programs import prepared
 from .steps import ROUTINE, WAYS, Program, Step, blocks_inside
 
-SEEDS = (*range(40), 119, 189, 213)  # of the last ones, two publish again what fails, and outlives its session
+# Programs that have together whatever the tests below ask for; two publish again what fails, and outlives its session.
+SEEDS = (1, 2, 5, 10, 13, 18, 23, 27, 35, 119, 189, 213)
 
 
 @cache

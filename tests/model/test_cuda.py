@@ -15,11 +15,10 @@ from ..streams.fake_cuda.gpu import Stream
 from .programs import GPUS
 from .run import REPLAY, failures
 
-PROGRAMS = 40
+PROGRAMS = 10  # `make model-long GPUS=1` runs as many as one likes
 
 
 def test_random_programs_on_gpus_give_what_serial_execution_gives() -> None:
-    """Many more: python -m tests.model.run --gpus."""
     wrong = failures(0, PROGRAMS, GPUS)
     text = "\n".join(f"{REPLAY.format(seed=seed)} --gpus\n    {problems[0]}" for seed, problems in wrong)
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
@@ -61,4 +60,4 @@ def test_the_fake_shows_what_a_gpu_would_do_to_broken_code(
 ) -> None:
     """Without a wait, or with memory that is free too early, some orders give wrong values."""
     monkeypatch.setattr(where, what, mutant)
-    assert any(failures(seed, 1, GPUS) for seed in range(PROGRAMS))
+    assert any(failures(seed, 1, GPUS) for seed in range(40))

@@ -98,9 +98,8 @@ class TestAnArray:
             session.asarray(array)
         array[0] = 1
 
-    @pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "complex64", "uint8"])
-    @pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
-    def test_gives_its_values_and_comes_back(self, sim_session, dtype, device):
+    @pytest.mark.parametrize(("device", "dtype"), [("cpu:0", "float32"), ("sim:0", "bool"), ("sim:0", "complex64")])
+    def test_gives_its_values_and_comes_back(self, sim_session, device, dtype):
         s = sim_session
         array = s.empty_host((2, 1 << 16), dtype)
         for n in range(3):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,10 +107,10 @@ BOUNDED: dict[str, Callable[[Session, Tensor], Any]] = {
 }
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon that the test may stop."""
-    with Daemon.start(tmp_path) as running:
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon that the tests may stop for a while."""
+    with Daemon.start(tmp_path_factory.mktemp("daemon")) as running:
         yield running
 
 

@@ -163,7 +163,7 @@ def test_the_hold_goes_with_the_last_view_and_exactly_once() -> None:
     while views:
         assert daemon.let_go == []
         views.pop()
-        gc.collect()
+    gc.collect()
     assert daemon.let_go == [5]
 
 

@@ -155,11 +155,11 @@ def test_what_is_no_socket_is_none():
 @pytest.mark.parametrize(("part", "peers"), [(MIB, 1), (64 * 1024, 3)])
 def test_endless_messages_leave_memory_under_its_limit_and_others_served(part, peers, tmp_path):
     limit = 1024 * MIB
-    command = [sys.executable, "-W", "error", str(ENDLESS), "receive", *map(str, (tmp_path, limit, part, peers, 3))]
+    command = [sys.executable, "-W", "error", str(ENDLESS), "receive", *map(str, (tmp_path, limit, part, peers, 1))]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)  # noqa: S603
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
-    assert found["cuts"] >= 3, found
+    assert found["cuts"] >= 1, found
     assert found["peak"] < limit, found
     assert found["answered"] > 0, found
     assert found["went_on"], found
