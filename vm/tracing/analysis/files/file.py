@@ -24,17 +24,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn, TypeVar
 
 from .....interpreter.errors import ProtocolError
 from .....interpreter.opcodes import Opcode
-from ....model.reason import Reason
-from ...flat import HELD
-from ...inside import PartRecord, RoutineRecord, RunRecord
-from ...record import EdgeRecord, Holding, Kind, MetaRecord, OperandRecord, Record
+from ...inside import RoutineRecord, RunRecord
+from ...record import Holding, Record
 from ..recorded.records import Memory, Records
-from . import routine_parts
+from .forms import Malformed, array, checked, fields_of, natural, one_of, record_of, several, text
+from .routine_parts import ROUTINE, RUN
 
 FORMAT = "tensord-trace"
 VERSION = 6
@@ -45,9 +45,9 @@ _WITHOUT_TAKEN = 1
 
 # One barrier over a full ring has the longest line we write, a few megabytes. The limit bounds what `load` buffers.
 _LONGEST_LINE = 64 * 1024 * 1024
-_LARGEST_INT = 2**63 - 1
-_KINDS = {kind.value for kind in Kind}
-_REASONS = {reason.value for reason in Reason}
+_FIELDS = fields_of(Record)
+_NAMES = several(one_of(Record._fields))
+_HOLDINGS = several(record_of(Holding))
 _ALWAYS = tuple(name for name in Record._fields if name not in Record._field_defaults)
 
 _T = TypeVar("_T")
@@ -126,10 +126,6 @@ def _writable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-class _Malformed(Exception):  # noqa: N818 - never leaves this module
-    """The fault of a value; the reader adds its place in the file."""
-
-
 class _Reader:
     """Reads one file, and counts its lines for error messages."""
 
@@ -145,7 +141,7 @@ class _Reader:
         records = [self._parse(record) for _ in range(head.records)]
         memory = self._parse(_memory) if head.version > _WITHOUT_FIELDS else Memory()
         runs, count = self._parse(_runs) if head.version > _WITHOUT_ROUTINES else ((), 0)
-        routines = [self._parse(_routine) for _ in range(count)]
+        routines = [self._parse(partial(ROUTINE, "routine")) for _ in range(count)]
         expected = self._digest.hexdigest()
         footer_count, checksum = self._parse(_footer)
         if footer_count != head.records:
@@ -170,7 +166,7 @@ class _Reader:
         line = self._next()
         try:
             return validate(json.loads(line))
-        except _Malformed as error:
+        except Malformed as error:
             self._fail(str(error))
         except (ValueError, RecursionError):
             self._fail("not a line of JSON")
@@ -192,185 +188,55 @@ class _Reader:
 
 def _header(value: object) -> Header:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise _Malformed(f'not a trace: the first line does not say "format": "{FORMAT}"')
-    version = _integer("version", value.get("version"))
+        raise Malformed(f'not a trace: the first line does not say "format": "{FORMAT}"')
+    version = natural("version", value.get("version"))
     if not _WITHOUT_TAKEN <= version <= VERSION:
-        raise _Malformed(f"trace version {version}, but this tensord reads versions {_WITHOUT_TAKEN} to {VERSION}")
-    devices = [_text("device", device) for device in _array("devices", value.get("devices"))]
+        raise Malformed(f"trace version {version}, but this tensord reads versions {_WITHOUT_TAKEN} to {VERSION}")
+    devices = [text("device", device) for device in array("devices", value.get("devices"))]
     named = version > _WITHOUT_FIELDS
     absent = set() if named else {"before"}
     absent |= {"taken"} if version == _WITHOUT_TAKEN else set()
-    counts = [0 if name in absent else _integer(name, value.get(name)) for name in _COUNTS]
+    counts = [0 if name in absent else natural(name, value.get(name)) for name in _COUNTS]
     return Header(version, _fields(value.get("fields")) if named else _ALWAYS, devices, *counts)
 
 
-def _fields(value: object) -> list[str]:
-    names = [_one_of("field", name, set(Record._fields)) for name in _array("fields", value)]
+def _fields(value: object) -> Sequence[str]:
+    names = _NAMES("fields", value)
     if len(set(names)) < len(names) or not set(_ALWAYS) <= set(names):
-        raise _Malformed("the fields of its records are not those of a trace")
+        raise Malformed("the fields of its records are not those of a trace")
     return names
 
 
 def _memory(value: object) -> Memory:
     if not isinstance(value, dict) or not isinstance(value.get("used"), dict):
-        raise _Malformed("expected the memory in use, an object")
-    used = {_text("device", device): _integer("used", nbytes) for device, nbytes in value["used"].items()}
-    return Memory(used, tuple(_holding(one) for one in _array("holdings", value.get("holdings"))))
-
-
-def _holding(value: object) -> Holding:
-    copy, device, nbytes, op, session, location, names = _array("holding", value, len(Holding._fields))
-    return Holding(
-        _integer("copy", copy),
-        _text("device", device),
-        _integer("bytes", nbytes),
-        _text("op", op),
-        _integer("session", session),
-        _text("location", location),
-        tuple(_text("name", name) for name in _array("names", names)),
-    )
+        raise Malformed("expected the memory in use, an object")
+    used = {text("device", device): natural("used", nbytes) for device, nbytes in value["used"].items()}
+    return Memory(used, _HOLDINGS("holdings", value.get("holdings")))
 
 
 def _runs(value: object) -> tuple[tuple[RunRecord, ...], int]:
     if not isinstance(value, dict):
-        raise _Malformed("expected the runs of routines, an object")
-    runs = tuple(_formed("run", routine_parts.run, one) for one in _array("runs", value.get("runs")))
-    return runs, _integer("routines", value.get("routines"))
-
-
-def _routine(value: object) -> RoutineRecord:
-    return _formed("routine", routine_parts.routine, value)
-
-
-def _formed(name: str, form: Callable[[Any], _T], value: object) -> _T:
-    try:
-        return form(value)
-    except (TypeError, ValueError) as error:
-        raise _Malformed(f"a {name} has another form ({error})") from None
+        raise Malformed("expected the runs of routines, an object")
+    return several(RUN)("runs", value.get("runs")), natural("routines", value.get("routines"))
 
 
 def _footer(value: object) -> tuple[int, str]:
     if not isinstance(value, dict):
-        raise _Malformed("expected the last line, an object with the count and the checksum")
-    return _integer("records", value.get("records")), _text("sha256", value.get("sha256"))
+        raise Malformed("expected the last line, an object with the count and the checksum")
+    return natural("records", value.get("records")), text("sha256", value.get("sha256"))
 
 
 def _reader_of(head: Header) -> Callable[[object], Record]:
     """Reads the line of a record."""
-    checks = [(name, _FIELDS[name]) for name in head.fields]
+    forms = {name: _FIELDS[name] for name in head.fields}
 
     def record(value: object) -> Record:
-        fields = _array("record", value, len(checks))
-        checked: dict[str, Any] = {
-            name: check(name, field) for (name, check), field in zip(checks, fields, strict=True)
-        }
-        checked.setdefault("caused_by", checked["session"])
-        return Record(**checked)
+        fields: dict[str, Any] = dict(zip(forms, checked("record", forms, value), strict=True))
+        fields.setdefault("caused_by", fields["session"])
+        return Record(**fields)
 
     def old_record(value: object) -> Record:
         found = record(value)
         return found._replace(opcode=Opcode.WAIT.value) if found.op == "wait" else found
 
     return old_record if head.version <= _WITHOUT_WAIT else record
-
-
-def _operands(name: str, value: object) -> tuple[OperandRecord, ...]:
-    return tuple(_operand(item) for item in _array(name, value))
-
-
-def _operand(value: object) -> OperandRecord:
-    copy, kind, version = _array("operand", value, 3)
-    return OperandRecord(_integer("copy", copy), _one_of("kind", kind, _KINDS), _integer("version", version))
-
-
-def _edges(name: str, value: object) -> tuple[EdgeRecord, ...]:
-    return tuple(_edge(item) for item in _array(name, value))
-
-
-def _edge(value: object) -> EdgeRecord:
-    source, reason, copy, elided = _array("edge", value, 4)
-    if not isinstance(elided, bool):
-        raise _Malformed(f"elided is {_shown(elided)}, not true or false")
-    return EdgeRecord(_integer("source", source), _one_of("reason", reason, _REASONS), _integer("copy", copy), elided)
-
-
-def _names(name: str, value: object) -> tuple[str, ...]:
-    return tuple(_text(name, item) for item in _array(name, value))
-
-
-def _metas(name: str, value: object) -> tuple[MetaRecord, ...]:
-    return tuple(_meta(item) for item in _array(name, value))
-
-
-def _meta(value: object) -> MetaRecord:
-    shape, dtype = _array("meta", value, 2)
-    known = None if shape is None else tuple(_integer("shape", size) for size in _array("shape", shape))
-    return MetaRecord(known, _text("dtype", dtype))
-
-
-def _part(name: str, value: object) -> PartRecord | None:
-    return None if value is None else PartRecord(*(_integer(name, one) for one in _array(name, value, 3)))
-
-
-def _stamps(name: str, value: object) -> tuple[int, ...]:
-    return tuple(_integer(name, one) for one in _array(name, value))
-
-
-def _held(name: str, value: object) -> str:
-    return _one_of(name, value, set(HELD))
-
-
-def _array(name: str, value: object, length: int | None = None) -> list[object]:
-    if not isinstance(value, list):
-        raise _Malformed(f"{name} is {_shown(value)}, not an array")
-    if length is not None and len(value) != length:
-        raise _Malformed(f"{name} has {len(value)} fields, not {length}")
-    return value
-
-
-def _integer(name: str, value: object) -> int:
-    # bool is an int to isinstance, but not here.
-    if type(value) is not int or not 0 <= value <= _LARGEST_INT:
-        raise _Malformed(f"{name} is {_shown(value)}, not an integer from 0 to 2**63 - 1")
-    return value
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise _Malformed(f"{name} is {_shown(value)}, not a string")
-    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        raise _Malformed(f"{name} is {_shown(value)}, which is not valid text")
-    return value
-
-
-def _one_of(name: str, value: object, known: set[str]) -> str:
-    text = _text(name, value)
-    if text not in known:
-        raise _Malformed(f"{name} is {_shown(text)}, not one of {', '.join(sorted(known))}")
-    return text
-
-
-def _shown(value: object) -> str:
-    """A hostile value, short enough for one line and safe for a terminal."""
-    if isinstance(value, (list, dict)):
-        return "an array" if isinstance(value, list) else "an object"
-    if isinstance(value, int) and not -_LARGEST_INT <= value <= _LARGEST_INT:
-        return "a larger number"
-    return ascii(value[:40] if isinstance(value, str) else value)
-
-
-_FIELDS: dict[str, Callable[[str, object], object]] = {
-    name: _text
-    if name in {"opcode", "op", "status", "device", "stream", "location", "error", "attributes"}
-    else _integer
-    for name in Record._fields
-} | {
-    "operands": _operands,
-    "edges": _edges,
-    "span": _names,
-    "inputs": _metas,
-    "outputs": _metas,
-    "held": _held,
-    "part": _part,
-    "stamps": _stamps,
-}

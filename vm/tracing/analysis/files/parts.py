@@ -19,10 +19,12 @@ from ...flat import LONG, SHORT, SIGNATURE, TRAIT, Place, inflate
 from ...inside import RoutineRecord, RunRecord
 from ...record import Holding, Record
 from ..recorded.records import Memory, Records
+from .forms import record_of
 from .routine_parts import TAGGED, RoutineParts
 
 _Records = TypeVar("_Records", bound=Records)
 
+HOLDING = record_of(Holding)
 _EDGES = 10  # the place of the edges in the long form
 _COUNTS = ("taken", "tick", "since", "retired", "capacity")
 
@@ -105,7 +107,7 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
         elif len(entry) == TAGGED:
             routines.add(*entry)
         elif len(entry) == len(Holding._fields):
-            holdings.append(_holding(*entry))
+            holdings.append(HOLDING("holding", entry))
         elif len(entry) in SHORT or len(entry) == LONG:
             entries[entry[0]] = entry
             more[entry[0]] = []
@@ -132,12 +134,6 @@ def _with_signature(entry: Sequence[Any], signatures: Sequence[Any]) -> Sequence
         traits = entry[1]
         return (entry[0], (*traits[:TRAIT], signatures[traits[TRAIT]]), *entry[2:])
     return (*entry[:SIGNATURE], signatures[entry[SIGNATURE]], *entry[SIGNATURE + 1 :])
-
-
-def _holding(
-    copy: int, device: str, nbytes: int, op: str, session: int, location: str, names: Sequence[str]
-) -> Holding:
-    return Holding(int(copy), str(device), int(nbytes), str(op), int(session), str(location), tuple(map(str, names)))
 
 
 def _whole(entry: Sequence[Any], edges: list[Any]) -> Sequence[Any]:

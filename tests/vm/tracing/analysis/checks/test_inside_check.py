@@ -18,7 +18,7 @@ from tensord.vm.routines import inside, liveness, recipe
 from tensord.vm.routines.recipe import Compiler, Place
 from tensord.vm.tracing.analysis.checks.inside_check import check_segment
 from tensord.vm.tracing.analysis.checks.views import VIEWS
-from tensord.vm.tracing.analysis.files import routine_parts
+from tensord.vm.tracing.analysis.files.routine_parts import SEGMENT
 from tensord.vm.tracing.inside import ARENA, SegmentRecord
 
 from ....routines.compiled_programs import compiled, random_local
@@ -266,7 +266,7 @@ def test_a_segment_that_no_machine_has_made_is_wrong_and_nothing_worse(seed):
         for _ in range(50):
             plain = as_lists(segment)
             spoil(rng, plain)
-            for problem in check_segment(program, routine_parts.segment(plain)):
+            for problem in check_segment(program, SEGMENT("segment", plain)):
                 assert isinstance(problem, str)
 
 

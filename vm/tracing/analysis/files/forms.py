@@ -1,0 +1,138 @@
+"""Records from plain values that nobody vouches for. The annotations of the named tuples say what is allowed.
+
+A form takes the name of a value, for the error, and the value. It returns the value as a record has it, or raises
+Malformed. Integers are natural numbers, unless `SPECIAL` says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from types import NoneType
+from typing import Any, Final, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+
+from ....model.reason import Reason
+from ...flat import HELD
+from ...inside import PlacedRecord, PlaceRecord
+from ...record import EdgeRecord, Kind, OperandRecord, Record
+
+T = TypeVar("T")
+Form: TypeAlias = Callable[[str, object], T]
+
+LARGEST: Final = 2**63 - 1
+
+
+class Malformed(ValueError):  # noqa: N818 - the fault of a value; whoever reads adds its place
+    """A value has not the form that it should have."""
+
+
+def natural(name: str, value: object) -> int:
+    """A number from 0 on."""
+    # bool is an int to isinstance, but not here.
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise Malformed(f"{name} is {shown(value)}, not an integer from 0 to 2**63 - 1")
+    return value
+
+
+def integer(name: str, value: object) -> int:
+    """A number of 64 bits."""
+    if type(value) is not int or not -LARGEST <= value <= LARGEST:
+        raise Malformed(f"{name} is {shown(value)}, not an integer of 64 bits")
+    return value
+
+
+def text(name: str, value: object) -> str:
+    """A text that can be encoded."""
+    if type(value) is not str:
+        raise Malformed(f"{name} is {shown(value)}, not a string")
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise Malformed(f"{name} is {shown(value)}, which is not valid text")
+    return value
+
+
+def flag(name: str, value: object) -> bool:
+    """True or false."""
+    if type(value) is not bool:
+        raise Malformed(f"{name} is {shown(value)}, not true or false")
+    return value
+
+
+def array(name: str, value: object) -> Collection[Any]:
+    """Several values."""
+    if type(value) is not list and type(value) is not tuple:
+        raise Malformed(f"{name} is {shown(value)}, not an array")
+    return value
+
+
+def one_of(known: Collection[str]) -> Form[str]:
+    """One of these texts."""
+
+    def form(name: str, value: object) -> str:
+        if text(name, value) not in known:
+            raise Malformed(f"{name} is {shown(value)}, not one of {', '.join(sorted(known))}")
+        return str(value)
+
+    return form
+
+
+def several(each: Form[T]) -> Form[tuple[T, ...]]:
+    """An array of such values."""
+    return lambda name, value: tuple([each(name, one) for one in array(name, value)])
+
+
+def maybe(given: Form[T]) -> Form[T | None]:
+    """Such a value, or none."""
+    return lambda name, value: None if value is None else given(name, value)
+
+
+def record_of(kind: type[T]) -> Form[T]:
+    """A named tuple, from an array of its fields; one that is made already is taken as it is."""
+    title, forms = kind.__name__.removesuffix("Record").lower(), fields_of(kind)
+
+    def form(_name: str, value: object) -> T:
+        return value if isinstance(value, kind) else kind(*checked(title, forms, value))
+
+    return form
+
+
+def checked(title: str, forms: Mapping[str, Form[Any]], value: object) -> list[Any]:
+    """The fields of an array."""
+    fields = array(title, value)
+    if len(fields) != len(forms):
+        raise Malformed(f"{title} has {len(fields)} fields, not {len(forms)}")
+    return [form(name, field) for (name, form), field in zip(forms.items(), fields, strict=True)]
+
+
+def fields_of(kind: Any) -> dict[str, Form[Any]]:
+    """The forms of the fields of a named tuple."""
+    hints, special = get_type_hints(kind), SPECIAL.get(kind, {})
+    return {name: special.get(name) or form_of(hints[name]) for name in kind._fields}
+
+
+def form_of(hint: Any) -> Form[Any]:
+    """The form of an annotation."""
+    if hint in ATOMS:
+        return ATOMS[hint]
+    inner = [one for one in get_args(hint) if one not in {Ellipsis, NoneType}]
+    if not inner:
+        return record_of(hint)
+    return several(form_of(inner[0])) if get_origin(hint) is tuple else maybe(form_of(inner[0]))
+
+
+def shown(value: object) -> str:
+    """A hostile value, short enough for one line and safe for a terminal."""
+    if isinstance(value, (list, tuple, dict)):
+        return "an object" if isinstance(value, dict) else "an array"
+    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        return "a larger number"
+    return ascii(value[:40] if isinstance(value, str) else value)
+
+
+ATOMS: Final[Mapping[Any, Form[Any]]] = {int: natural, str: text, bool: flag}
+# Fields of which not all values of their type are allowed, or also negative ones.
+SPECIAL: Final[Mapping[Any, Mapping[str, Form[Any]]]] = {
+    OperandRecord: {"kind": one_of([kind.value for kind in Kind])},
+    EdgeRecord: {"reason": one_of([reason.value for reason in Reason])},
+    Record: {"held": one_of(HELD)},
+    PlacedRecord: {"value": integer},
+    PlaceRecord: {"slot": integer, "strides": maybe(several(integer))},
+}
