@@ -243,8 +243,11 @@ class Recorder:
 
     def finish(self) -> None:
         """Complete the file; instructions that finished before the recording began are no losses."""
+        from ...vm.tracing.analysis.recorded.records import Records
+
         self.progress_end()
-        self.file.finish(
+        about = Records(
+            (),
             dropped=self.lost,
             before=self.before,
             base_tick=self.base_tick,
@@ -253,6 +256,7 @@ class Recorder:
             routines=self.routines.values(),
             runs=self.runs,
         )
+        self.file.finish(about)
 
     def ended_early(self, error: Exception) -> TensordError:
         """The error, with a sentence about what the file holds."""

@@ -34,9 +34,8 @@ from ...streams.store import NAME as STORE
 from ..failures import Failures, log_lines
 from ..model.session import ReplySink
 from ..places import open_own_place
-from ..process import Process
 from .engine import SerialEngine
-from .questions import ERRORS_KEPT, About, answer
+from .questions import ERRORS_KEPT, answer
 from .values import CANCELLED, CLOSED, SerialSession
 
 
@@ -58,7 +57,6 @@ class SerialMachine:
         engine.handlers[Query] = engine.request("query", self.query)
         self.recent_errors: deque[TensordError] = deque(maxlen=ERRORS_KEPT)
         self.failures = Failures(time.monotonic)
-        self.about = About(Process(), options, lambda: list(self.recent_errors))
         self.lock = ShieldedLock()
         self.cancellations: deque[tuple[SerialSession, str]] = deque()
         self.later: deque[Callable[[], object]] = deque()  # to be called when no message is being executed
@@ -143,7 +141,7 @@ class SerialMachine:
 
     def query(self, session: SerialSession, message: Query) -> Any:
         """The answer to a session's question about the machine."""
-        return answer(self.engine, session, message.what, message.arguments, self.about)
+        return answer(self.engine, session, message.what, message.arguments, list(self.recent_errors))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,6 @@ from .connections.listener import QUEUE, Listener
 from .connections.peer import Peer
 
 FAULTS = 20
-LAST_MESSAGES = 3  # of a connection that has ended which are taken before its end: unsent ones, and the goodbye
 STUCK_RETRY = 0.005
 SLEEP = 1.0
 

@@ -59,5 +59,5 @@ def test_what_was_restored_has_no_holder_but_its_names_and_handles(session, tmp_
     session.checkpoint(tmp_path).wait()
     session.restore(tmp_path)
     x = session.lookup("x")
-    assert [row["holders"] for row in session._core.answers.query("tensors") if row["names"] == ["x"]] == [2]
+    assert [row["holders"] for row in session._core.answers.query("names") if row["name"] == "x"] == [2]
     np.testing.assert_array_equal(x.numpy(), np.ones(3))

@@ -20,13 +20,12 @@ class ListenAddress:
     """An address that the daemon listens on.
 
     `endpoint`: the address with its host resolved, so that exactly the checked endpoint is bound.
-    `options`: socket options to set before binding. `open_to`: the clients that can connect, for the log.
+    `options`: socket options to set before binding.
     """
 
     address: str
     endpoint: str
     options: dict[int, int | bytes] = field(default_factory=dict)
-    open_to: str = "this user"
 
     @property
     def local(self) -> bool:
@@ -72,10 +71,10 @@ def _listen_address(address: str, pair: keys.Pair | None) -> ListenAddress:
             zmq.CURVE_SERVER: 1,
             zmq.CURVE_SECRETKEY: pair.secret,
         }
-        return ListenAddress(address, endpoint, options | curve, "clients in the allow list")
+        return ListenAddress(address, endpoint, options | curve)
     if not addresses.is_loopback(endpoint):
         raise StartError(
             f"{address} is reachable from other machines, and there are no keys: run tensord keygen DIR, set "
             "security.server_secret and security.allow, or listen on tcp://127.0.0.1:PORT"
         )
-    return ListenAddress(address, endpoint, options | {zmq.ZAP_DOMAIN: zap.LOOPBACK}, "every user of this machine")
+    return ListenAddress(address, endpoint, options | {zmq.ZAP_DOMAIN: zap.LOOPBACK})

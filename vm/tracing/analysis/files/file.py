@@ -77,9 +77,10 @@ class Header(NamedTuple):
 _COUNTS = ("records", "dropped", "before", "base_tick", "taken")
 
 
-def header(devices: Iterable[str], records: int, dropped: int, before: int, base_tick: int, taken: int) -> object:
-    """The first line."""
-    found = Header(VERSION, Record._fields, [_writable(d) for d in devices], records, dropped, before, base_tick, taken)
+def header(devices: Iterable[str], records: int, about: Records, lost: int = 0) -> object:
+    """The first line of so many records. `about` tells the rest, but for those that were `lost` since."""
+    counts = (records, about.dropped + lost, about.before, about.base_tick, about.taken)
+    found = Header(VERSION, Record._fields, [_writable(device) for device in devices], *counts)
     return {"format": FORMAT, **found._asdict()}
 
 

@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Self
 
 from .....interpreter.whole_file import named, partial_of
-from ...inside import RoutineRecord, RunRecord
 from ...record import Record
 from ..recorded.records import Memory, Records
 from .file import encode, footer, header, memory_line, plain, routine_lines
@@ -41,12 +40,12 @@ class Recording:
         self._file = self._partial.open("w+b", buffering=0)
         self._lost = 0
         self.nbytes = 0
-        self._header = len(self._head(0, 0, 0, 0))
+        self._header = len(self._head(Records(())))
         self._reserve()
         self._marks = [(self.nbytes, 0)]  # (size, records) at which the file may be cut
 
-    def _head(self, dropped: int, before: int, base_tick: int, taken: int) -> bytes:
-        return encode(header(self._devices, self.records, dropped, before, base_tick, taken))
+    def _head(self, about: Records) -> bytes:
+        return encode(header(self._devices, self.records, about, self._lost))
 
     def _reserve(self) -> None:
         try:
@@ -84,24 +83,15 @@ class Recording:
             raise self._named(error) from None
         self.nbytes += len(text)
 
-    def finish(
-        self,
-        *,
-        dropped: int = 0,
-        before: int = 0,
-        base_tick: int = 0,
-        taken: int = 0,
-        memory: Memory = Memory(),  # noqa: B008 - immutable
-        routines: Iterable[RoutineRecord] = (),
-        runs: Iterable[RunRecord] = (),
-    ) -> None:
-        """Complete the file and give it its name. If that is impossible, raises OSError and leaves no file."""
+    def finish(self, about: Records) -> None:
+        """Complete the file with what is known beside its records, and give it its name. If that is impossible, raises
+        OSError and leaves no file."""
         # Where there is no room, the holdings go first, then what is said of routines.
-        tails = [encode(memory_line(memory)) + routine_lines(runs, routines)]
-        tails.append(encode(memory_line(Memory(memory.used))) + routine_lines(runs, routines))
-        tails.append(encode(memory_line(Memory(memory.used))) + routine_lines((), ()))
+        memory, used = (encode(memory_line(one)) for one in (about.memory, Memory(about.memory.used)))
+        routines = routine_lines(about.runs, about.routines.values())
+        tails = [memory + routines, used + routines, used + routine_lines((), ())]
         try:
-            while not self._complete(dropped, (before, base_tick, taken), tails):
+            while not self._complete(about, tails):
                 pass
             self._file.close()
             self._partial.replace(self.path)
@@ -109,9 +99,9 @@ class Recording:
             self.abandon()
             raise self._named(error) from None
 
-    def _complete(self, dropped: int, times: tuple[int, int, int], tails: list[bytes]) -> bool:
+    def _complete(self, about: Records, tails: list[bytes]) -> bool:
         """Write the first and the last lines; False if something was dropped to make room: try again."""
-        head = self._head(dropped + self._lost, *times)
+        head = self._head(about)
         self._file.truncate(self.nbytes)  # drops the rest of an interrupted write
         self._file.seek(0)
         self._file.write(head[:-1].ljust(self._header + _ROOM - 1) + b"\n")
@@ -170,15 +160,7 @@ def save(trace: Records, path: str | Path) -> None:
         return
     with Recording(target, trace.devices) as recording:
         recording.add(trace.records)
-        recording.finish(
-            dropped=trace.dropped,
-            before=trace.before,
-            base_tick=trace.base_tick,
-            taken=trace.taken,
-            memory=trace.memory,
-            routines=trace.routines.values(),
-            runs=trace.runs,
-        )
+        recording.finish(trace)
 
 
 def write_through(trace: Records, target: Path) -> None:
@@ -186,7 +168,7 @@ def write_through(trace: Records, target: Path) -> None:
     digest = hashlib.sha256()
     try:
         with target.open("wb") as file:
-            head = header(trace.devices, len(trace), trace.dropped, trace.before, trace.base_tick, trace.taken)
+            head = header(trace.devices, len(trace), trace)
             values = (head, *map(plain, trace.records), memory_line(trace.memory))
             for line in (*map(encode, values), routine_lines(trace.runs, trace.routines.values())):
                 digest.update(line)

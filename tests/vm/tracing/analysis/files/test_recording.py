@@ -18,7 +18,7 @@ def test_records_that_come_in_pieces_are_the_trace(tmp_path):
         for start in range(0, len(trace), 7):
             recording.add(trace.records[start : start + 7])
             assert not path.exists()
-        recording.finish(dropped=3, base_tick=2, taken=9)
+        recording.finish(Trace([], dropped=3, base_tick=2, taken=9))
     again = Trace.load(path)
     assert again.records == trace.records
     assert (again.devices, again.dropped, again.base_tick, again.taken) == (trace.devices, 3, 2, 9)
@@ -31,7 +31,7 @@ def test_two_recordings_into_one_file_do_not_disturb_each_other(tmp_path):
         first.add([record(1)])
         second.add([record(2)])
         for recording, number in ((second, 2), (first, 1)):
-            recording.finish()
+            recording.finish(Trace([]))
             assert [one.id for one in Trace.load(path).records] == [number]
     assert list(tmp_path.iterdir()) == [path]
 
@@ -50,7 +50,7 @@ def test_an_interrupted_write_does_not_show(tmp_path):
     with Recording(path, ["cpu:0"]) as recording:
         recording.add([record(1)])
         recording._file.write(b"x" * 5_000)  # what a write leaves that Ctrl-C broke off
-        recording.finish()
+        recording.finish(Trace([]))
     assert [one.id for one in Trace.load(path).records] == [1]
 
 
@@ -66,7 +66,7 @@ def test_a_full_disk_leaves_a_whole_trace_of_what_fits(tmp_path, room):
         with pytest.raises(OSError, match="File too large"):
             fill(recording)
         kept = recording.records
-        recording.finish()
+        recording.finish(Trace([]))
     trace = Trace.load(path)
     assert 0 < len(trace) <= kept
     assert len(trace) + trace.dropped == kept
@@ -86,7 +86,7 @@ def test_no_room_for_the_last_line_leaves_nothing(tmp_path):
         longest_file(recording.nbytes),
         pytest.raises(OSError, match=r"x\.trace"),
     ):
-        recording.finish()
+        recording.finish(Trace([]))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -134,7 +134,7 @@ class TestBefore:
         path = tmp_path / "x.trace"
         with Recording(path, ["cpu:0"]) as recording:
             recording.add(self.records)
-            recording.finish(before=2)
+            recording.finish(Trace([], before=2))
         trace = Trace.load(path)
         assert (trace.dropped, trace.before) == (0, 2)
         assert repr(trace) == "<trace: 1 record, 0 dropped>"
