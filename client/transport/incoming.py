@@ -93,8 +93,7 @@ class Incoming:
             return  # sent again after a reconnect, but it had arrived
         self.received = number
         self.consumed, self.consumed_bytes = consumed, consumed_bytes
-        if self._outgoing.batches:
-            self._outgoing.consumed(consumed)
+        self._outgoing.consumed(consumed)
         if free:
             self._freed(free)
         for request, kind, body in answers:

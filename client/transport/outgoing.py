@@ -1,6 +1,10 @@
 """From batches of messages to frames: objects of this process are replaced by values that can travel.
 
 An upload's array becomes a place; a side effect's callback stays here and is called when the values come back.
+
+A daemon ends the session of a client that leaves too much unfinished. Ops wait for credit; the questions of an event
+loop do not, since they have their places in program order where they are asked. So batches beyond `MOST` windows stay
+here, and leave in their order as the daemon gets on.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from .segments import UploadSegments
 # Kinds whose messages hold objects of this process, or tell what has to be known here.
 REPLACED = frozenset({UPLOAD, EFFECT, FETCH, LOCATION, ATOMIC, RUN})
 EXPORT = 1 + Fetch._fields.index("export")  # its position in a FETCH; most have none, and are sent as they are
+MOST = 2  # windows of messages that may be unfinished when a batch leaves
 TINY = 128  # bytes up to which an upload in a group travels in the header: a group cannot be halved
 
 
@@ -76,7 +81,7 @@ class Outgoing:
     """Sends batches. Guarded by the transport's lock.
 
     `sent` counts messages, `sent_bytes` bytes of uploads; `batches` of a resumable session are kept until the daemon
-    has consumed them: (number, messages sent up to its end, frames).
+    has consumed them: (number, messages sent up to its end, frames). `unsent`: the batches that have to stay for now.
     """
 
     __slots__ = (
@@ -85,22 +90,27 @@ class Outgoing:
         "_header",
         "_link",
         "_locations",
+        "_most",
         "_new_request",
+        "_out",
         "_resumable",
         "_uploads",
         "away",
         "batches",
+        "done",
         "effects",
         "exports",
         "number",
         "sent",
         "sent_bytes",
+        "unsent",
     )
 
     def __init__(self, link: Link, new_request: Callable[[], int], uploads: UploadSegments | None) -> None:
         self._link = link
         settings = link.welcome.settings
         self._header, self._frames, self._batch = (int(settings[name]) for name in ("header", "frames", "batch"))
+        self._most = MOST * int(settings["window"])
         self._new_request = new_request
         self._uploads = uploads
         self._resumable = link.welcome.token is not None
@@ -108,6 +118,9 @@ class Outgoing:
         self.number = 0
         self.sent = 0
         self.sent_bytes = 0
+        self.done = 0  # messages that the daemon has consumed
+        self._out = 0  # messages that have left, or would have if the connection were not lost
+        self.unsent: deque[tuple[int, list[Any]]] = deque()
         self.batches: deque[tuple[int, int, list[Any]]] = deque()
         self.effects: dict[int, SideEffect] = {}
         self._locations: dict[int, str] = {}  # by number, for errors of callbacks, which name the user's line
@@ -187,6 +200,10 @@ class Outgoing:
         self.sent += len(messages)
         if self._resumable:
             self.batches.append((self.number, self.sent, frames))
+        if self._out - self.done > self._most or self.unsent:
+            self.unsent.append((self.sent, frames))
+            return
+        self._out = self.sent
         if not self.away:
             self._link.send_frames(frames)
 
@@ -209,15 +226,20 @@ class Outgoing:
             raise failure
 
     def consumed(self, messages: int) -> None:
-        """Drop the batches whose messages the daemon has consumed."""
+        """Drop the batches whose messages the daemon has consumed, and send those that had to stay until then."""
+        self.done = messages
         while self.batches and self.batches[0][1] <= messages:
             self.batches.popleft()
+        while self.unsent and not self.away and self._out - messages <= self._most:
+            self._out, frames = self.unsent.popleft()
+            self._link.send_frames(frames)
 
     def send_again(self, received: int) -> None:
-        """After a reconnect, send the batches that the daemon has not received."""
-        for number, _, frames in self.batches:
-            if number > received:
+        """After a reconnect, send the batches that have left and that the daemon has not received."""
+        for number, end, frames in self.batches:
+            if received < number and end <= self._out:
                 self._link.send_frames(frames)
+        self.consumed(self.done)
 
 
 def nothing(*_values: Any) -> None:

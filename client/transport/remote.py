@@ -149,6 +149,8 @@ class RemoteTransport:
             self._outgoing.send(messages)
         finally:
             self.lock.release()
+        if self._outgoing.unsent:
+            self.background.ring()
 
     def _enter(self) -> None:
         """Refuse a callback, and a signal handler on a thread that has the lock: they would wait for themselves."""
@@ -259,7 +261,7 @@ class RemoteTransport:
 
     def unattended(self) -> None:
         """Have the background read the answers that callbacks await: no thread leads any more."""
-        if self._attended or self._outgoing.effects:
+        if self._is_attended():
             self.background.ring()
 
     def _receive(self, ready: Sequence[tuple[Any, int]]) -> None:
@@ -387,12 +389,12 @@ class RemoteTransport:
         self.background.ring()
 
     def _is_attended(self) -> bool:
-        """Is an answer outstanding that a callback awaits, or a side effect?
+        """Is an answer outstanding that a callback awaits, or a side effect? Do batches wait for the daemon's progress?
 
         Other answers are read when a thread waits for them: a background that reads beside a foreground that asks
         question after question doubles the time of each.
         """
-        return bool(self._attended or self._outgoing.effects)
+        return bool(self._attended or self._outgoing.effects or self._outgoing.unsent)
 
     def _pause(self, awake: bool) -> float:
         if self._outgoing.away:

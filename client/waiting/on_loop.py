@@ -7,10 +7,10 @@ that no thread waits for (`Transport.attend`).
 
 Guarantees. The loop's thread sleeps for nothing. A step takes the session's locks, which no thread holds while it
 waits. One may be held for long all the same: the outbox's, by a thread inside `atomic`. Then a helper's thread takes
-the step, behind that block. Where the session has several windows of messages unfinished, the first step waits until
-there is room. A coroutine that is cancelled, or dropped with its loop, closes the procedure; the answer is still taken
-from the wire, and dropped. A coroutine yields to the loop at least once, so that a task that awaits ready values in
-turn does not keep the others from running.
+the step, behind that block. A question needs no room: where a session has several windows of messages unfinished, the
+transport keeps the question in its place (`transport/outgoing`). A coroutine that is cancelled, or dropped with its
+loop, closes the procedure; the answer is still taken from the wire, and dropped. A coroutine yields to the loop at
+least once, so that a task that awaits ready values in turn does not keep the others from running.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..locations.locations import HANDLED, user_line
 from ..locations.tracebacks import MEANT, hide
 from ..transport.interface import Reply
 from .helper import start, started
-from .room import MOST, room
+from .room import room
 from .steps import Awaiting, Room, Steps, Wait, Within, Work
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def on_loop(outbox: Outbox, steps: Steps[T]) -> Awaiting[T]:
     line = user_line()
     reached = None
     with SHIELD:
-        if outbox.transport.has_room(MOST) and enter(outbox):
+        if enter(outbox):
             try:
                 reached = taken(partial(next, steps))
             finally:
@@ -57,10 +57,9 @@ def on_loop(outbox: Outbox, steps: Steps[T]) -> Awaiting[T]:
 
 
 async def rest(outbox: Outbox, steps: Steps[T], reached: Wait | Returned | None, line: str | None) -> T:
-    """The steps from the one on that was reached; None if that is the first."""
+    """The steps from the one on that was reached; None if that is the first, since another thread had the lock."""
     try:
         if reached is None:
-            await room(outbox, MOST)
             reached = await step(outbox, partial(next, steps), line)
         elif type(reached) is Returned:
             await asyncio.sleep(0)

@@ -1,9 +1,9 @@
 """Room for more messages, awaited by a loop: flow control without a thread that sleeps.
 
-A program that issues ops faster than the machine does them has to wait, and so has a loop whose tasks ask by the
-thousand: a daemon ends the session of a client that leaves too much unfinished. A thread sleeps until there is room.
-Here one task of the loop looks every few milliseconds, for all tasks that wait for room in that session. The daemon
-tells of what it has done by itself; the background thread reads that meanwhile, as it reads answers.
+A program that issues ops faster than the machine does them has to wait. A thread sleeps until there is room. Of the
+tasks of a loop that wait for room in a session, the first one looks every few milliseconds, and the others wait for
+that one. The daemon tells of what it has done by itself; the background thread reads that meanwhile, as it reads
+answers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ...interpreter.errors import TensordError
 from ..transport.interface import Reply
@@ -20,31 +20,29 @@ if TYPE_CHECKING:
     from ..outbox.outbox import Outbox
 
 ENOUGH: Final = 0.5  # of a window, that may be unfinished where there is room
-MOST: Final = 2.0  # windows unfinished, beyond which a question waits for room, too
 PAUSE: Final = 0.002  # seconds between two looks
 
-_looking: WeakKeyDictionary[Outbox, dict[asyncio.AbstractEventLoop, asyncio.Task[None]]] = WeakKeyDictionary()
+# Set by the task that looks, which alone keeps it: a loop that is closed meanwhile leaves nothing behind.
+_looking: WeakKeyDictionary[Outbox, WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Future[None]]] = (
+    WeakKeyDictionary()
+)
 
 
-async def room(outbox: Outbox, share: float = ENOUGH) -> None:
-    """Wait until at most that share of a window is unfinished. ConnectionLost if the session ends."""
-    while not outbox.transport.has_room(share):
-        await asyncio.shield(look(outbox))
-
-
-def look(outbox: Outbox) -> asyncio.Task[None]:
-    """The running loop's task that looks for room."""
+async def room(outbox: Outbox) -> None:
+    """Wait until half a window is free, or the session has ended."""
     loop = asyncio.get_running_loop()
-    tasks = _looking.setdefault(outbox, {})
-    task = tasks.get(loop)
-    if task is None:
-        task = tasks[loop] = loop.create_task(until_room(outbox))
-        task.add_done_callback(lambda _: tasks.pop(loop, None))
-    return task
+    looks = _looking.setdefault(outbox, WeakValueDictionary())
+    while not outbox.transport.has_room(ENOUGH):
+        seen = looks.get(loop)
+        if seen is None:
+            looks[loop] = seen = loop.create_future()
+            await look(outbox, seen)
+        else:
+            await asyncio.shield(seen)
 
 
-async def until_room(outbox: Outbox) -> None:
-    """Look until there is room, or the session has ended."""
+async def look(outbox: Outbox, seen: asyncio.Future[None]) -> None:
+    """Look until there is room, or the session has ended, and tell the others. If cancelled, one of them goes on."""
     read = Reply()  # stands for what the background thread is to read
     try:
         with suppress(TensordError):
@@ -53,3 +51,6 @@ async def until_room(outbox: Outbox) -> None:
                 await asyncio.sleep(PAUSE)
     finally:
         read.set(None, None)
+        del _looking[outbox][seen.get_loop()]
+        with suppress(RuntimeError):  # the loop is closed
+            seen.set_result(None)

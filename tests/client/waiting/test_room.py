@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from typing import Any
 
 import pytest
 
+from tensord.client.waiting import room
 from tensord.vm import machine as machine_module
 
 from ...behaviours.looking_inside import WAIT, assert_sound, held, machine_of
@@ -85,7 +87,9 @@ def test_questions_by_the_thousand_do_not_cost_the_session(narrow):
     async def main() -> None:
         questions = [asyncio.ensure_future(x.tolist_async()) for _ in range(20 * WINDOW)]
         await asyncio.sleep(0)
-        assert session._core.transport._outgoing.sent - session._core.transport._incoming.consumed < 3 * WINDOW
+        outgoing = session._core.transport._outgoing
+        assert outgoing._out - outgoing.done < 3 * WINDOW
+        assert outgoing.sent - outgoing.done > 19 * WINDOW
         narrow.signal(signal.SIGCONT)
         found = await asyncio.wait_for(asyncio.gather(*questions), 3 * WAIT)
         assert found == [[1.0]] * len(questions)
@@ -93,7 +97,91 @@ def test_questions_by_the_thousand_do_not_cost_the_session(narrow):
     with narrow.connect() as session:
         x = session.asarray([1.0])
         session.sync()
-        narrow.signal(signal.SIGSTOP)
-        eventually(lambda: is_stopped(narrow.pid))
+        stand_still(narrow)
         asyncio.run(main())
         assert session.sync() == 0
+
+
+def stand_still(daemon: Daemon) -> None:
+    """Stop the process of a daemon, until it gets SIGCONT."""
+    daemon.signal(signal.SIGSTOP)
+    eventually(lambda: is_stopped(daemon.pid))
+
+
+def test_a_question_has_its_place_where_it_is_called_although_windows_are_unfinished(narrow):
+    async def main() -> None:
+        many = [x.tolist_async() for _ in range(3 * WINDOW)]
+        before = x.tolist_async()
+        narrow.signal(signal.SIGCONT)
+        x.__iadd__(100.0)
+        assert await before == [1.0]
+        assert await x.tolist_async() == [101.0]
+        assert await asyncio.gather(*many) == [[1.0]] * len(many)
+
+    with narrow.connect() as session:
+        x = session.asarray([1.0])
+        session.sync()
+        stand_still(narrow)
+        asyncio.run(main())
+        assert session.sync() == 0
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_what_stays_for_the_daemon_s_progress_leaves_although_nobody_waits(narrow):
+    with narrow.connect() as session:
+        x = session.asarray([1.0])
+        session.sync()
+        stand_still(narrow)
+        dropped = [x.tolist_async() for _ in range(5 * WINDOW)]
+        dropped.clear()
+        assert session._core.transport._outgoing.unsent
+        narrow.signal(signal.SIGCONT)
+        eventually(lambda: not session._core.transport._outgoing.unsent)
+
+
+def test_a_loop_that_is_closed_leaves_nothing_behind(session, monkeypatch):
+    monkeypatch.setattr(machine_module, "WINDOW", WINDOW)
+    x = session.asarray([1.0])
+    session.sync()
+    loops = [asyncio.new_event_loop() for _ in range(2)]
+    with held(session, "cpu:0", "compute"):
+        for _ in range(WINDOW // 2 + 1):
+            x = x + 1.0
+        for loop in loops:
+            waits = [loop.create_task(session.flush_async()) for _ in range(3)]
+            loop.run_until_complete(asyncio.sleep(0.01))
+            loop.close()
+            for wait in waits:
+                wait._log_destroy_pending = False  # type: ignore[attr-defined]
+            del wait, waits
+        gc.collect()
+        assert not any(room._looking.values())
+    assert asyncio.run(flushed(session))
+    assert_sound(session)
+
+
+def test_another_task_looks_where_the_one_that_did_is_cancelled(session, monkeypatch):
+    monkeypatch.setattr(machine_module, "WINDOW", WINDOW)
+    x = session.asarray([1.0])
+    session.sync()
+
+    async def main() -> None:
+        nonlocal x
+        with held(session, "cpu:0", "compute"):
+            for _ in range(WINDOW // 2 + 1):
+                x += 1.0
+            first, *others = [asyncio.ensure_future(session.flush_async()) for _ in range(3)]
+            await asyncio.sleep(0.01)
+            first.cancel()
+            await asyncio.sleep(0.01)
+            assert [one.done() for one in (first, *others)] == [True, False, False]
+        await asyncio.wait_for(asyncio.gather(*others), WAIT)
+
+    asyncio.run(main())
+    assert not any(room._looking.values())
+
+
+async def flushed(session: Any) -> bool:
+    """Wait for room."""
+    await asyncio.wait_for(session.flush_async(), WAIT)
+    return True
