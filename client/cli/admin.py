@@ -13,7 +13,9 @@ BY = ("session", "name", "device", "location")  # as `vm.reporting.held_rows` su
 
 @click.command()
 @options.address
-@click.option("--check", is_flag=True, help="Only say whether it needs a look, and why; the exit status says it, too.")
+@click.option(
+    "--check", is_flag=True, help="Say within 5 s whether it needs a look, and why; the exit status says it, too."
+)
 @options.wait
 @options.as_json
 def status(address: str | None, *, check: bool, wait: float, as_json: bool) -> None:
@@ -22,7 +24,7 @@ def status(address: str | None, *, check: bool, wait: float, as_json: bool) -> N
     Also recent errors, with the lines of your programs that caused them.
 
     With --check the exit status is 0 if the daemon is healthy, 1 if it needs a look (a device is lost, a kernel hangs,
-    durable names could not be written), 2 if it is not there or does not answer within some seconds.
+    durable names could not be written), 2 if it is not there or has not answered after 5 s.
 
     Example: tensord status
     Example: tensord status --check --json | jq '.reasons'

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...interpreter.errors import NoDaemon
+from ..transport.seeking import running, until_there
 
 if TYPE_CHECKING:
     from ..session.session import Session
     from ..transport.questions import Questions
-
-NOBODY = "no daemon is running here; start one with `tensord serve`, or name one with --address"
 
 
 @contextmanager
@@ -32,23 +30,12 @@ def connected(address: str | None) -> Iterator[Session]:
         yield session
 
 
-def running() -> str:
-    """The address of the running daemon. NoDaemon if there is none."""
-    from ...interpreter.wire.addresses import find_daemon
-
-    found = find_daemon()
-    if found is None:
-        raise NoDaemon(NOBODY)
-    return str(found)
-
-
 def ask(address: str | None, what: str, *arguments: Any, wait: float = 0.0, patience: float | None = None) -> Any:
     """The daemon's answer to one question. Takes no session, whose import takes longer than most answers.
 
-    `wait`: seconds for a daemon to come that does not listen yet; `patience`: seconds for the answer.
+    `wait`: seconds for a daemon to come that does not listen yet; `patience`: seconds from then on to the answer.
     """
     from ...interpreter.wire.addresses import is_local
-    from ..transport.seeking import until_there
 
     def attempt() -> Any:
         where = address or running()

@@ -167,7 +167,11 @@ def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
     """The process that listens on the address."""
     from ...interpreter.wire.addresses import pid_of
 
-    pid = pid_of(address)
+    try:
+        pid = pid_of(address)
+    except TensordError as error:  # its host is not known
+        yield fail("address", f"{address}: {error}", "check the host's name, or write its IP")
+        return
     if pid is None and socket is not None:
         if socket.exists():
             advice = f"nothing: `tensord serve` replaces it; or rm {socket}"

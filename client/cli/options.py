@@ -19,7 +19,7 @@ address: Final = click.option(
 as_json: Final = click.option("--json", "as_json", is_flag=True, help="For programs: JSON on stdout.")
 
 wait: Final = click.option(
-    "--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Wait for a daemon that is starting."
+    "--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="So long at most for a daemon to listen."
 )
 
 

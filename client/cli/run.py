@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from ...interpreter.errors import MetadataError, NoDaemon, ProtocolError
+from ...interpreter.errors import MetadataError, ProtocolError
 from . import options
 from .ask import print_json
 
@@ -127,14 +127,11 @@ def looked_up(session: Session, name: str) -> LinkedProgram:
 def session_at(address: str | None, devices: Iterable[str], *, published: bool) -> AbstractContextManager[Session]:
     """A session with the daemon at the address, else in this process, with the devices that are named. What is
     `published` is found on a daemon alone: on the one that runs, if there is no address."""
-    from ...interpreter.wire.addresses import find_daemon
     from ..session.connect import connect
+    from ..transport.seeking import running
 
-    address = address or (find_daemon() if published else None)
-    if address is not None:
-        return connect(address)
-    if published:
-        raise NoDaemon("--name: no daemon is running here, which would have it; name one with --address")
+    if address is not None or published:
+        return connect(address or running())
     return connect("local", devices=["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")])
 
 

@@ -19,8 +19,9 @@ from typing import Any, Final
 import click
 
 from ...interpreter.errors import ConnectionLost, MetadataError, NoDaemon, TensordError
+from ..transport.seeking import running
 from . import options
-from .ask import ask, print_json, running
+from .ask import print_json, questions
 from .figures import duration, plural
 
 PATIENCE: Final = 2.0  # seconds for the daemon to say whom it serves: it is ended in any case
@@ -33,7 +34,10 @@ SHOWN: Final = 5  # sessions
 @options.address
 @click.option("--now", is_flag=True, help="Cancel pending work at once: no grace period.")
 @click.option(
-    "--wait", type=click.FloatRange(0), metavar="SECONDS", help="For its end; the grace period and 10 s by default."
+    "--wait",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="So long at most for its end; the grace period and 10 s by default.",
 )
 @options.as_json
 def stop(address: str | None, *, now: bool, wait: float | None, as_json: bool) -> None:
@@ -61,9 +65,9 @@ def stop(address: str | None, *, now: bool, wait: float | None, as_json: bool) -
     elif ended:
         print(f"it has ended, after {duration(seconds)}")
     elif wait != 0:
+        cancels = "" if now else "`tensord stop --now` cancels what it does, and "
         raise ConnectionLost(
-            f"process {pid} has not ended within {duration(seconds)}: `tensord stop --now` cancels what it does, and "
-            f"`kill -KILL {pid}` loses it"
+            f"process {pid} has not ended within {duration(seconds)}: {cancels}`kill -KILL {pid}` loses what it does"
         )
     if not ended and wait != 0:
         raise click.exceptions.Exit(1)
@@ -105,8 +109,9 @@ def has_open(pid: int, file: Path) -> bool:
 def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float]:
     """The sessions that will be told, and the grace period, as the daemon says. None if it does not."""
     try:
-        grace = ask(address, "status", patience=PATIENCE).get("grace", GRACE)  # an older daemon does not say
-        rows = ask(address, "sessions", patience=PATIENCE)
+        with questions(address, PATIENCE) as asking:
+            grace = asking.ask("status").get("grace", GRACE)  # an older daemon does not say
+            rows = asking.ask("sessions")
     except (TensordError, OSError):
         return None, GRACE
     return [{name: row[name] for name in ("id", "name", "pid")} for row in rows if not row["asks"]], float(grace)

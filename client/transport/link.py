@@ -14,14 +14,13 @@ from typing import Any, Final, NamedTuple
 import zmq
 
 from ...interpreter.errors import ConnectionLost, NoDaemon, ProtocolError, TensordError
-from ...interpreter.wire.addresses import pid_of
+from ...interpreter.wire.addresses import parse, pid_of
 from ...interpreter.wire.codec import Encoder, decode
 from ...interpreter.wire.descriptors import require_descriptors
 from ...interpreter.wire.frames import BYE, ERRORS, GOODBYE, HELLO, REFUSED, VERSION, WELCOME, host_identity
 from ...interpreter.wire.monitor import FAILURES, Event, read_events
 
 GREETING = 5.0  # seconds for the daemon to answer HELLO
-PATIENCE = struct.pack("ll", int(GREETING), 0)  # a timeval
 LINGER_MS = 500
 NOW: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
 DESCRIPTORS = 24  # for a context, its sockets and threads: a dozen, and some for other threads' sake
@@ -46,17 +45,20 @@ class Welcome(NamedTuple):
 class Link:
     """A DEALER and its monitor. Not safe to use from two threads at once.
 
-    `name`: the session's, None for a look.
+    `name`: the session's, None for a look. `patience`: seconds until the daemon has answered HELLO.
     """
 
-    def __init__(self, address: str, options: Mapping[int, Any], name: str | None, *, strict: bool) -> None:
+    def __init__(
+        self, address: str, options: Mapping[int, Any], name: str | None, *, strict: bool, patience: float | None = None
+    ) -> None:
+        self.until = time.monotonic() + (GREETING if patience is None else patience)
         self.address = address
         self.local = address.startswith("ipc://")
         self.name = name
         self.strict = strict
         self.encoder = Encoder()
         self.options = options
-        check_reachable(address)
+        check_reachable(address, self.until)
         require_descriptors(DESCRIPTORS)  # libzmq aborts the process if it runs out of them
         self.context: zmq.Context[Any] = zmq.Context()
         with ExitStack() as undo:
@@ -106,16 +108,15 @@ class Link:
     def greet(self) -> Welcome:
         """Say HELLO and wait for WELCOME; ConnectionLost with the reason if there is none."""
         self.hello(None, 0)
-        deadline = time.monotonic() + GREETING
         while True:
             poller = zmq.Poller()
             poller.register(self.socket, zmq.POLLIN)
             poller.register(self.monitor, zmq.POLLIN)
-            ready = dict(poller.poll(ceil(max(deadline - time.monotonic(), 0) * 1000)))
+            ready = dict(poller.poll(ceil(max(self.until - time.monotonic(), 0) * 1000)))
             if self.socket in ready:
                 return self.read_welcome(self.receive())
             if not ready:
-                raise ConnectionLost(f"what listens at {self.address} does not answer as a tensord daemon does")
+                raise ConnectionLost(silent(self.address))
             events = self.events()
             for event in events:
                 with suppress(zmq.Again):  # a refusal comes before the end
@@ -126,7 +127,7 @@ class Link:
 
     def knock_again(self) -> None:
         """Connect anew where the kernel's queue of connections was full; ZeroMQ itself would try in `NEVER_MS`."""
-        check_reachable(self.address)
+        check_reachable(self.address, self.until)
         self.reopen()
         self.hello(None, 0)
 
@@ -272,16 +273,26 @@ def connecting(address: str) -> Iterator[None]:
         raise ConnectionLost(f"cannot connect to {address}: {error.strerror or error}") from None
 
 
-def check_reachable(address: str) -> None:
-    """Raise NoDaemon if no daemon listens at the address: ZeroMQ itself would wait for one.
+def check_reachable(address: str, until: float) -> None:
+    """Raise NoDaemon if no daemon can listen at the address: ZeroMQ itself would wait for one.
 
-    Where too many others connect at the same time, wait for room, but not for longer than `GREETING`.
+    Where too many others connect at the same time, wait for room, but not beyond `until`.
     """
-    if not address.startswith("ipc://"):
+    parsed = parse(address)
+    if parsed.kind == "ipc":
+        check_socket(address, parsed.path, max(until - time.monotonic(), 0.001))
         return
-    path = address.removeprefix("ipc://")
+    try:
+        sockets.getaddrinfo(parsed.host, parsed.port, type=sockets.SOCK_STREAM)
+    except OSError as error:
+        why = error.strerror or error
+        raise NoDaemon(f"the host of {address} is not known here ({why}): check its name, or write its IP") from None
+
+
+def check_socket(address: str, path: str, seconds: float) -> None:
+    """Raise NoDaemon if nobody listens on the socket of an ipc address."""
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
-        probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, PATIENCE)
+        probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, timeval(seconds))
         try:
             probe.connect(path)
         except BlockingIOError:
@@ -293,6 +304,20 @@ def check_reachable(address: str) -> None:
             ) from None
         except OSError as error:
             raise NoDaemon(not_listening(address, error.strerror or str(error))) from None
+
+
+def timeval(seconds: float) -> bytes:
+    """A time for the kernel."""
+    return struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+
+
+def silent(address: str) -> str:
+    """What is said where something takes connections, and does not say WELCOME."""
+    pid = pid_of(address)
+    if pid is None:
+        return f"what listens at {address} does not answer as a tensord daemon does"
+    process = f"process {pid}" if pid else "in another container"
+    return f"the daemon at {address} ({process}) does not answer: it hangs, or its process is stopped; see its log"
 
 
 def not_listening(address: str, why: str) -> str:

@@ -27,13 +27,13 @@ QUERY = int(MessageKind.QUERY)
 class Questions:
     """A session that only asks. A context manager, which ends the session. ConnectionLost if there is no daemon.
 
-    `patience`: seconds for the answers to a question, None for no limit.
+    `patience`: seconds for all of it, the greeting included; None is no limit for answers.
     """
 
     def __init__(self, address: str, options: Mapping[int, Any], patience: float | None = None) -> None:
         self._patience = patience
-        self._deadline: float | None = None
-        self._link = link = Link(address, options, None, strict=False)
+        self._deadline = None if patience is None else monotonic() + patience
+        self._link = link = Link(address, options, None, strict=False, patience=patience)
         self._numbers = itertools.count(1)
         self._ended = False
         self._poller = zmq.Poller()
@@ -44,7 +44,6 @@ class Questions:
         """The machine's answer to a question about itself; waits. Raises the error that is the answer, and
         ConnectionLost if the patience is over."""
         number = next(self._numbers)
-        self._deadline = None if self._patience is None else monotonic() + self._patience
         self._link.send([BATCH, number, [[QUERY, what, arguments, number]], []])
         parts: list[Any] | None = None  # of a long answer, which may be empty
         while True:

@@ -35,7 +35,8 @@ def running() -> str:
     """The address of the running daemon. NoDaemon if there is none."""
     found = find_daemon()
     if found is None:
-        raise NoDaemon(f"no daemon is running at {default_address()}; start one with `tensord serve`")
+        usual = default_address()
+        raise NoDaemon(f"no daemon is running at {usual}; start one with `tensord serve`, or name another's address")
     return found
 
 

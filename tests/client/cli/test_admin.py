@@ -14,6 +14,7 @@ import pytest
 
 from tensord.client.cli import figures, shown, terminal
 from tensord.client.cli import top as cli_top
+from tensord.interpreter.wire.addresses import default_address
 from tensord.streams.faults import Fault, FaultKind
 
 COMMANDS = ["status", "sessions", "tensors", "names", "devices", "evict", "checkpoint", "restore", "load", "top"]
@@ -43,7 +44,10 @@ class TestNobodyRuns:
     def test_it_is_one_line_that_says_how_to_start_one(self, run, command):
         code, out, err = run(*command)
         assert (code, out) == (1, "")
-        assert err == "tensord: no daemon is running here; start one with `tensord serve`, or name one with --address\n"
+        there = default_address()
+        assert err == (
+            f"tensord: no daemon is running at {there}; start one with `tensord serve`, or name another's address\n"
+        )
 
     @pytest.mark.parametrize("command", ON_A_DAEMON)
     def test_it_is_an_object_for_programs(self, run, command):

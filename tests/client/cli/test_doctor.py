@@ -141,6 +141,15 @@ class TestDirectoryAndSocket:
         assert findings("nonsense")["address"].level is Level.FAIL
         assert findings("tcp://*:7700")["address"].level is Level.FAIL
 
+    def test_a_host_that_is_not_known(self, monkeypatch):
+        def unknown(*_arguments, **_options):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+        monkeypatch.setattr(socket, "getaddrinfo", unknown)
+        found = findings("tcp://nowhere:7700")["address"]
+        assert found.level is Level.FAIL
+        assert "'nowhere' is neither an IP address, an interface nor a known host" in found.message
+
     def test_a_stale_socket(self, home):
         make_stale(home / "socket")
         found = findings()["daemon"]

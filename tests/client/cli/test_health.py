@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.cli import ask as asking
 from tensord.client.cli import health, shown
+from tensord.client.transport.link import Link
 from tensord.streams.faults import Fault, FaultKind
 
 from ...daemon import Daemon
@@ -112,18 +113,31 @@ def test_no_daemon_is_2(run: Run, tmp_path: Path) -> None:
     assert out.startswith("unreachable\ndaemon: no daemon listens at ")
 
 
-def test_a_daemon_that_stands_still_is_2_in_time(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("when", ["before it greets", "before it answers"])
+def test_a_daemon_that_stands_still_is_2_in_time(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """One patience is for all of it: a greeting that comes late leaves less for the answer."""
     monkeypatch.setattr(health, "PATIENCE", 0.2)
-    with Daemon.start(tmp_path) as daemon:
+    with Daemon.start(tmp_path) as daemon, ExitStack() as still:
+        if when == "before it greets":
+            still.enter_context(paused(daemon))
+        else:
+            greet = Link.greet
 
-        def ask(*arguments: Any, **options: Any) -> Any:
-            with paused(daemon):
-                return asking.ask(*arguments, **options)
+            def then_stop(link: Link) -> Any:
+                welcome = greet(link)
+                still.enter_context(paused(daemon))
+                return welcome
 
-        monkeypatch.setattr("tensord.client.transport.link.GREETING", 0.2)
-        monkeypatch.setattr(shown, "ask", ask)
+            monkeypatch.setattr(health, "PATIENCE", 2.0)
+            monkeypatch.setattr(Link, "greet", then_stop)
         code, out, _ = run("status", "--check", "--json", "--address", daemon.address)
-    assert (code, json.loads(out)["state"]) == (2, "unreachable")
+        still.close()
+    found = json.loads(out)
+    assert (code, found["state"]) == (2, "unreachable")
+    said = f"(process {daemon.pid}) does not answer" if when == "before it greets" else "has not answered for 2 s"
+    assert said in found["reasons"][0]["message"]
 
 
 def test_durable_names_that_cannot_be_written_are_told_until_they_are(

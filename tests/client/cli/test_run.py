@@ -232,4 +232,4 @@ class TestAPublishedRoutine:
     def test_needs_a_daemon(self, capsys, monkeypatch, tmp_path):
         monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-        assert "no daemon is running here" in run(capsys, "--name", "scaled")[2]
+        assert "no daemon is running at" in run(capsys, "--name", "scaled")[2]

@@ -95,12 +95,15 @@ def test_pending_work_has_the_grace_period_unless_it_is_to_end_now(run: Run, slo
 def test_a_daemon_that_does_not_answer_is_ended_all_the_same(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tensord.client.transport.link.GREETING", 0.2)
+    monkeypatch.setattr(module, "PATIENCE", 0.2)
     with Daemon.start(tmp_path) as daemon:
+        daemon.connect().close()  # it serves
         with paused(daemon):
-            code, out, _ = run("stop", "--wait", "0", "--address", daemon.address)
-        assert code == 0
+            code, out, err = run("stop", "--now", "--wait", "0.1", "--address", daemon.address)
+        assert code == 1
         assert "it does not say whom it serves" in out
+        assert "tensord stop --now" not in err
+        assert f"`kill -KILL {daemon.pid}` loses" in err
         assert daemon.process.wait(PATIENCE) == 0
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-import struct
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ import zmq
 
 import tensord as td
 from tensord.client.transport import link
+from tensord.interpreter.errors import NoDaemon
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.frames import HELLO, VERSION, WELCOME
 
@@ -37,7 +38,7 @@ def crowded() -> Iterator[tuple[socket.socket, Path]]:
 
 def test_a_client_waits_for_room_in_the_queue(crowded: tuple[socket.socket, Path]) -> None:
     listening, path = crowded
-    thread = threading.Thread(target=link.check_reachable, args=(f"ipc://{path}",))
+    thread = threading.Thread(target=link.check_reachable, args=(f"ipc://{path}", monotonic() + PATIENCE))
     thread.start()
     accepted = [listening.accept()[0] for _ in range(2)]
     thread.join(PATIENCE)
@@ -46,12 +47,20 @@ def test_a_client_waits_for_room_in_the_queue(crowded: tuple[socket.socket, Path
         one.close()
 
 
-def test_a_client_that_waits_in_vain_is_told_why(
-    crowded: tuple[socket.socket, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(link, "PATIENCE", struct.pack("ll", 0, 10_000))
-    with pytest.raises(td.ConnectionLost, match="takes no connections now: too many wait"):
-        link.check_reachable(f"ipc://{crowded[1]}")
+def test_a_client_that_waits_in_vain_is_told_why(crowded: tuple[socket.socket, Path]) -> None:
+    for until in (0.0, monotonic() + 0.01):
+        with pytest.raises(td.ConnectionLost, match="takes no connections now: too many wait"):
+            link.check_reachable(f"ipc://{crowded[1]}", until)
+
+
+def test_a_host_without_an_address_is_no_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_arguments: object, **_options: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    for attempt in (lambda: link.check_reachable("tcp://nowhere:7700", 0.0), lambda: td.connect("tcp://nowhere:7700")):
+        with pytest.raises(NoDaemon, match=r"the host of tcp://nowhere:7700 is not known here \(Name or service not"):
+            attempt()
 
 
 def test_a_socket_of_somebody_else_is_no_reason_to_start_a_daemon_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +72,7 @@ def test_a_socket_of_somebody_else_is_no_reason_to_start_a_daemon_there(monkeypa
 
     monkeypatch.setattr(socket, "socket", Refusing)
     with pytest.raises(td.ConnectionLost, match=r"may not connect .*Permission denied.*be that user") as caught:
-        link.check_reachable("ipc:///nowhere/socket")
+        link.check_reachable("ipc:///nowhere/socket", 0.0)
     assert "tensord serve" not in str(caught.value)
 
 
@@ -76,7 +85,7 @@ def test_a_client_that_finds_the_queue_full_after_all_knocks_again(
     router.linger = 0
     looks: list[str] = []
 
-    def look(address: str) -> None:
+    def look(address: str, _until: float) -> None:
         looks.append(address)
         if len(looks) == 2:  # the daemon gets round to it
             router.setsockopt(zmq.USE_FD, listening.fileno())
