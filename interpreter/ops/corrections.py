@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.opdef import Array, ArrayModule, Attributes, BoundKernel, OpDef
+from ..schema.opdef import Array, ArrayModule, Attributes, BoundKernel, OpDef, defining
 from ..types.meta import LARGEST
 
 # Called as correction(xp, *operands, out). All operands but one may be Python scalars; `out` may have another dtype
@@ -48,6 +48,9 @@ class CorrectedUfunc(OpDef):
             ufunc: BoundKernel = getattr(np, str(self.ufunc))
             return ufunc
         return partial(self.correction, xp)
+
+
+define_corrected = defining(CorrectedUfunc)
 
 
 def _all(mask: Array) -> bool:

@@ -19,7 +19,7 @@ from ..schema.attributes import (
     number,
     optional,
 )
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OutputMetas, define
 from ..schema.promotion import DType, promote
 from ..schema.scratch import scratch
 from ..types import kinds
@@ -166,100 +166,85 @@ def eye_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array]
 
 for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():
     define(
-        OpDef(
-            name=_name,
-            inputs=0,
-            infer=infer_shaped,
-            summary=f"A tensor of {_value}s.",
-            attributes=(SHAPE, _FLOAT64),
-            kernel=_filling(_value),
-            total=True,
-        )
+        name=_name,
+        inputs=0,
+        infer=infer_shaped,
+        summary=f"A tensor of {_value}s.",
+        attributes=(SHAPE, _FLOAT64),
+        kernel=_filling(_value),
+        total=True,
     )
     define(
-        OpDef(
-            name=f"{_name}_like",
-            inputs=1,
-            operands=("x",),
-            infer=infer_like,
-            summary=f"A tensor of {_value}s with the shape of x, and its dtype unless one is given.",
-            attributes=(DTYPE_OR_NONE,),
-            kernel=_filling(_value),
-            total=True,
-        )
-    )
-define(
-    OpDef(
-        name="full",
+        name=f"{_name}_like",
         inputs=1,
-        operands=("fill_value",),
-        dtypes=(kinds.SCALAR,),
-        infer=infer_full,
-        summary="A tensor of one value, which is the operand, a Python scalar.",
-        attributes=(SHAPE, DTYPE_OR_NONE),
-        kernel=full_kernel,
-        total=True,
-    )
-)
-define(
-    OpDef(
-        name="full_like",
-        inputs=2,
-        operands=("x", "fill_value"),
-        dtypes=(kinds.ANY, kinds.SCALAR),
-        infer=infer_full_like,
-        summary="A tensor of one value with the shape of x, and its dtype unless one is given.",
+        infer=infer_like,
+        summary=f"A tensor of {_value}s with the shape of x, and its dtype unless one is given.",
         attributes=(DTYPE_OR_NONE,),
-        kernel=full_kernel,
+        kernel=_filling(_value),
         total=True,
     )
+define(
+    name="full",
+    inputs=1,
+    operands=("fill_value",),
+    dtypes=(kinds.SCALAR,),
+    infer=infer_full,
+    summary="A tensor of one value, which is the operand, a Python scalar.",
+    attributes=(SHAPE, DTYPE_OR_NONE),
+    kernel=full_kernel,
+    total=True,
 )
 define(
-    OpDef(
-        name="arange",
-        inputs=0,
-        infer=infer_arange,
-        summary="Evenly spaced numbers in [start, stop); with `stop` None, in [0, start).",
-        attributes=(
-            Attribute("start", check_real_number),
-            Attribute("stop", optional(check_real_number), None),
-            Attribute("step", check_real_number, 1),
-            DTYPE_OR_NONE,
-        ),
-        kernel=arange_kernel,
-        scratch=scratch(results=1),
-    )
+    name="full_like",
+    inputs=2,
+    operands=("x", "fill_value"),
+    dtypes=(kinds.ANY, kinds.SCALAR),
+    infer=infer_full_like,
+    summary="A tensor of one value with the shape of x, and its dtype unless one is given.",
+    attributes=(DTYPE_OR_NONE,),
+    kernel=full_kernel,
+    total=True,
 )
 define(
-    OpDef(
-        name="linspace",
-        inputs=0,
-        infer=infer_linspace,
-        summary="`num` evenly spaced numbers from start to stop, which is included if `endpoint`.",
-        attributes=(
-            Attribute("start", check_number),
-            Attribute("stop", check_number),
-            Attribute("num", check_int),
-            DTYPE_OR_NONE,
-            Attribute("endpoint", check_bool, default=True),
-        ),
-        kernel=linspace_kernel,
-        scratch=scratch(results=1, elements=8),
-    )
+    name="arange",
+    inputs=0,
+    infer=infer_arange,
+    summary="Evenly spaced numbers in [start, stop); with `stop` None, in [0, start).",
+    attributes=(
+        Attribute("start", check_real_number),
+        Attribute("stop", optional(check_real_number), None),
+        Attribute("step", check_real_number, 1),
+        DTYPE_OR_NONE,
+    ),
+    kernel=arange_kernel,
+    scratch=scratch(results=1),
 )
 define(
-    OpDef(
-        name="eye",
-        inputs=0,
-        infer=infer_eye,
-        summary="Ones on the k-th diagonal of an n_rows by n_cols matrix, zeros elsewhere.",
-        attributes=(
-            Attribute("n_rows", check_int),
-            Attribute("n_cols", optional(check_int), None),
-            Attribute("k", check_int, 0),
-            _FLOAT64,
-        ),
-        kernel=eye_kernel,
-        total=True,
-    )
+    name="linspace",
+    inputs=0,
+    infer=infer_linspace,
+    summary="`num` evenly spaced numbers from start to stop, which is included if `endpoint`.",
+    attributes=(
+        Attribute("start", check_number),
+        Attribute("stop", check_number),
+        Attribute("num", check_int),
+        DTYPE_OR_NONE,
+        Attribute("endpoint", check_bool, default=True),
+    ),
+    kernel=linspace_kernel,
+    scratch=scratch(results=1, elements=8),
+)
+define(
+    name="eye",
+    inputs=0,
+    infer=infer_eye,
+    summary="Ones on the k-th diagonal of an n_rows by n_cols matrix, zeros elsewhere.",
+    attributes=(
+        Attribute("n_rows", check_int),
+        Attribute("n_cols", optional(check_int), None),
+        Attribute("k", check_int, 0),
+        _FLOAT64,
+    ),
+    kernel=eye_kernel,
+    total=True,
 )

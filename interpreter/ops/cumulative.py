@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import DTYPE_OR_NONE, axis_attribute, check_bool, check_int, optional
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, cost_of, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, cost_of, define
 from ..schema.promotion import promote
 from ..types.axes import normal_axis, tensor, tensors
-from ..types.kinds import ANY
 from ..types.meta import Meta, OperandMeta, Shape
 from .reductions import accumulated_dtype
 
@@ -59,23 +58,19 @@ def _define_cumulative(name: str, function: str, initial: int) -> None:
         return out.nbytes if out is not None and out.dtype != x.dtype else 0
 
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            infer=infer_cumulative,
-            summary=f"{function} along `axis`, from {initial} on if `include_initial`; computed in `dtype`.",
-            operands=("x",),
-            dtypes=(ANY,),
-            attributes=(
-                Attribute("axis", optional(check_int), None),
-                DTYPE_OR_NONE,
-                Attribute("include_initial", check_bool, default=False),
-            ),
-            kernel=kernel,
-            total=True,
-            scratch=casts,
-            needs=(function,),
-        )
+        name=name,
+        inputs=1,
+        infer=infer_cumulative,
+        summary=f"{function} along `axis`, from {initial} on if `include_initial`; computed in `dtype`.",
+        attributes=(
+            Attribute("axis", optional(check_int), None),
+            DTYPE_OR_NONE,
+            Attribute("include_initial", check_bool, default=False),
+        ),
+        kernel=kernel,
+        total=True,
+        scratch=casts,
+        needs=(function,),
     )
 
 
@@ -140,21 +135,18 @@ def diff_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes:
 
 
 define(
-    OpDef(
-        name="diff",
-        inputs=VARIADIC,
-        infer=infer_diff,
-        summary="Differences of neighbours along `axis`, `n` times: (x, [what to prepend], [what to append]).",
-        operands=("x", "prepend", "append"),
-        dtypes=(ANY,),
-        attributes=(
-            axis_attribute(-1),
-            Attribute("n", check_int, 1),
-            Attribute("prepend", check_bool, default=False),
-            Attribute("append", check_bool, default=False),
-        ),
-        kernel=diff_kernel,
-        scratch=diff_scratch,
-        work=diff_work,
-    )
+    name="diff",
+    inputs=VARIADIC,
+    infer=infer_diff,
+    summary="Differences of neighbours along `axis`, `n` times: (x, [what to prepend], [what to append]).",
+    operands=("x", "prepend", "append"),
+    attributes=(
+        axis_attribute(-1),
+        Attribute("n", check_int, 1),
+        Attribute("prepend", check_bool, default=False),
+        Attribute("append", check_bool, default=False),
+    ),
+    kernel=diff_kernel,
+    scratch=diff_scratch,
+    work=diff_work,
 )

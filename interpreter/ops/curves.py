@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import check_bool, check_float, optional
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import in_double, total
 from ..types.axes import tensors
-from ..types.kinds import ANY, NUMERIC, REAL
+from ..types.kinds import NUMERIC, REAL
 from ..types.meta import Meta, OperandMeta
 from .linalg import product_work
 
@@ -118,38 +118,32 @@ def convolve_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribu
 
 
 define(
-    OpDef(
-        name="interp",
-        inputs=VARIADIC,
-        least=3,
-        infer=infer_interp,
-        summary="A curve through points at each x, piecewise linear: (x, points, values, [left], [right]).",
-        operands=("x", "xp", "fp", "left", "right"),
-        dtypes=(REAL, REAL, NUMERIC, frozenset()),
-        attributes=(
-            Attribute("left", check_bool, default=False),
-            Attribute("right", check_bool, default=False),
-            Attribute("period", optional(check_period), None),
-        ),
-        kernel=interp_kernel,
-        scratch=interp_scratch,
-        work=interp_work,
-        scalars=lambda _value, _metas, _attributes: None,
-        needs=("interp",),
-    )
+    name="interp",
+    inputs=VARIADIC,
+    least=3,
+    infer=infer_interp,
+    summary="A curve through points at each x, piecewise linear: (x, points, values, [left], [right]).",
+    operands=("x", "xp", "fp", "left", "right"),
+    dtypes=(REAL, REAL, NUMERIC, frozenset()),
+    attributes=(
+        Attribute("left", check_bool, default=False),
+        Attribute("right", check_bool, default=False),
+        Attribute("period", optional(check_period), None),
+    ),
+    kernel=interp_kernel,
+    scratch=interp_scratch,
+    work=interp_work,
+    scalars=lambda _value, _metas, _attributes: None,
+    needs=("interp",),
 )
 define(
-    OpDef(
-        name="convolve",
-        inputs=2,
-        infer=infer_convolve,
-        summary="Sums of x1[i] * x2[n - i] of two vectors; `mode` 'full', 'same' or 'valid', as numpy.convolve.",
-        operands=("x1", "x2"),
-        dtypes=(ANY,),
-        attributes=(Attribute("mode", check_convolution, "full"),),
-        kernel=convolve_kernel,
-        scratch=convolve_scratch,
-        work=convolve_work,
-        needs=("convolve",),
-    )
+    name="convolve",
+    inputs=2,
+    infer=infer_convolve,
+    summary="Sums of x1[i] * x2[n - i] of two vectors; `mode` 'full', 'same' or 'valid', as numpy.convolve.",
+    attributes=(Attribute("mode", check_convolution, "full"),),
+    kernel=convolve_kernel,
+    scratch=convolve_scratch,
+    work=convolve_work,
+    needs=("convolve",),
 )

@@ -20,7 +20,6 @@ from ..schema.opdef import (
     Attributes,
     Infer,
     Kernel,
-    OpDef,
     OutputMetas,
     Scratch,
     Work,
@@ -318,20 +317,17 @@ def define_lapack(
 ) -> None:
     """An op on one stack of matrices; `routine` is the function in `linalg`, if its name is not the op's."""
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            infer=infer,
-            summary=summary,
-            operands=("x",),
-            dtypes=(LAPACK,),
-            outputs=outputs,
-            attributes=attributes,
-            kernel=kernel,
-            scratch=scratch,
-            work=work,
-            needs=(f"linalg.{routine or name}",),
-        )
+        name=name,
+        inputs=1,
+        infer=infer,
+        summary=summary,
+        dtypes=(LAPACK,),
+        outputs=outputs,
+        attributes=attributes,
+        kernel=kernel,
+        scratch=scratch,
+        work=work,
+        needs=(f"linalg.{routine or name}",),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attributes, OutputMetas, define
 from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.axes import tensor, tensors
@@ -92,45 +92,37 @@ def every_position(metas: tuple[OperandMeta, ...]) -> int:
 
 
 define(
-    OpDef(
-        name="unique_values",
-        inputs=1,
-        operands=("x",),
-        infer=infer_unique,
-        summary="The distinct elements, sorted, as a 1-d tensor.",
-        kernel=unique_kernel,
-        scratch=scratch(operands=1, elements=2),
-        dynamic=True,
-        most=first_operand,
-        work=sort_work,
-    )
+    name="unique_values",
+    inputs=1,
+    infer=infer_unique,
+    summary="The distinct elements, sorted, as a 1-d tensor.",
+    kernel=unique_kernel,
+    scratch=scratch(operands=1, elements=2),
+    dynamic=True,
+    most=first_operand,
+    work=sort_work,
 )
 define(
-    OpDef(
-        name="nonzero",
-        inputs=1,
-        operands=("x",),
-        infer=infer_nonzero,
-        summary="Positions of the elements that are not zero: one int64 tensor of shape (x.ndim, count).",
-        kernel=nonzero_kernel,
-        scratch=positions_scratch,
-        dynamic=True,
-        most=every_position,
-        work=scan_work,
-    )
+    name="nonzero",
+    inputs=1,
+    infer=infer_nonzero,
+    summary="Positions of the elements that are not zero: one int64 tensor of shape (x.ndim, count).",
+    kernel=nonzero_kernel,
+    scratch=positions_scratch,
+    dynamic=True,
+    most=every_position,
+    work=scan_work,
 )
 define(
-    OpDef(
-        name="masked_select",
-        inputs=2,
-        operands=("x", "mask"),
-        dtypes=(kinds.ANY, kinds.BOOLEAN),
-        infer=infer_masked_select,
-        summary="x[mask] in C order: 1-d for a mask of x's shape; a mask may cover the first axes only.",
-        kernel=masked_select_kernel,
-        scratch=partial_mask_scratch,
-        dynamic=True,
-        most=first_operand,
-        work=scan_work,
-    )
+    name="masked_select",
+    inputs=2,
+    operands=("x", "mask"),
+    dtypes=(kinds.ANY, kinds.BOOLEAN),
+    infer=infer_masked_select,
+    summary="x[mask] in C order: 1-d for a mask of x's shape; a mask may cover the first axes only.",
+    kernel=masked_select_kernel,
+    scratch=partial_mask_scratch,
+    dynamic=True,
+    most=first_operand,
+    work=scan_work,
 )

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import largest
 from ..types.axes import tensors
-from ..types.kinds import ANY
 from ..types.meta import Meta, OperandMeta
 from .linalg import product_work
 
@@ -143,17 +142,14 @@ def einsum_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attribute
 
 
 define(
-    OpDef(
-        name="einsum",
-        inputs=VARIADIC,
-        infer=infer_einsum,
-        summary="Sums of products over axes that `subscripts` names, such as 'ij,jk->ik'.",
-        operands=("x",),
-        dtypes=(ANY,),
-        attributes=(Attribute("subscripts", check_subscripts),),
-        kernel=einsum_kernel,
-        scratch=einsum_scratch,
-        work=einsum_work,
-        needs=("einsum",),
-    )
+    name="einsum",
+    inputs=VARIADIC,
+    infer=infer_einsum,
+    summary="Sums of products over axes that `subscripts` names, such as 'ij,jk->ik'.",
+    operands=("x",),
+    attributes=(Attribute("subscripts", check_subscripts),),
+    kernel=einsum_kernel,
+    scratch=einsum_scratch,
+    work=einsum_work,
+    needs=("einsum",),
 )

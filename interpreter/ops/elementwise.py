@@ -10,7 +10,7 @@ import numpy as np
 
 from ..schema.attributes import DTYPE
 from ..schema.indexing import INT64
-from ..schema.opdef import Array, ArrayModule, Attributes, Infer, OpDef, OutputMetas, ScalarCheck, Work, cost_of, define
+from ..schema.opdef import Array, ArrayModule, Attributes, Infer, OutputMetas, ScalarCheck, Work, cost_of, define
 from ..schema.promotion import DType, accepts_any, accepts_promoted, broadcast, check_mixing, describe, promote
 from ..schema.scratch import scratch
 from ..types import kinds
@@ -36,7 +36,6 @@ ROUNDING = "floor ceil trunc round:rint"
 
 SLOW = 8
 _BITWISE = 16  # cost of a remainder of floats, relative to another slow function
-OPERANDS = {1: ("x",), 2: ("x1", "x2"), 3: ("x1", "x2", "x3")}
 
 
 def slow_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -90,20 +89,17 @@ def _define_ufuncs(names: str, inputs: int, work: Work | None = None, scalars: S
     for name, _, numpy_name in (entry.partition(":") for entry in names.split()):
         ufunc = numpy_name or name
         define(
-            OpDef(
-                name=name,
-                inputs=inputs,
-                infer=infer_ufunc(getattr(np, ufunc)),
-                summary=f"numpy.{ufunc}, elementwise with broadcasting.",
-                operands=OPERANDS[inputs],
-                dtypes=(accepted_dtypes(getattr(np, ufunc)),),
-                ufunc=ufunc,
-                elementwise=True,
-                pointwise=True,
-                total=True,
-                work=work,
-                scalars=scalars,
-            )
+            name=name,
+            inputs=inputs,
+            infer=infer_ufunc(getattr(np, ufunc)),
+            summary=f"numpy.{ufunc}, elementwise with broadcasting.",
+            dtypes=(accepted_dtypes(getattr(np, ufunc)),),
+            ufunc=ufunc,
+            elementwise=True,
+            pointwise=True,
+            total=True,
+            work=work,
+            scalars=scalars,
         )
 
 
@@ -119,23 +115,20 @@ def _define_corrected_on_cupy(
 ) -> None:
     name, _, numpy_name = entry.partition(":")
     ufunc: np.ufunc = getattr(np, numpy_name or name)
-    define(
-        corrections.CorrectedUfunc(
-            name=name,
-            inputs=ufunc.nin,
-            infer=infer_ufunc(ufunc),
-            summary=f"numpy.{numpy_name or name}, elementwise with broadcasting.",
-            operands=OPERANDS[ufunc.nin],
-            dtypes=(accepted_dtypes(ufunc),),
-            ufunc=numpy_name or name,
-            correction=correction,
-            of_numpy=False,
-            elementwise=True,
-            pointwise=True,
-            total=True,
-            work=work,
-            scalars=scalars,
-        )
+    corrections.define_corrected(
+        name=name,
+        inputs=ufunc.nin,
+        infer=infer_ufunc(ufunc),
+        summary=f"numpy.{numpy_name or name}, elementwise with broadcasting.",
+        dtypes=(accepted_dtypes(ufunc),),
+        ufunc=numpy_name or name,
+        correction=correction,
+        of_numpy=False,
+        elementwise=True,
+        pointwise=True,
+        total=True,
+        work=work,
+        scalars=scalars,
     )
 
 
@@ -190,29 +183,26 @@ def is_total_power(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> b
     return promote(metas).kind != "i"
 
 
-def _define_corrected(name: str, ufunc: str, correction: corrections.Correction) -> None:
+def _define_correction(name: str, ufunc: str, correction: corrections.Correction) -> None:
     of_numpy: np.ufunc = getattr(np, ufunc)
-    define(
-        corrections.CorrectedUfunc(
-            name=name,
-            inputs=of_numpy.nin,
-            infer=infer_ufunc(of_numpy),
-            summary=f"numpy.{ufunc}, elementwise with broadcasting; special cases as the standard has them.",
-            operands=OPERANDS[of_numpy.nin],
-            dtypes=(accepted_dtypes(of_numpy),),
-            ufunc=ufunc,
-            correction=correction,
-            elementwise=True,
-            pointwise=True,
-            total=is_total_power if ufunc == "power" else True,
-            scratch=floor_divide_scratch if name == "floor_divide" else corrected_scratch,
-            work=_CORRECTED_WORK.get(name, slow_work),
-        )
+    corrections.define_corrected(
+        name=name,
+        inputs=of_numpy.nin,
+        infer=infer_ufunc(of_numpy),
+        summary=f"numpy.{ufunc}, elementwise with broadcasting; special cases as the standard has them.",
+        dtypes=(accepted_dtypes(of_numpy),),
+        ufunc=ufunc,
+        correction=correction,
+        elementwise=True,
+        pointwise=True,
+        total=is_total_power if ufunc == "power" else True,
+        scratch=floor_divide_scratch if name == "floor_divide" else corrected_scratch,
+        work=_CORRECTED_WORK.get(name, slow_work),
     )
 
 
 for _name, (_ufunc, _correction) in CORRECTED.items():
-    _define_corrected(_name, _ufunc, _correction)
+    _define_correction(_name, _ufunc, _correction)
 
 
 def _define_extremum(name: str) -> None:
@@ -222,18 +212,15 @@ def _define_extremum(name: str) -> None:
         getattr(xp, name)(*inputs, out=outputs[0])
 
     define(
-        OpDef(
-            name=name,
-            inputs=2,
-            infer=infer_ufunc(getattr(np, name)),
-            summary=f"numpy.{name}, elementwise with broadcasting.",
-            operands=OPERANDS[2],
-            dtypes=(accepted_dtypes(getattr(np, name)),),
-            kernel=kernel,
-            elementwise=True,
-            pointwise=True,
-            total=True,
-        )
+        name=name,
+        inputs=2,
+        infer=infer_ufunc(getattr(np, name)),
+        summary=f"numpy.{name}, elementwise with broadcasting.",
+        dtypes=(accepted_dtypes(getattr(np, name)),),
+        kernel=kernel,
+        elementwise=True,
+        pointwise=True,
+        total=True,
     )
 
 
@@ -261,18 +248,15 @@ def _infer_rounding(ufunc: str) -> Infer:
 
 def _define_rounding(name: str, ufunc: str) -> None:
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            infer=_infer_rounding(ufunc),
-            summary=f"numpy.{ufunc} of floats; integers stay what they are.",
-            operands=OPERANDS[1],
-            dtypes=(accepted_dtypes(getattr(np, ufunc)) | kinds.INTEGER_OR_BOOLEAN,),
-            kernel=lambda xp, inputs, outputs, _attributes: _rounding_kernel(xp, inputs, outputs, ufunc),
-            elementwise=True,
-            pointwise=True,
-            total=True,
-        )
+        name=name,
+        inputs=1,
+        infer=_infer_rounding(ufunc),
+        summary=f"numpy.{ufunc} of floats; integers stay what they are.",
+        dtypes=(accepted_dtypes(getattr(np, ufunc)) | kinds.INTEGER_OR_BOOLEAN,),
+        kernel=lambda xp, inputs, outputs, _attributes: _rounding_kernel(xp, inputs, outputs, ufunc),
+        elementwise=True,
+        pointwise=True,
+        total=True,
     )
 
 
@@ -303,16 +287,13 @@ def imag_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
 _PARTS: dict[str, DType] = {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}
 for _part, _take in (("real", real_kernel), ("imag", imag_kernel)):
     define(
-        OpDef(
-            name=_part,
-            inputs=1,
-            infer=infer_part,
-            summary=f"The {_part} part; of real numbers, {'themselves' if _part == 'real' else 'zeros'}.",
-            operands=OPERANDS[1],
-            dtypes=(kinds.NUMERIC,),
-            kernel=_take,
-            total=True,
-        )
+        name=_part,
+        inputs=1,
+        infer=infer_part,
+        summary=f"The {_part} part; of real numbers, {'themselves' if _part == 'real' else 'zeros'}.",
+        dtypes=(kinds.NUMERIC,),
+        kernel=_take,
+        total=True,
     )
 
 
@@ -364,49 +345,42 @@ def astype_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
 
 
 define(
-    OpDef(
-        name="where",
-        inputs=3,
-        infer=infer_where,
-        summary="x1 where the condition holds, else x2.",
-        operands=("condition", "x1", "x2"),
-        dtypes=(kinds.BOOLEAN, kinds.ANY),
-        kernel=where_kernel,
-        elementwise=True,
-        pointwise=True,
-        total=True,
-        scratch=scratch(results=1),
-        scalars=accepts_chosen,
-    )
+    name="where",
+    inputs=3,
+    infer=infer_where,
+    summary="x1 where the condition holds, else x2.",
+    operands=("condition", "x1", "x2"),
+    dtypes=(kinds.BOOLEAN, kinds.ANY),
+    kernel=where_kernel,
+    elementwise=True,
+    pointwise=True,
+    total=True,
+    scratch=scratch(results=1),
+    scalars=accepts_chosen,
 )
-define(
-    corrections.CorrectedUfunc(
-        name="clip",
-        inputs=3,
-        infer=infer_clip,
-        summary="x limited to [min, max], the limits being tensors or scalars.",
-        operands=("x", "min", "max"),
-        dtypes=(kinds.REAL,),
-        ufunc="clip",
-        correction=corrections.clip,
-        of_numpy=False,
-        elementwise=True,
-        pointwise=True,
-        total=True,
-    )
+corrections.define_corrected(
+    name="clip",
+    inputs=3,
+    infer=infer_clip,
+    summary="x limited to [min, max], the limits being tensors or scalars.",
+    operands=("x", "min", "max"),
+    dtypes=(kinds.REAL,),
+    ufunc="clip",
+    correction=corrections.clip,
+    of_numpy=False,
+    elementwise=True,
+    pointwise=True,
+    total=True,
 )
 for _name in ("astype", "cast"):
     define(
-        OpDef(
-            name=_name,
-            inputs=1,
-            infer=infer_astype,
-            summary="x with another dtype, cast as NumPy's astype does.",
-            operands=("x",),
-            attributes=(DTYPE,),
-            kernel=astype_kernel,
-            elementwise=True,
-            pointwise=is_exact_cast,
-            total=True,
-        )
+        name=_name,
+        inputs=1,
+        infer=infer_astype,
+        summary="x with another dtype, cast as NumPy's astype does.",
+        attributes=(DTYPE,),
+        kernel=astype_kernel,
+        elementwise=True,
+        pointwise=is_exact_cast,
+        total=True,
     )

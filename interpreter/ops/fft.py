@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..schema.attributes import DTYPE_OR_NONE, check_axes, check_axis, check_float, check_int, optional
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.scratch import is_single, scratch
 from ..types.axes import normal_axes, normal_axis, tensor
-from ..types.kinds import ANY, FLOATING, REAL_FLOATING, DTypes
+from ..types.kinds import FLOATING, REAL_FLOATING, DTypes
 from ..types.meta import Meta, OperandMeta, Shape
 from .rearranging import BLOCK
 
@@ -159,19 +159,16 @@ def _define_transform(name: str, form: Form, summary: str, *attributes: Attribut
         return size * math.prod(plan(x.shape, form, given)[1]).bit_length()
 
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            infer=infer,
-            summary=summary,
-            operands=("x",),
-            dtypes=(_TAKES[form],),
-            attributes=attributes,
-            kernel=kernel,
-            scratch=single_scratch if name == "ihfft" else fft_scratch,
-            work=work,
-            needs=(f"fft.{name}",),
-        )
+        name=name,
+        inputs=1,
+        infer=infer,
+        summary=summary,
+        dtypes=(_TAKES[form],),
+        attributes=attributes,
+        kernel=kernel,
+        scratch=single_scratch if name == "ihfft" else fft_scratch,
+        work=work,
+        needs=(f"fft.{name}",),
     )
 
 
@@ -213,16 +210,14 @@ def _define_frequencies(name: str, *, half: bool, summary: str) -> None:
         outputs[0][...] = getattr(xp.fft, name)(attributes["n"], attributes["d"])
 
     define(
-        OpDef(
-            name=name,
-            inputs=0,
-            infer=infer,
-            summary=summary,
-            attributes=(Attribute("n", check_length), Attribute("d", check_float, 1.0), DTYPE_OR_NONE),
-            kernel=kernel,
-            scratch=scratch(elements=26),
-            needs=(f"fft.{name}",),
-        )
+        name=name,
+        inputs=0,
+        infer=infer,
+        summary=summary,
+        attributes=(Attribute("n", check_length), Attribute("d", check_float, 1.0), DTYPE_OR_NONE),
+        kernel=kernel,
+        scratch=scratch(elements=26),
+        needs=(f"fft.{name}",),
     )
 
 
@@ -253,19 +248,15 @@ def _define_shift(name: str, summary: str) -> None:
         out[...] = getattr(xp.fft, name)(x, axes=axes) if axes else x
 
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            infer=infer_shift,
-            summary=summary,
-            operands=("x",),
-            dtypes=(ANY,),
-            attributes=(Attribute("axes", optional(check_axis), None),),
-            kernel=kernel,
-            scratch=scratch(results=1),
-            work=shift_work,
-            needs=(f"fft.{name}",),
-        )
+        name=name,
+        inputs=1,
+        infer=infer_shift,
+        summary=summary,
+        attributes=(Attribute("axes", optional(check_axis), None),),
+        kernel=kernel,
+        scratch=scratch(results=1),
+        work=shift_work,
+        needs=(f"fft.{name}",),
     )
 
 

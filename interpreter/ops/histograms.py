@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import check_bool, check_float, check_int, optional
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import largest, total
 from ..types.axes import tensors
@@ -106,23 +106,21 @@ def histogram_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attrib
 
 
 define(
-    OpDef(
-        name="histogram",
-        inputs=VARIADIC,
-        infer=infer_histogram,
-        summary="Counts in bins, and the edges: (x, [edges], [weights]); without edges `bins` equal ones in `range`.",
-        operands=("x", "edges", "weights"),
-        dtypes=(REAL | {"bool"}, ANY),
-        outputs=2,
-        attributes=(
-            Attribute("bins", optional(check_int), 10),
-            Attribute("range", optional(check_range), None),
-            Attribute("density", check_bool, default=False),
-            Attribute("weighted", check_bool, default=False),
-        ),
-        kernel=histogram_kernel,
-        scratch=histogram_scratch,
-        work=histogram_work,
-        needs=("histogram",),
-    )
+    name="histogram",
+    inputs=VARIADIC,
+    infer=infer_histogram,
+    summary="Counts in bins, and the edges: (x, [edges], [weights]); without edges `bins` equal ones in `range`.",
+    operands=("x", "edges", "weights"),
+    dtypes=(REAL | {"bool"}, ANY),
+    outputs=2,
+    attributes=(
+        Attribute("bins", optional(check_int), 10),
+        Attribute("range", optional(check_range), None),
+        Attribute("density", check_bool, default=False),
+        Attribute("weighted", check_bool, default=False),
+    ),
+    kernel=histogram_kernel,
+    scratch=histogram_scratch,
+    work=histogram_work,
+    needs=("histogram",),
 )

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..schema.attributes import INDEX, SHAPE, TENSOR_INDEX, check_dtype
 from ..schema.indexing import Entry, Index, native_index, select, selected_shape, selects_all
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import accepts_promoted, broadcast_shapes, promote
 from ..schema.scratch import scratch
 from ..types import kinds
@@ -363,77 +363,67 @@ def _gather_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribut
 
 
 define(
-    OpDef(
-        name="advanced_getitem",
-        inputs=VARIADIC,
-        least=2,
-        infer=infer_advanced_getitem,
-        summary="x[index], where tensors of integers select: they are the further operands.",
-        operands=("x", "tensor"),
-        dtypes=(kinds.ANY, kinds.INTEGER),
-        attributes=(TENSOR_INDEX,),
-        kernel=advanced_getitem_kernel,
-        scratch=scratch(results=1),
-        judges=True,
-        work=_gather_work,
-    )
+    name="advanced_getitem",
+    inputs=VARIADIC,
+    least=2,
+    infer=infer_advanced_getitem,
+    summary="x[index], where tensors of integers select: they are the further operands.",
+    operands=("x", "tensor"),
+    dtypes=(kinds.ANY, kinds.INTEGER),
+    attributes=(TENSOR_INDEX,),
+    kernel=advanced_getitem_kernel,
+    scratch=scratch(results=1),
+    judges=True,
+    work=_gather_work,
 )
 define(
-    OpDef(
-        name="dynamic_getitem",
-        inputs=VARIADIC,
-        least=2,
-        infer=infer_dynamic_getitem,
-        summary="x[index], where masks and tensors of integers select: they are the further operands.",
-        operands=("x", "tensor"),
-        dtypes=(kinds.ANY, kinds.INTEGER_OR_BOOLEAN),
-        attributes=(TENSOR_INDEX,),
-        kernel=dynamic_getitem_kernel,
-        scratch=selection_scratch,
-        dynamic=True,
-        most=_most,
-        work=_gather_work,
-    )
+    name="dynamic_getitem",
+    inputs=VARIADIC,
+    least=2,
+    infer=infer_dynamic_getitem,
+    summary="x[index], where masks and tensors of integers select: they are the further operands.",
+    operands=("x", "tensor"),
+    dtypes=(kinds.ANY, kinds.INTEGER_OR_BOOLEAN),
+    attributes=(TENSOR_INDEX,),
+    kernel=dynamic_getitem_kernel,
+    scratch=selection_scratch,
+    dynamic=True,
+    most=_most,
+    work=_gather_work,
 )
 define(
-    OpDef(
-        name="advanced_setitem",
-        inputs=VARIADIC,
-        least=3,
-        infer=infer_advanced_setitem,
-        summary="x with x[index] = value, where masks and tensors of integers select: they are the further operands.",
-        operands=("x", "value", "tensor"),
-        dtypes=(kinds.ANY, kinds.ANY, kinds.INTEGER_OR_BOOLEAN),
-        attributes=(TENSOR_INDEX,),
-        kernel=advanced_setitem_kernel,
-        scratch=mask_scratch,
-        judges=True,
-        partial=True,
-        scalars=accepts_assigned,
-        work=_gather_work,
-    )
+    name="advanced_setitem",
+    inputs=VARIADIC,
+    least=3,
+    infer=infer_advanced_setitem,
+    summary="x with x[index] = value, where masks and tensors of integers select: they are the further operands.",
+    operands=("x", "value", "tensor"),
+    dtypes=(kinds.ANY, kinds.ANY, kinds.INTEGER_OR_BOOLEAN),
+    attributes=(TENSOR_INDEX,),
+    kernel=advanced_setitem_kernel,
+    scratch=mask_scratch,
+    judges=True,
+    partial=True,
+    scalars=accepts_assigned,
+    work=_gather_work,
 )
 define(
-    OpDef(
-        name="setitem",
-        inputs=2,
-        operands=("x", "value"),
-        infer=infer_setitem,
-        summary="x with x[index] = value, the index being basic.",
-        attributes=(INDEX,),
-        kernel=setitem_kernel,
-        partial=True,
-    )
+    name="setitem",
+    inputs=2,
+    operands=("x", "value"),
+    infer=infer_setitem,
+    summary="x with x[index] = value, the index being basic.",
+    attributes=(INDEX,),
+    kernel=setitem_kernel,
+    partial=True,
 )
 define(
-    OpDef(
-        name="overwrite",
-        inputs=1,
-        operands=("value",),
-        infer=infer_overwrite,
-        summary="x with x[index] = value, the index being basic and selecting all of x, which is not read.",
-        attributes=(INDEX, SHAPE, Attribute("dtype", check_dtype)),
-        kernel=overwrite_kernel,
-        scalars=accepts_overwriting,
-    )
+    name="overwrite",
+    inputs=1,
+    operands=("value",),
+    infer=infer_overwrite,
+    summary="x with x[index] = value, the index being basic and selecting all of x, which is not read.",
+    attributes=(INDEX, SHAPE, Attribute("dtype", check_dtype)),
+    kernel=overwrite_kernel,
+    scalars=accepts_overwriting,
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..schema.attributes import axis_attribute, check_int, optional
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..types.axes import normal_axis, tensors
 from ..types.meta import Meta, OperandMeta
@@ -47,26 +47,22 @@ def stack_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
 
 
 define(
-    OpDef(
-        name="concat",
-        inputs=VARIADIC,
-        operands=("arrays",),
-        infer=infer_concat,
-        summary="The tensors one after the other along `axis`; if it is None, their elements in C order, 1-d.",
-        attributes=(Attribute("axis", optional(check_int), 0),),
-        kernel=concat_kernel,
-        total=True,
-    )
+    name="concat",
+    inputs=VARIADIC,
+    operands=("arrays",),
+    infer=infer_concat,
+    summary="The tensors one after the other along `axis`; if it is None, their elements in C order, 1-d.",
+    attributes=(Attribute("axis", optional(check_int), 0),),
+    kernel=concat_kernel,
+    total=True,
 )
 define(
-    OpDef(
-        name="stack",
-        inputs=VARIADIC,
-        operands=("arrays",),
-        infer=infer_stack,
-        summary="The tensors side by side along a new axis.",
-        attributes=(axis_attribute(0),),
-        kernel=stack_kernel,
-        total=True,
-    )
+    name="stack",
+    inputs=VARIADIC,
+    operands=("arrays",),
+    infer=infer_stack,
+    summary="The tensors side by side along a new axis.",
+    attributes=(axis_attribute(0),),
+    kernel=stack_kernel,
+    total=True,
 )

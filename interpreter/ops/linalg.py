@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import axis_attribute, check_axes, check_int
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, BoundKernel, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, BoundKernel, OutputMetas, define
 from ..schema.promotion import DType, broadcast_shapes, promote
 from ..schema.scratch import scratch, total
 from ..types.axes import normal_axes, normal_axis, tensors
@@ -269,75 +269,59 @@ def outer_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
 
 # --- the table
 
-_OPERANDS = ("x1", "x2")
 define(
-    OpDef(
-        name="matmul",
-        inputs=2,
-        infer=infer_matmul,
-        summary="Matrix product with NumPy's rules for 1-d and batched operands.",
-        operands=_OPERANDS,
-        kernel=matmul_kernel,
-        direct=matmul_direct,
-        total=True,
-        scratch=matmul_scratch,
-        work=matmul_work,
-        needs=("matmul",),
-    )
+    name="matmul",
+    inputs=2,
+    infer=infer_matmul,
+    summary="Matrix product with NumPy's rules for 1-d and batched operands.",
+    kernel=matmul_kernel,
+    direct=matmul_direct,
+    total=True,
+    scratch=matmul_scratch,
+    work=matmul_work,
+    needs=("matmul",),
 )
 define(
-    OpDef(
-        name="vecdot",
-        inputs=2,
-        infer=infer_vecdot,
-        summary="Sums of conj(x1) * x2 along `axis`, which is negative.",
-        operands=_OPERANDS,
-        attributes=(axis_attribute(-1),),
-        kernel=vecdot_kernel,
-        total=True,
-        scratch=conjugate_scratch,
-        work=vecdot_work,
-        needs=("matmul",),
-    )
+    name="vecdot",
+    inputs=2,
+    infer=infer_vecdot,
+    summary="Sums of conj(x1) * x2 along `axis`, which is negative.",
+    attributes=(axis_attribute(-1),),
+    kernel=vecdot_kernel,
+    total=True,
+    scratch=conjugate_scratch,
+    work=vecdot_work,
+    needs=("matmul",),
 )
 define(
-    OpDef(
-        name="tensordot",
-        inputs=2,
-        infer=infer_tensordot,
-        summary="Sums of products over `axes`: so many last of x1 and first of x2, or a pair of sequences of axes.",
-        operands=_OPERANDS,
-        attributes=(Attribute("axes", check_contraction, 2),),
-        kernel=tensordot_kernel,
-        total=True,
-        scratch=tensordot_scratch,
-        work=tensordot_work,
-        needs=("matmul",),
-    )
+    name="tensordot",
+    inputs=2,
+    infer=infer_tensordot,
+    summary="Sums of products over `axes`: so many last of x1 and first of x2, or a pair of sequences of axes.",
+    attributes=(Attribute("axes", check_contraction, 2),),
+    kernel=tensordot_kernel,
+    total=True,
+    scratch=tensordot_scratch,
+    work=tensordot_work,
+    needs=("matmul",),
 )
 define(
-    OpDef(
-        name="outer",
-        inputs=2,
-        infer=infer_outer,
-        summary="The product of each element of the vector x1 with each of the vector x2.",
-        operands=_OPERANDS,
-        dtypes=(NUMERIC,),
-        kernel=outer_kernel,
-        total=True,
-    )
+    name="outer",
+    inputs=2,
+    infer=infer_outer,
+    summary="The product of each element of the vector x1 with each of the vector x2.",
+    dtypes=(NUMERIC,),
+    kernel=outer_kernel,
+    total=True,
 )
 define(
-    OpDef(
-        name="cross",
-        inputs=2,
-        infer=infer_cross,
-        summary="Cross products of the vectors of 3 components along `axis`, which is negative.",
-        operands=_OPERANDS,
-        dtypes=(NUMERIC,),
-        attributes=(axis_attribute(-1),),
-        kernel=cross_kernel,
-        total=True,
-        scratch=scratch(results=0.34),
-    )
+    name="cross",
+    inputs=2,
+    infer=infer_cross,
+    summary="Cross products of the vectors of 3 components along `axis`, which is negative.",
+    dtypes=(NUMERIC,),
+    attributes=(axis_attribute(-1),),
+    kernel=cross_kernel,
+    total=True,
+    scratch=scratch(results=0.34),
 )

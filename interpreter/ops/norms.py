@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Layout, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Layout, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import in_working
 from ..types.axes import normal_axes, reduced_shape, tensor
@@ -221,58 +221,46 @@ def diagonal_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attribu
 
 _OFFSET = Attribute("offset", check_int, 0)
 define(
-    OpDef(
-        name="vector_norm",
-        inputs=1,
-        infer=infer_vector_norm,
-        summary="Norm `ord` of the vectors along `axis` (None: all axes); the axes stay with size one if `keepdims`.",
-        operands=("x",),
-        dtypes=(FLOATING,),
-        attributes=(AXIS, KEEPDIMS, Attribute("ord", check_order, 2.0)),
-        kernel=vector_norm_kernel,
-        scratch=norm_scratch,
-        work=vector_norm_work,
-    )
+    name="vector_norm",
+    inputs=1,
+    infer=infer_vector_norm,
+    summary="Norm `ord` of the vectors along `axis` (None: all axes); the axes stay with size one if `keepdims`.",
+    dtypes=(FLOATING,),
+    attributes=(AXIS, KEEPDIMS, Attribute("ord", check_order, 2.0)),
+    kernel=vector_norm_kernel,
+    scratch=norm_scratch,
+    work=vector_norm_work,
 )
 define(
-    OpDef(
-        name="matrix_norm",
-        inputs=1,
-        infer=infer_matrix_norm,
-        summary="Norm `ord` of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.",
-        operands=("x",),
-        dtypes=(FLOATING,),
-        attributes=(KEEPDIMS, Attribute("ord", check_matrix_order, "fro")),
-        kernel=matrix_norm_kernel,
-        scratch=matrix_norm_scratch,
-        work=matrix_norm_work,
-        needs=("linalg.svd",),
-    )
+    name="matrix_norm",
+    inputs=1,
+    infer=infer_matrix_norm,
+    summary="Norm `ord` of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.",
+    dtypes=(FLOATING,),
+    attributes=(KEEPDIMS, Attribute("ord", check_matrix_order, "fro")),
+    kernel=matrix_norm_kernel,
+    scratch=matrix_norm_scratch,
+    work=matrix_norm_work,
+    needs=("linalg.svd",),
 )
 define(
-    OpDef(
-        name="diagonal",
-        inputs=1,
-        infer=infer_diagonal,
-        summary="The diagonals of matrices, `offset` columns to the right of the main one, or rows below if negative.",
-        operands=("x",),
-        attributes=(_OFFSET,),
-        kernel=diagonal_kernel,
-        work=diagonal_work,
-        view=diagonal_view,
-        needs=("diagonal",),
-    )
+    name="diagonal",
+    inputs=1,
+    infer=infer_diagonal,
+    summary="The diagonals of matrices, `offset` columns to the right of the main one, or rows below if negative.",
+    attributes=(_OFFSET,),
+    kernel=diagonal_kernel,
+    work=diagonal_work,
+    view=diagonal_view,
+    needs=("diagonal",),
 )
 define(
-    OpDef(
-        name="trace",
-        inputs=1,
-        infer=infer_trace,
-        summary="Sums of the diagonals of matrices, `offset` columns to the right of the main one, as `dtype`.",
-        operands=("x",),
-        attributes=(_OFFSET, DTYPE_OR_NONE),
-        kernel=trace_kernel,
-        work=diagonal_work,
-        needs=("diagonal",),
-    )
+    name="trace",
+    inputs=1,
+    infer=infer_trace,
+    summary="Sums of the diagonals of matrices, `offset` columns to the right of the main one, as `dtype`.",
+    attributes=(_OFFSET, DTYPE_OR_NONE),
+    kernel=trace_kernel,
+    work=diagonal_work,
+    needs=("diagonal",),
 )

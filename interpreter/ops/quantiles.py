@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import AXIS, KEEPDIMS
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import scratch
 from ..types.axes import normal_axes, reduced_shape, tensor
-from ..types.kinds import ANY, REAL
+from ..types.kinds import REAL
 from ..types.meta import Meta, OperandMeta, ScalarType, Shape
 
 METHODS = (
@@ -217,35 +217,29 @@ def selection_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attri
 
 
 define(
-    OpDef(
-        name="median",
-        inputs=1,
-        infer=infer_median,
-        summary="The middle of the sorted elements, or the mean of the two in the middle; NaN if one is NaN.",
-        operands=("x",),
-        dtypes=(ANY,),
-        attributes=(AXIS, KEEPDIMS),
-        kernel=median_kernel,
-        scratch=scratch(operands=1),
-        work=selection_work,
-        needs=("median",),
-    )
+    name="median",
+    inputs=1,
+    infer=infer_median,
+    summary="The middle of the sorted elements, or the mean of the two in the middle; NaN if one is NaN.",
+    attributes=(AXIS, KEEPDIMS),
+    kernel=median_kernel,
+    scratch=scratch(operands=1),
+    work=selection_work,
+    needs=("median",),
 )
 for _name, _scale in (("quantile", "in [0, 1]"), ("percentile", "in [0, 100]")):
     define(
-        OpDef(
-            name=_name,
-            inputs=2,
-            infer=_infer_quantile(_name),
-            summary=f"numpy.{_name} of x at q, {_scale}: a number or a tensor, whose axes come first in the result.",
-            operands=("x", "q"),
-            dtypes=(REAL,),
-            attributes=(AXIS, KEEPDIMS, Attribute("method", check_method, "linear")),
-            kernel=_quantile_kernel(_name),
-            scratch=scratch(operands=2, results=4),
-            judges=True,
-            work=selection_work,
-            scalars=lambda _value, _metas, _attributes: None,
-            needs=("sort", "take", "moveaxis"),
-        )
+        name=_name,
+        inputs=2,
+        infer=_infer_quantile(_name),
+        summary=f"numpy.{_name} of x at q, {_scale}: a number or a tensor, whose axes come first in the result.",
+        operands=("x", "q"),
+        dtypes=(REAL,),
+        attributes=(AXIS, KEEPDIMS, Attribute("method", check_method, "linear")),
+        kernel=_quantile_kernel(_name),
+        scratch=scratch(operands=2, results=4),
+        judges=True,
+        work=selection_work,
+        scalars=lambda _value, _metas, _attributes: None,
+        needs=("sort", "take", "moveaxis"),
     )

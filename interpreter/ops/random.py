@@ -28,7 +28,6 @@ from ..schema.opdef import (
     Attributes,
     Infer,
     Kernel,
-    OpDef,
     OutputMetas,
     Work,
     define,
@@ -293,20 +292,18 @@ def _define_random(
     name: str, infer: Infer, kernel: Kernel, summary: str, *attributes: Attribute, work: Work = slow_work
 ) -> None:
     define(
-        OpDef(
-            name=name,
-            inputs=VARIADIC,
-            infer=infer,
-            summary=summary,
-            operands=_STREAM,
-            dtypes=(kinds.SCALAR,),
-            attributes=attributes,
-            kernel=kernel,
-            total=True,
-            scratch=draw_scratch,
-            work=work,
-            scalars=check_seed,
-        )
+        name=name,
+        inputs=VARIADIC,
+        infer=infer,
+        summary=summary,
+        operands=_STREAM,
+        dtypes=(kinds.SCALAR,),
+        attributes=attributes,
+        kernel=kernel,
+        total=True,
+        scratch=draw_scratch,
+        work=work,
+        scalars=check_seed,
     )
 
 
@@ -357,18 +354,16 @@ _define_random(
     work=permutation_work,
 )
 define(
-    OpDef(
-        name="permute",
-        inputs=VARIADIC,
-        least=2,
-        infer=infer_permute,
-        summary="The rows of x, along its first axis, in the order of a permutation: (x, seed, [call, [part]]).",
-        operands=("x", *_STREAM),
-        dtypes=(kinds.ANY, kinds.SCALAR),
-        kernel=permute_kernel,
-        scratch=permute_scratch,
-        work=permutation_work,
-        scalars=check_seed,
-        needs=("take",),
-    )
+    name="permute",
+    inputs=VARIADIC,
+    least=2,
+    infer=infer_permute,
+    summary="The rows of x, along its first axis, in the order of a permutation: (x, seed, [call, [part]]).",
+    operands=("x", *_STREAM),
+    dtypes=(kinds.ANY, kinds.SCALAR),
+    kernel=permute_kernel,
+    scratch=permute_scratch,
+    work=permutation_work,
+    scalars=check_seed,
+    needs=("take",),
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DeviceMemoryError
 from ..schema.attributes import axis_attribute, check_axes, check_axis, check_int, optional
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import broadcast_shapes
 from ..schema.scratch import total
 from ..types.axes import normal_axis, tensor, tensors
@@ -295,98 +295,80 @@ def gather_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribute
 # --- the table
 
 define(
-    OpDef(
-        name="roll",
-        inputs=1,
-        operands=("x",),
-        infer=infer_roll,
-        summary="The elements moved by `shift` along `axis` (None: in C order); what leaves comes in at the other end.",
-        attributes=(Attribute("shift", check_axis), Attribute("axis", optional(check_axis), None)),
-        kernel=roll_kernel,
-        scratch=roll_scratch,
-        work=roll_work,
-    )
+    name="roll",
+    inputs=1,
+    infer=infer_roll,
+    summary="The elements moved by `shift` along `axis` (None: in C order); what leaves comes in at the other end.",
+    attributes=(Attribute("shift", check_axis), Attribute("axis", optional(check_axis), None)),
+    kernel=roll_kernel,
+    scratch=roll_scratch,
+    work=roll_work,
 )
 define(
-    OpDef(
-        name="repeat",
-        inputs=1,
-        operands=("x",),
-        infer=infer_repeat,
-        summary="Each element `repeats` times along `axis`; if it is None, the elements in C order, 1-d.",
-        attributes=(Attribute("repeats", check_int), _AXIS_OR_NONE),
-        kernel=repeat_kernel,
-    )
+    name="repeat",
+    inputs=1,
+    infer=infer_repeat,
+    summary="Each element `repeats` times along `axis`; if it is None, the elements in C order, 1-d.",
+    attributes=(Attribute("repeats", check_int), _AXIS_OR_NONE),
+    kernel=repeat_kernel,
 )
 define(
-    OpDef(
-        name="repeat_each",
-        inputs=2,
-        operands=("x", "repeats"),
-        dtypes=(ANY, INTEGER),
-        infer=infer_repeat_each,
-        summary="As repeat, with a tensor of counts: one per element along `axis`, or one for all.",
-        attributes=(_AXIS_OR_NONE,),
-        kernel=repeat_each_kernel,
-        dynamic=True,
-        bounded=False,
-        needs=("bincount", "take"),
-    )
+    name="repeat_each",
+    inputs=2,
+    operands=("x", "repeats"),
+    dtypes=(ANY, INTEGER),
+    infer=infer_repeat_each,
+    summary="As repeat, with a tensor of counts: one per element along `axis`, or one for all.",
+    attributes=(_AXIS_OR_NONE,),
+    kernel=repeat_each_kernel,
+    dynamic=True,
+    bounded=False,
+    needs=("bincount", "take"),
 )
 define(
-    OpDef(
-        name="tile",
-        inputs=1,
-        operands=("x",),
-        infer=infer_tile,
-        summary="x side by side with itself, `repetitions` times along each axis.",
-        attributes=(Attribute("repetitions", check_axes),),
-        kernel=tile_kernel,
-    )
+    name="tile",
+    inputs=1,
+    infer=infer_tile,
+    summary="x side by side with itself, `repetitions` times along each axis.",
+    attributes=(Attribute("repetitions", check_axes),),
+    kernel=tile_kernel,
 )
 for _name, _kernel, _side in (("tril", tril_kernel, "above"), ("triu", triu_kernel, "below")):
     define(
-        OpDef(
-            name=_name,
-            inputs=1,
-            operands=("x",),
-            infer=infer_triangle,
-            summary=f"The matrices of x with zeros {_side} the k-th diagonal.",
-            attributes=(Attribute("k", check_int, 0),),
-            kernel=_kernel,
-            scratch=triangle_scratch,
-            elementwise=True,
-        )
+        name=_name,
+        inputs=1,
+        infer=infer_triangle,
+        summary=f"The matrices of x with zeros {_side} the k-th diagonal.",
+        attributes=(Attribute("k", check_int, 0),),
+        kernel=_kernel,
+        scratch=triangle_scratch,
+        elementwise=True,
     )
 define(
-    OpDef(
-        name="take",
-        inputs=2,
-        operands=("x", "indices"),
-        dtypes=(ANY, INTEGER),
-        infer=infer_take,
-        summary="The elements of x at those positions along `axis`, which a 1-d x need not name.",
-        attributes=(_AXIS_OR_NONE,),
-        kernel=take_kernel,
-        scratch=gather_scratch,
-        work=gather_work,
-        judges=True,
-        needs=("take",),
-    )
+    name="take",
+    inputs=2,
+    operands=("x", "indices"),
+    dtypes=(ANY, INTEGER),
+    infer=infer_take,
+    summary="The elements of x at those positions along `axis`, which a 1-d x need not name.",
+    attributes=(_AXIS_OR_NONE,),
+    kernel=take_kernel,
+    scratch=gather_scratch,
+    work=gather_work,
+    judges=True,
+    needs=("take",),
 )
 define(
-    OpDef(
-        name="take_along_axis",
-        inputs=2,
-        operands=("x", "indices"),
-        dtypes=(ANY, INTEGER),
-        infer=infer_take_along_axis,
-        summary="For each place of `indices` the element of x at that position along `axis`; the other axes broadcast.",
-        attributes=(axis_attribute(-1),),
-        kernel=take_along_axis_kernel,
-        scratch=gather_scratch,
-        work=gather_work,
-        judges=True,
-        needs=("take_along_axis",),
-    )
+    name="take_along_axis",
+    inputs=2,
+    operands=("x", "indices"),
+    dtypes=(ANY, INTEGER),
+    infer=infer_take_along_axis,
+    summary="For each place of `indices` the element of x at that position along `axis`; the other axes broadcast.",
+    attributes=(axis_attribute(-1),),
+    kernel=take_along_axis_kernel,
+    scratch=gather_scratch,
+    work=gather_work,
+    judges=True,
+    needs=("take_along_axis",),
 )

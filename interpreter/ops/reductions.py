@@ -21,7 +21,6 @@ from ..schema.opdef import (
     Direct,
     Infer,
     Kernel,
-    OpDef,
     OutputMetas,
     Rows,
     Scratch,
@@ -30,7 +29,7 @@ from ..schema.opdef import (
 from ..schema.promotion import DType
 from ..schema.scratch import in_working, scratch
 from ..types.axes import normal_axes, reduced_shape, tensor
-from ..types.kinds import ANY, REAL
+from ..types.kinds import REAL
 from ..types.meta import Meta, OperandMeta, Shape
 
 # The widest integer of each kind, the dtype of sums and products of integers.
@@ -260,20 +259,16 @@ def _define_reduction(
     rows: Rows = rows_of,
 ) -> None:
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            infer=infer,
-            summary=f"{name} over `axis` (None: all axes), which stay with size one if `keepdims`.",
-            operands=("x",),
-            dtypes=(ANY,),
-            attributes=(axis, *extra, KEEPDIMS),
-            kernel=kernel,
-            direct=direct,
-            rows=rows,
-            total=True,
-            scratch=scratch,
-        )
+        name=name,
+        inputs=1,
+        infer=infer,
+        summary=f"{name} over `axis` (None: all axes), which stay with size one if `keepdims`.",
+        attributes=(axis, *extra, KEEPDIMS),
+        kernel=kernel,
+        direct=direct,
+        rows=rows,
+        total=True,
+        scratch=scratch,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import total
 from ..types.axes import tensors
@@ -72,18 +72,16 @@ def search_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attribut
 
 
 define(
-    OpDef(
-        name="searchsorted",
-        inputs=VARIADIC,
-        least=2,
-        infer=infer_searchsorted,
-        summary="Where to insert each element of x2 to keep x1 (or x1[sorter]) sorted: (x1, x2, [sorter]).",
-        operands=("x1", "x2", "sorter"),
-        dtypes=(REAL, REAL, INTEGER),
-        attributes=(Attribute("side", check_side, "left"),),
-        kernel=searchsorted_kernel,
-        scratch=search_scratch,
-        work=search_work,
-        needs=("searchsorted",),
-    )
+    name="searchsorted",
+    inputs=VARIADIC,
+    least=2,
+    infer=infer_searchsorted,
+    summary="Where to insert each element of x2 to keep x1 (or x1[sorter]) sorted: (x1, x2, [sorter]).",
+    operands=("x1", "x2", "sorter"),
+    dtypes=(REAL, REAL, INTEGER),
+    attributes=(Attribute("side", check_side, "left"),),
+    kernel=searchsorted_kernel,
+    scratch=search_scratch,
+    work=search_work,
+    needs=("searchsorted",),
 )

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import check_bool
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, Scratch, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, Scratch, define
 from ..schema.promotion import promote
 from ..schema.scratch import scratch
 from ..types.axes import tensor
-from ..types.kinds import ANY
 from ..types.meta import Meta, OperandMeta
 from .dynamic import sort_work
 
@@ -45,21 +44,17 @@ def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summar
         return x.nbytes + x.size * len(results) * 8 if isinstance(x, Meta) else 0
 
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            infer=infer,
-            summary=summary,
-            operands=("x",),
-            dtypes=(ANY,),
-            outputs=1 + len(results),
-            kernel=kernel,
-            scratch=scratch,
-            dynamic=True,
-            most=most,
-            work=sort_work,
-            needs=("unique",),
-        )
+        name=name,
+        inputs=1,
+        infer=infer,
+        summary=summary,
+        outputs=1 + len(results),
+        kernel=kernel,
+        scratch=scratch,
+        dynamic=True,
+        most=most,
+        work=sort_work,
+        needs=("unique",),
     )
 
 
@@ -97,17 +92,13 @@ def isin_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
 
 
 define(
-    OpDef(
-        name="isin",
-        inputs=2,
-        infer=infer_isin,
-        summary="Is each element of x1 an element of x2? Or is it none, if `invert`? A NaN is an element of nothing.",
-        operands=("x1", "x2"),
-        dtypes=(ANY,),
-        attributes=(Attribute("invert", check_bool, default=False),),
-        kernel=isin_kernel,
-        scratch=scratch(operands=2.5, elements=36),
-        work=sort_work,
-        needs=("isin",),
-    )
+    name="isin",
+    inputs=2,
+    infer=infer_isin,
+    summary="Is each element of x1 an element of x2? Or is it none, if `invert`? A NaN is an element of nothing.",
+    attributes=(Attribute("invert", check_bool, default=False),),
+    kernel=isin_kernel,
+    scratch=scratch(operands=2.5, elements=36),
+    work=sort_work,
+    needs=("isin",),
 )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import check_float, check_int, optional
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import broadcast_shapes, promote
 from ..schema.scratch import in_double, is_single, total
 from ..types.axes import tensors
@@ -312,93 +312,78 @@ define_lapack(
     "inv", infer_square, inv_kernel, constant_work(4), "Inverses of square matrices.", scratch=lapack_scratch(2)
 )
 define(
-    OpDef(
-        name="solve",
-        inputs=2,
-        infer=infer_solve,
-        summary="x with x1 x = x2, for square matrices x1; x2 is one vector if 1-d, else a stack of matrices.",
-        operands=("x1", "x2"),
-        dtypes=(LAPACK,),
-        kernel=solve_kernel,
-        judges=True,
-        scratch=solve_scratch,
-        work=solve_work,
-        needs=("linalg.solve",),
-    )
+    name="solve",
+    inputs=2,
+    infer=infer_solve,
+    summary="x with x1 x = x2, for square matrices x1; x2 is one vector if 1-d, else a stack of matrices.",
+    dtypes=(LAPACK,),
+    kernel=solve_kernel,
+    judges=True,
+    scratch=solve_scratch,
+    work=solve_work,
+    needs=("linalg.solve",),
 )
 define(
-    OpDef(
-        name="lstsq",
-        inputs=2,
-        infer=infer_lstsq,
-        summary="The x with the least |x1 x - x2|, the rank of x1 and its singular values. Those up to `rcond` times "
-        "the largest count as zero (None: the machine epsilon times the larger of rows and columns).",
-        operands=("x1", "x2"),
-        dtypes=(LAPACK,),
-        outputs=3,
-        attributes=(Attribute("rcond", optional(check_float), None),),
-        kernel=lstsq_kernel,
-        scratch=lstsq_scratch,
-        work=constant_work(20),
-        needs=("linalg.lstsq",),
-    )
+    name="lstsq",
+    inputs=2,
+    infer=infer_lstsq,
+    summary="The x with the least |x1 x - x2|, the rank of x1 and its singular values. Those up to `rcond` times "
+    "the largest count as zero (None: the machine epsilon times the larger of rows and columns).",
+    dtypes=(LAPACK,),
+    outputs=3,
+    attributes=(Attribute("rcond", optional(check_float), None),),
+    kernel=lstsq_kernel,
+    scratch=lstsq_scratch,
+    work=constant_work(20),
+    needs=("linalg.lstsq",),
 )
 define(
-    OpDef(
-        name="lstsq_residuals",
-        inputs=4,
-        infer=infer_residuals,
-        summary="The sums of |x1 x - x2|**2, one for each right-hand side; none if the rank is less than x1's columns.",
-        operands=("x1", "x2", "x", "rank"),
-        dtypes=(LAPACK, LAPACK, LAPACK, INTEGER),
-        kernel=residuals_kernel,
-        scratch=residuals_scratch,
-        dynamic=True,
-        most=lambda metas: metas[1].nbytes if isinstance(metas[1], Meta) else 0,
-        work=constant_work(1),
-        needs=("matmul",),
-    )
+    name="lstsq_residuals",
+    inputs=4,
+    infer=infer_residuals,
+    summary="The sums of |x1 x - x2|**2, one for each right-hand side; none if the rank is less than x1's columns.",
+    operands=("x1", "x2", "x", "rank"),
+    dtypes=(LAPACK, LAPACK, LAPACK, INTEGER),
+    kernel=residuals_kernel,
+    scratch=residuals_scratch,
+    dynamic=True,
+    most=lambda metas: metas[1].nbytes if isinstance(metas[1], Meta) else 0,
+    work=constant_work(1),
+    needs=("matmul",),
 )
 define(
-    OpDef(
-        name="pinv",
-        inputs=VARIADIC,
-        infer=infer_pinv,
-        summary="Pseudo-inverses, (x) or (x, rtol): singular values up to rtol times the largest count as zero.",
-        operands=("x", "rtol"),
-        dtypes=(LAPACK, REAL_FLOATING),
-        kernel=pinv_kernel,
-        scratch=pinv_scratch,
-        work=constant_work(20),
-        needs=("linalg.svd", "matmul"),
-    )
+    name="pinv",
+    inputs=VARIADIC,
+    infer=infer_pinv,
+    summary="Pseudo-inverses, (x) or (x, rtol): singular values up to rtol times the largest count as zero.",
+    operands=("x", "rtol"),
+    dtypes=(LAPACK, REAL_FLOATING),
+    kernel=pinv_kernel,
+    scratch=pinv_scratch,
+    work=constant_work(20),
+    needs=("linalg.svd", "matmul"),
 )
 define(
-    OpDef(
-        name="matrix_rank",
-        inputs=VARIADIC,
-        infer=infer_matrix_rank,
-        summary="Ranks, (x) or (x, rtol): how many singular values are more than rtol times the largest.",
-        operands=("x", "rtol"),
-        dtypes=(LAPACK, REAL_FLOATING),
-        kernel=matrix_rank_kernel,
-        scratch=values_scratch,
-        work=constant_work(6),
-        needs=("linalg.svd",),
-    )
+    name="matrix_rank",
+    inputs=VARIADIC,
+    infer=infer_matrix_rank,
+    summary="Ranks, (x) or (x, rtol): how many singular values are more than rtol times the largest.",
+    operands=("x", "rtol"),
+    dtypes=(LAPACK, REAL_FLOATING),
+    kernel=matrix_rank_kernel,
+    scratch=values_scratch,
+    work=constant_work(6),
+    needs=("linalg.svd",),
 )
 define(
-    OpDef(
-        name="matrix_power",
-        inputs=1,
-        infer=infer_matrix_power,
-        summary="The n-th powers of square matrices; those of their inverses if n is negative.",
-        operands=("x",),
-        dtypes=(FLOATING,),
-        attributes=(Attribute("n", check_int),),
-        kernel=matrix_power_kernel,
-        scratch=matrix_power_scratch,
-        work=matrix_power_work,
-        needs=("linalg.matrix_power", "linalg.inv"),
-    )
+    name="matrix_power",
+    inputs=1,
+    infer=infer_matrix_power,
+    summary="The n-th powers of square matrices; those of their inverses if n is negative.",
+    dtypes=(FLOATING,),
+    attributes=(Attribute("n", check_int),),
+    kernel=matrix_power_kernel,
+    scratch=matrix_power_scratch,
+    work=matrix_power_work,
+    needs=("linalg.matrix_power", "linalg.inv"),
 )

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import axis_attribute, check_bool
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OpDef, OutputMetas, Scratch, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OutputMetas, Scratch, define
 from ..schema.scratch import total
 from ..types.axes import normal_axis, tensor
-from ..types.kinds import ANY
 from ..types.meta import Meta, OperandMeta
 
 
@@ -83,24 +82,20 @@ def lines_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes
 
 def _define_sort(name: str, infer: Infer, kernel: Kernel, scratch: Scratch, summary: str) -> None:
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            infer=infer,
-            summary=summary,
-            operands=("x",),
-            dtypes=(ANY,),
-            attributes=(
-                axis_attribute(-1),
-                Attribute("descending", check_bool, default=False),
-                Attribute("stable", check_bool, default=True),
-            ),
-            kernel=kernel,
-            total=True,
-            scratch=scratch,
-            work=lines_work,
-            needs=(name,),
-        )
+        name=name,
+        inputs=1,
+        infer=infer,
+        summary=summary,
+        attributes=(
+            axis_attribute(-1),
+            Attribute("descending", check_bool, default=False),
+            Attribute("stable", check_bool, default=True),
+        ),
+        kernel=kernel,
+        total=True,
+        scratch=scratch,
+        work=lines_work,
+        needs=(name,),
     )
 
 

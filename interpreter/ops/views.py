@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from ..schema.attributes import AXIS, INDEX, SHAPE, check_axes, check_axis, check_bool, check_new_shape, optional
 from ..schema.indexing import native_index, select, selected_shape
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Layout, OpDef, OutputMetas, View, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Layout, OutputMetas, View, define
 from ..schema.promotion import broadcast_shapes
 from ..types.axes import normal_axes, tensor
 from ..types.meta import Meta, OperandMeta, Shape
@@ -251,18 +251,15 @@ def _define_view(name: str, shape_of: ShapeRule, view: View, take: Take, summary
         outputs[0][...] = take(xp, inputs[0], given)
 
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            operands=("x",),
-            infer=infer,
-            summary=summary,
-            attributes=attributes,
-            kernel=kernel,
-            view=view,
-            total=may_copy,
-            work=_work,
-        )
+        name=name,
+        inputs=1,
+        infer=infer,
+        summary=summary,
+        attributes=attributes,
+        kernel=kernel,
+        view=view,
+        total=may_copy,
+        work=_work,
     )
 
 

@@ -63,7 +63,7 @@ def infer_once(op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: Fro
     if len(known) < len(metas):
         return (None,) * op.outputs
     try:
-        check_kinds(known, op.dtypes, op.operands)
+        check_kinds(known, op.dtypes, op.operand_names())
         outputs = op.infer(known, dict(attributes))
     except (TypeError, ValueError, OverflowError, IndexError) as error:
         if isinstance(error, MetadataError) and error.op is not None:

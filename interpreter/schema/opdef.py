@@ -1,6 +1,6 @@
 """The definition of an op: its operands, its attributes, its infer function and its kernel, in one place.
 
-An op is defined once, by `define(OpDef(...))`, in a module of `interpreter.ops`. Nothing else in the tree names
+An op is defined once, by `define(...)`, in a module of `interpreter.ops`. Nothing else in the tree names
 single ops: the client, the virtual machine and the devices work from the definition.
 
 The kernel is written once, against an array module `xp` (NumPy or CuPy). Two forms:
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias
 
 import numpy as np
 
@@ -70,6 +70,7 @@ Rows: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], int]
 # How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
 
+Fields = ParamSpec("Fields")  # of an op's definition
 MACHINE = "the machine's process"  # where a device lacks something, as far as the machine knows
 VARIADIC = -1
 # Bytes of temporaries that no kernel has to declare, and no machine counts: NumPy casts in buffers of 8192 elements for
@@ -95,10 +96,10 @@ class Attribute:
 class OpDef:
     """One operation.
 
-    `inputs`: how many operands (VARIADIC: from `least` on); `operands`: their names; those beyond `least` are optional,
-    or, if there are none, the last one repeats. `dtypes`: the dtypes that each tensor operand may have, the last entry
-    counting for the rest. `outputs`: how many results. `elementwise`: an output may be the very memory of an input of
-    the same shape and itemsize. `partial`: with `out=` the op writes only a part of that tensor, which must be its
+    `inputs`: how many operands (VARIADIC: from `least` on); `operands`: their names, unless these are the standard's
+    (x, or x1, x2, ...); those beyond `least` are optional, or, if there are none, the last one repeats. `dtypes`: the
+    dtypes that each tensor operand may have, the last entry counting for the rest. `outputs`: how many results.
+    `elementwise`: an output may be the very memory of an input of the same shape and itemsize. `partial`: with `out=` the op writes only a part of that tensor, which must be its
     first input too. `dynamic`: outputs may have pending metas (`mut2`). `bounded`: its time is bounded by `work`, so
     that it may run on the scheduler's thread when small. `judges`: the kernel refuses some data (a position out of
     bounds), and has to see them also where the results are empty; it must not loop over axes of any size then.
@@ -164,6 +165,14 @@ class OpDef:
     def least_operands(self) -> int:
         """The smallest number of operands."""
         return self.least if self.inputs == VARIADIC else self.inputs
+
+    def operand_names(self) -> tuple[str, ...]:
+        """The operands' names in the definition, else those that the array API standard would use."""
+        if self.operands or not self.inputs:
+            return self.operands
+        if self.inputs == VARIADIC:
+            return ("inputs",)
+        return ("x",) if self.inputs == 1 else tuple(f"x{n + 1}" for n in range(self.inputs))
 
     def most_operands(self) -> int | None:
         """The largest number of operands; None if there is no limit."""
@@ -329,12 +338,24 @@ def no_kernel(name: str, device: str, missing: Collection[str], where: str) -> M
     return MetadataError(f"{name} has no kernel on {device}{advice}", op=name)
 
 
-def define(op: OpDef) -> OpDef:
+def register(op: OpDef) -> OpDef:
     """Add an op to the registry; a name can be defined once."""
     if op.name in REGISTRY:
         raise ValueError(f"op {op.name!r} is defined twice")
     REGISTRY[op.name] = op
     return op
+
+
+def defining(kind: Callable[Fields, OpDef]) -> Callable[Fields, OpDef]:
+    """A function that makes an op of that kind and registers it."""
+
+    def define(*args: Fields.args, **fields: Fields.kwargs) -> OpDef:
+        return register(kind(*args, **fields))
+
+    return define
+
+
+define = defining(OpDef)
 
 
 def find(name: str) -> OpDef:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..types.kinds import BOOLEAN, FLOATING, REAL, REAL_FLOATING, DTypes, kind_name
 from ..types.meta import DTYPES
 from .op_table import Description
-from .opdef import REQUIRED, VARIADIC, OpDef
+from .opdef import REQUIRED, OpDef
 
 SCALAR = "Python scalar"
 
@@ -42,7 +42,7 @@ def description_of(op: OpDef) -> Description:
         "name": op.name,
         "family": family_of(op),
         "summary": op.summary,
-        "operands": [_operand(op, position, name) for position, name in enumerate(operand_names(op))],
+        "operands": [_operand(op, position, name) for position, name in enumerate(op.operand_names())],
         "attributes": [
             {"name": a.name, "required": a.default is REQUIRED, "default": None if a.default is REQUIRED else a.default}
             for a in op.attributes
@@ -66,15 +66,6 @@ def family_of(op: OpDef) -> str:
     return _FAMILIES.get(module, module.replace("_", " ").capitalize())
 
 
-def operand_names(op: OpDef) -> tuple[str, ...]:
-    """The operands' names in the definition, else those that the array API standard would use."""
-    if op.operands or not op.inputs:
-        return op.operands
-    if op.inputs == VARIADIC:
-        return ("inputs",)
-    return ("x",) if op.inputs == 1 else tuple(f"x{n + 1}" for n in range(op.inputs))
-
-
 def _operand(op: OpDef, position: int, name: str) -> Description:
     accepted: DTypes = op.dtypes[min(position, len(op.dtypes) - 1)]
     return {
@@ -86,7 +77,7 @@ def _operand(op: OpDef, position: int, name: str) -> Description:
 
 
 def _use(op: OpDef, position: int) -> str:
-    if op.most_operands() is None and position == len(operand_names(op)) - 1:
+    if op.most_operands() is None and position == len(op.operand_names()) - 1:
         return "repeated"
     return "required" if position < op.least_operands() else "optional"
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - the registry's own come first
-from tensord.interpreter.schema.opdef import REGISTRY, OpDef, define
+from tensord.interpreter.schema.opdef import REGISTRY, OpDef, register
 
 NAME = "write_anywhere"
 SOURCE = """
@@ -33,7 +33,7 @@ def kernel(xp: Any, inputs: Sequence[Any], outputs: Sequence[Any], _attributes: 
 def add() -> None:
     """Define the op in this process."""
     if NAME not in REGISTRY:
-        define(OpDef(NAME, 1, like_first, "Breaks the device.", kernel=kernel, bounded=False))
+        register(OpDef(NAME, 1, like_first, "Breaks the device.", kernel=kernel, bounded=False))
 
 
 def faulty(device: str) -> dict[str, object]:

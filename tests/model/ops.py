@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from tensord.interpreter.schema.opdef import REGISTRY, OpDef, define
+from tensord.interpreter.schema.opdef import REGISTRY, OpDef, register
 from tensord.interpreter.types.meta import Meta
 
 
@@ -55,7 +55,7 @@ def hungry_ops() -> Iterator[None]:
 def failing_ops() -> Iterator[None]:
     """Have the ops in the registry meanwhile."""
     for op in OPS:
-        define(op)
+        register(op)
     try:
         yield
     finally:

@@ -14,7 +14,6 @@ from ...schema.opdef import (
     Compose,
     Direct,
     Kernel,
-    OpDef,
     OutputMetas,
     Work,
     define,
@@ -98,23 +97,20 @@ def _activation(
     temporaries: int = 0,
 ) -> None:
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            infer=infer_activation,
-            summary=summary,
-            operands=("x",),
-            dtypes=(dtypes,),
-            attributes=attributes,
-            kernel=kernel,
-            elementwise=True,
-            pointwise=True,
-            total=True,
-            scratch=scratch(working=temporaries) if temporaries else None,
-            work=work,
-            compose=compose,
-            direct=direct,
-        )
+        name=name,
+        inputs=1,
+        infer=infer_activation,
+        summary=summary,
+        dtypes=(dtypes,),
+        attributes=attributes,
+        kernel=kernel,
+        elementwise=True,
+        pointwise=True,
+        total=True,
+        scratch=scratch(working=temporaries) if temporaries else None,
+        work=work,
+        compose=compose,
+        direct=direct,
     )
 
 
@@ -129,22 +125,20 @@ def _gradient(
     temporaries: int = 2,
 ) -> None:
     define(
-        OpDef(
-            name=name,
-            inputs=2,
-            infer=infer_gradient,
-            summary=summary,
-            operands=("dy", other),
-            dtypes=(kinds.REAL_FLOATING,),
-            attributes=attributes,
-            kernel=kernel,
-            elementwise=True,
-            pointwise=True,
-            total=True,
-            scratch=scratch(working=temporaries) if temporaries else None,
-            work=work,
-            direct=direct,
-        )
+        name=name,
+        inputs=2,
+        infer=infer_gradient,
+        summary=summary,
+        operands=("dy", other),
+        dtypes=(kinds.REAL_FLOATING,),
+        attributes=attributes,
+        kernel=kernel,
+        elementwise=True,
+        pointwise=True,
+        total=True,
+        scratch=scratch(working=temporaries) if temporaries else None,
+        work=work,
+        direct=direct,
     )
 
 

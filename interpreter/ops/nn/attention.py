@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ...schema.attributes import check_bool, check_float, optional
-from ...schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ...schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ...schema.promotion import broadcast_shapes
 from ...schema.scratch import working_size
 from ...types import kinds
@@ -197,36 +197,32 @@ _ATTRIBUTES = (
 _MASK = kinds.REAL_FLOATING | kinds.BOOLEAN
 
 define(
-    OpDef(
-        name="scaled_dot_product_attention",
-        inputs=VARIADIC,
-        least=3,
-        infer=infer_attention,
-        summary=(
-            "softmax(q @ k.T * scale + mask) @ v: (q, k, v[, mask]); a bool mask is True where a key takes part, "
-            "`is_causal` lets a query see no later key."
-        ),
-        operands=FORWARD,
-        dtypes=(kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, _MASK),
-        attributes=_ATTRIBUTES,
-        kernel=attention_kernel,
-        scratch=attention_scratch,
-        work=attention_work,
-    )
+    name="scaled_dot_product_attention",
+    inputs=VARIADIC,
+    least=3,
+    infer=infer_attention,
+    summary=(
+        "softmax(q @ k.T * scale + mask) @ v: (q, k, v[, mask]); a bool mask is True where a key takes part, "
+        "`is_causal` lets a query see no later key."
+    ),
+    operands=FORWARD,
+    dtypes=(kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, _MASK),
+    attributes=_ATTRIBUTES,
+    kernel=attention_kernel,
+    scratch=attention_scratch,
+    work=attention_work,
 )
 define(
-    OpDef(
-        name="scaled_dot_product_attention_grad",
-        inputs=VARIADIC,
-        least=4,
-        infer=infer_attention_grad,
-        summary="Gradients of scaled_dot_product_attention by q, k and v: (dy, q, k, v[, mask]).",
-        operands=GRADIENT,
-        dtypes=(kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, _MASK),
-        outputs=3,
-        attributes=_ATTRIBUTES,
-        kernel=attention_grad_kernel,
-        scratch=attention_scratch,
-        work=attention_work,
-    )
+    name="scaled_dot_product_attention_grad",
+    inputs=VARIADIC,
+    least=4,
+    infer=infer_attention_grad,
+    summary="Gradients of scaled_dot_product_attention by q, k and v: (dy, q, k, v[, mask]).",
+    operands=GRADIENT,
+    dtypes=(kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, _MASK),
+    outputs=3,
+    attributes=_ATTRIBUTES,
+    kernel=attention_grad_kernel,
+    scratch=attention_scratch,
+    work=attention_work,
 )

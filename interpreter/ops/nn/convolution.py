@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...schema.attributes import check_int
-from ...schema.opdef import VARIADIC, Attribute, Attributes, OpDef, OutputMetas, define
+from ...schema.opdef import VARIADIC, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import working_size
 from ...types import kinds
 from ...types.axes import tensor, tensors
@@ -103,32 +103,28 @@ _ATTRIBUTES = (
 )
 
 define(
-    OpDef(
-        name="conv2d",
-        inputs=VARIADIC,
-        least=2,
-        infer=infer_conv2d,
-        summary="Images [n, c, h, w] convolved with weight [o, c // groups, kh, kw], plus bias: (x, weight[, bias]).",
-        operands=FORWARD,
-        dtypes=(kinds.REAL_FLOATING,),
-        attributes=_ATTRIBUTES,
-        kernel=conv2d_kernel,
-        scratch=conv2d_scratch,
-        work=conv2d_work,
-    )
+    name="conv2d",
+    inputs=VARIADIC,
+    least=2,
+    infer=infer_conv2d,
+    summary="Images [n, c, h, w] convolved with weight [o, c // groups, kh, kw], plus bias: (x, weight[, bias]).",
+    operands=FORWARD,
+    dtypes=(kinds.REAL_FLOATING,),
+    attributes=_ATTRIBUTES,
+    kernel=conv2d_kernel,
+    scratch=conv2d_scratch,
+    work=conv2d_work,
 )
 define(
-    OpDef(
-        name="conv2d_grad",
-        inputs=3,
-        infer=infer_conv2d_grad,
-        summary="Gradients of conv2d by x, weight and bias: (dy, x, weight).",
-        operands=GRADIENT,
-        dtypes=(kinds.REAL_FLOATING,),
-        outputs=3,
-        attributes=_ATTRIBUTES,
-        kernel=conv2d_grad_kernel,
-        scratch=conv2d_scratch,
-        work=conv2d_work,
-    )
+    name="conv2d_grad",
+    inputs=3,
+    infer=infer_conv2d_grad,
+    summary="Gradients of conv2d by x, weight and bias: (dy, x, weight).",
+    operands=GRADIENT,
+    dtypes=(kinds.REAL_FLOATING,),
+    outputs=3,
+    attributes=_ATTRIBUTES,
+    kernel=conv2d_grad_kernel,
+    scratch=conv2d_scratch,
+    work=conv2d_work,
 )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.attributes import check_float
-from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.axes import tensor
@@ -53,17 +53,15 @@ def dropout_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
 
 
 define(
-    OpDef(
-        name="dropout",
-        inputs=2,
-        infer=infer_dropout,
-        summary="Each element 0 with probability `rate`, else over 1 - rate: (x, seed). It is its own gradient.",
-        operands=("x", "seed"),
-        dtypes=(kinds.REAL_FLOATING, kinds.SCALAR),
-        attributes=(Attribute("rate", check_rate),),
-        kernel=dropout_kernel,
-        scratch=scratch(operands=2, elements=5),
-        work=dropout_work,
-        scalars=check_seed,
-    )
+    name="dropout",
+    inputs=2,
+    infer=infer_dropout,
+    summary="Each element 0 with probability `rate`, else over 1 - rate: (x, seed). It is its own gradient.",
+    operands=("x", "seed"),
+    dtypes=(kinds.REAL_FLOATING, kinds.SCALAR),
+    attributes=(Attribute("rate", check_rate),),
+    kernel=dropout_kernel,
+    scratch=scratch(operands=2, elements=5),
+    work=dropout_work,
+    scalars=check_seed,
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...schema.attributes import check_int
-from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import in_working, scratch
 from ...types import kinds
 from ...types.axes import tensors
@@ -99,33 +99,29 @@ def embedding_grad_kernel(
 
 
 define(
-    OpDef(
-        name="embedding",
-        inputs=2,
-        infer=infer_embedding,
-        summary="Rows of weight [rows, ...] by number: (indices, weight).",
-        operands=("indices", "weight"),
-        dtypes=(kinds.INTEGER, kinds.REAL_FLOATING),
-        kernel=embedding_kernel,
-        scratch=scratch(results=1),
-        judges=True,
-        work=embedding_work,
-        needs=("take",),
-    )
+    name="embedding",
+    inputs=2,
+    infer=infer_embedding,
+    summary="Rows of weight [rows, ...] by number: (indices, weight).",
+    operands=("indices", "weight"),
+    dtypes=(kinds.INTEGER, kinds.REAL_FLOATING),
+    kernel=embedding_kernel,
+    scratch=scratch(results=1),
+    judges=True,
+    work=embedding_work,
+    needs=("take",),
 )
 define(
-    OpDef(
-        name="embedding_grad",
-        inputs=2,
-        infer=infer_embedding_grad,
-        summary="Gradient of embedding by weight, which has `num_embeddings` rows: (dy, indices).",
-        operands=("dy", "indices"),
-        dtypes=(kinds.REAL_FLOATING, kinds.INTEGER),
-        attributes=(Attribute("num_embeddings", check_int),),
-        kernel=embedding_grad_kernel,
-        scratch=grad_scratch,
-        judges=True,
-        work=embedding_grad_work,
-        needs=("add.at",),
-    )
+    name="embedding_grad",
+    inputs=2,
+    infer=infer_embedding_grad,
+    summary="Gradient of embedding by weight, which has `num_embeddings` rows: (dy, indices).",
+    operands=("dy", "indices"),
+    dtypes=(kinds.REAL_FLOATING, kinds.INTEGER),
+    attributes=(Attribute("num_embeddings", check_int),),
+    kernel=embedding_grad_kernel,
+    scratch=grad_scratch,
+    judges=True,
+    work=embedding_grad_work,
+    needs=("add.at",),
 )

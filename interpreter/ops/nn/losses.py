@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...schema.attributes import check_dtype, check_float, check_int
-from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OpDef, OutputMetas, define
+from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.axes import tensor, tensors
@@ -66,45 +66,39 @@ def one_hot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
 _LOGITS_AND_LABELS = (kinds.REAL_FLOATING, kinds.INTEGER)
 
 define(
-    OpDef(
-        name="one_hot",
-        inputs=1,
-        infer=infer_one_hot,
-        summary="1 at each label and 0 elsewhere, along a new last axis; no 1 for a label outside the classes.",
-        operands=("labels",),
-        dtypes=(kinds.INTEGER,),
-        attributes=(Attribute("num_classes", check_int), Attribute("dtype", check_dtype, "float32")),
-        kernel=one_hot_kernel,
-        scratch=scratch(elements=1),
-    )
+    name="one_hot",
+    inputs=1,
+    infer=infer_one_hot,
+    summary="1 at each label and 0 elsewhere, along a new last axis; no 1 for a label outside the classes.",
+    operands=("labels",),
+    dtypes=(kinds.INTEGER,),
+    attributes=(Attribute("num_classes", check_int), Attribute("dtype", check_dtype, "float32")),
+    kernel=one_hot_kernel,
+    scratch=scratch(elements=1),
 )
 define(
-    OpDef(
-        name="cross_entropy",
-        inputs=2,
-        infer=infer_cross_entropy,
-        summary="Mean loss of logits [..., c] against integer labels [...].",
-        operands=("logits", "labels"),
-        dtypes=_LOGITS_AND_LABELS,
-        kernel=cross_entropy_kernel,
-        scratch=scratch(operands=1),
-        work=cross_entropy_work,
-        direct=cross_entropy_direct,
-        compose=compose_cross_entropy,
-    )
+    name="cross_entropy",
+    inputs=2,
+    infer=infer_cross_entropy,
+    summary="Mean loss of logits [..., c] against integer labels [...].",
+    operands=("logits", "labels"),
+    dtypes=_LOGITS_AND_LABELS,
+    kernel=cross_entropy_kernel,
+    scratch=scratch(operands=1),
+    work=cross_entropy_work,
+    direct=cross_entropy_direct,
+    compose=compose_cross_entropy,
 )
 define(
-    OpDef(
-        name="cross_entropy_grad",
-        inputs=2,
-        infer=infer_cross_entropy_grad,
-        summary="Gradient of cross_entropy by the logits, times `scale`: (logits, labels).",
-        operands=("logits", "labels"),
-        dtypes=_LOGITS_AND_LABELS,
-        attributes=(Attribute("scale", check_float, 1.0),),
-        kernel=cross_entropy_grad_kernel,
-        elementwise=True,
-        work=slow_work,
-        direct=cross_entropy_grad_direct,
-    )
+    name="cross_entropy_grad",
+    inputs=2,
+    infer=infer_cross_entropy_grad,
+    summary="Gradient of cross_entropy by the logits, times `scale`: (logits, labels).",
+    operands=("logits", "labels"),
+    dtypes=_LOGITS_AND_LABELS,
+    attributes=(Attribute("scale", check_float, 1.0),),
+    kernel=cross_entropy_grad_kernel,
+    elementwise=True,
+    work=slow_work,
+    direct=cross_entropy_grad_direct,
 )

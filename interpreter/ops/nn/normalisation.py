@@ -14,7 +14,6 @@ from ...schema.opdef import (
     Attributes,
     Infer,
     Kernel,
-    OpDef,
     OutputMetas,
     define,
 )
@@ -194,20 +193,18 @@ def _define_norm(
 ) -> None:
     least = 1 if outputs == 1 else 2
     define(
-        OpDef(
-            name=name,
-            inputs=VARIADIC,
-            least=least,
-            infer=infer,
-            summary=summary,
-            operands=operands,
-            dtypes=(kinds.REAL_FLOATING,),
-            outputs=outputs,
-            attributes=(Attribute("axis", check_axis, -1), Attribute("eps", check_eps, 1e-5)),
-            kernel=kernel,
-            scratch=scratch(working=2 if outputs == 1 else 4),
-            work=norm_work,
-        )
+        name=name,
+        inputs=VARIADIC,
+        least=least,
+        infer=infer,
+        summary=summary,
+        operands=operands,
+        dtypes=(kinds.REAL_FLOATING,),
+        outputs=outputs,
+        attributes=(Attribute("axis", check_axis, -1), Attribute("eps", check_eps, 1e-5)),
+        kernel=kernel,
+        scratch=scratch(working=2 if outputs == 1 else 4),
+        work=norm_work,
     )
 
 

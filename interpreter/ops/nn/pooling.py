@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...schema.attributes import check_bool, optional
-from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OpDef, OutputMetas, define
+from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OutputMetas, define
 from ...schema.promotion import DType
 from ...schema.scratch import working_size
 from ...types import kinds
@@ -188,32 +188,27 @@ _COUNT = Attribute("count_include_pad", check_bool, default=True)
 
 def _define_pooling(name: str, kernel: Kernel, gradient: Kernel, summary: str, *attributes: Attribute) -> None:
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            infer=infer_pool2d,
-            summary=summary,
-            operands=("x",),
-            dtypes=(kinds.REAL_FLOATING,),
-            attributes=(*_ATTRIBUTES, *attributes),
-            kernel=kernel,
-            scratch=pool2d_scratch,
-            work=pool2d_work,
-        )
+        name=name,
+        inputs=1,
+        infer=infer_pool2d,
+        summary=summary,
+        dtypes=(kinds.REAL_FLOATING,),
+        attributes=(*_ATTRIBUTES, *attributes),
+        kernel=kernel,
+        scratch=pool2d_scratch,
+        work=pool2d_work,
     )
     define(
-        OpDef(
-            name=f"{name}_grad",
-            inputs=2,
-            infer=infer_pool2d_grad,
-            summary=f"Gradient of {name}: (dy, x), x being its input.",
-            operands=("dy", "x"),
-            dtypes=(kinds.REAL_FLOATING,),
-            attributes=(*_ATTRIBUTES, *attributes),
-            kernel=gradient,
-            scratch=pool2d_scratch,
-            work=pool2d_work,
-        )
+        name=f"{name}_grad",
+        inputs=2,
+        infer=infer_pool2d_grad,
+        summary=f"Gradient of {name}: (dy, x), x being its input.",
+        operands=("dy", "x"),
+        dtypes=(kinds.REAL_FLOATING,),
+        attributes=(*_ATTRIBUTES, *attributes),
+        kernel=gradient,
+        scratch=pool2d_scratch,
+        work=pool2d_work,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.attributes import axis_attribute
-from ...schema.opdef import UNNOTICED, Array, ArrayModule, Attributes, Compose, Kernel, OpDef, OutputMetas, Work, define
+from ...schema.opdef import UNNOTICED, Array, ArrayModule, Attributes, Compose, Kernel, OutputMetas, Work, define
 from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.axes import normal_axis, tensor
@@ -118,38 +118,33 @@ def log_softmax_grad_kernel(
 
 def _softmax(name: str, kernel: Kernel, summary: str, compose: Compose) -> None:
     define(
-        OpDef(
-            name=name,
-            inputs=1,
-            infer=infer_softmax,
-            summary=summary,
-            operands=("x",),
-            dtypes=(kinds.REAL_FLOATING,),
-            attributes=(_LAST_AXIS,),
-            kernel=kernel,
-            scratch=None if name == "softmax" else scratch(working=1),
-            elementwise=True,
-            work=slow_work,
-            compose=compose,
-        )
+        name=name,
+        inputs=1,
+        infer=infer_softmax,
+        summary=summary,
+        dtypes=(kinds.REAL_FLOATING,),
+        attributes=(_LAST_AXIS,),
+        kernel=kernel,
+        scratch=None if name == "softmax" else scratch(working=1),
+        elementwise=True,
+        work=slow_work,
+        compose=compose,
     )
 
 
 def _gradient(name: str, kernel: Kernel, summary: str, work: Work | None = None) -> None:
     define(
-        OpDef(
-            name=name,
-            inputs=2,
-            infer=infer_softmax_grad,
-            summary=summary,
-            operands=("dy", "y"),
-            dtypes=(kinds.REAL_FLOATING,),
-            attributes=(_LAST_AXIS,),
-            kernel=kernel,
-            scratch=scratch(working=1),
-            elementwise=True,
-            work=work,
-        )
+        name=name,
+        inputs=2,
+        infer=infer_softmax_grad,
+        summary=summary,
+        operands=("dy", "y"),
+        dtypes=(kinds.REAL_FLOATING,),
+        attributes=(_LAST_AXIS,),
+        kernel=kernel,
+        scratch=scratch(working=1),
+        elementwise=True,
+        work=work,
     )
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.opdef import Array, ArrayModule, Attributes, OpDef, OutputMetas, define
+from ...schema.opdef import Array, ArrayModule, Attributes, OutputMetas, define
 from ...schema.promotion import accepts_any, broadcast, check_mixing
 from ...schema.scratch import scratch
 from ...types.kinds import REAL
 from ...types.meta import Meta, OperandMeta
-from ..elementwise import OPERANDS, SLOW
+from ..elementwise import SLOW
 from .composed import COMPOSED
 from .kernels import LIBRARY, compute
 
@@ -46,20 +46,17 @@ def define_special(name: str, summary: str, inputs: int = 1, *, cost: int = 1, b
         outputs[0][...] = compute(xp, name, [xp.asarray(x, dtype=np.float64) for x in given])
 
     define(
-        OpDef(
-            name=name,
-            inputs=inputs,
-            infer=infer_special,
-            summary=summary,
-            operands=OPERANDS[inputs],
-            dtypes=(REAL,),
-            kernel=kernel,
-            elementwise=True,
-            pointwise=True,
-            scratch=scratch(elements=8 * inputs + (OF_COMPOSED if name in COMPOSED else TEMPORARIES)),
-            bounded=bounded,
-            work=work,
-            scalars=accepts_any,
-            library=LIBRARY,
-        )
+        name=name,
+        inputs=inputs,
+        infer=infer_special,
+        summary=summary,
+        dtypes=(REAL,),
+        kernel=kernel,
+        elementwise=True,
+        pointwise=True,
+        scratch=scratch(elements=8 * inputs + (OF_COMPOSED if name in COMPOSED else TEMPORARIES)),
+        bounded=bounded,
+        work=work,
+        scalars=accepts_any,
+        library=LIBRARY,
     )

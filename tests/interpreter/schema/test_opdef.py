@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.schema.opdef import OpDef, define, find, lacking
+from tensord.interpreter.schema.opdef import OpDef, find, lacking, register
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.engine import INLINE_WORK
 
@@ -57,7 +57,7 @@ def test_an_unknown_op_is_answered_with_near_ones():
 
 def test_a_name_is_defined_once():
     with pytest.raises(ValueError, match="defined twice"):
-        define(find("add"))
+        register(find("add"))
 
 
 def test_a_ufunc_is_bound_as_it_is():

@@ -10,7 +10,7 @@ import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.attributes import AXIS, SHAPE
 from tensord.interpreter.schema.op_table import by_family, same_dtypes, shown
 from tensord.interpreter.schema.opdef import REGISTRY, VARIADIC, OpDef
-from tensord.interpreter.schema.opdoc import SCALAR, description_of, operand_names
+from tensord.interpreter.schema.opdoc import SCALAR, description_of
 from tensord.interpreter.types import kinds
 from tensord.interpreter.types.meta import DTYPES
 
@@ -78,7 +78,7 @@ def test_a_definition_is_told_in_full():
 )
 def test_operands_without_a_name_get_the_usual_one(inputs, operands, expected):
     op = an_op(inputs=inputs, operands=operands)
-    assert operand_names(op) == expected
+    assert op.operand_names() == expected
 
 
 @pytest.mark.parametrize(

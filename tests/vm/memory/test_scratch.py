@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import DeviceMemoryError
-from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, OpDef, define
+from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, OpDef, register
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.pool import PooledDevice
 from tensord.vm.model.instruction import Instruction, Status
@@ -61,7 +61,7 @@ OPS = (
 @pytest.fixture(autouse=True)
 def _ops() -> Iterator[None]:
     for op in OPS:
-        define(op)
+        register(op)
     yield
     for op in OPS:
         del REGISTRY[op.name]
