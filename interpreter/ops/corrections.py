@@ -53,6 +53,21 @@ class CorrectedUfunc(OpDef):
 define_corrected = defining(CorrectedUfunc)
 
 
+def of_complex(name: str) -> Callable[[Correction], Correction]:
+    """A correction of complex numbers alone. Of real ones the ufunc of that name is right everywhere."""
+
+    def decorate(correct: Correction) -> Correction:
+        def correction(xp: ArrayModule, x: Array, out: Array) -> None:
+            if x.dtype.kind == "c":
+                correct(xp, x, out)
+            else:
+                getattr(xp, name)(x, out)
+
+        return correction
+
+    return decorate
+
+
 def _all(mask: Array) -> bool:
     """Is a NumPy mask all true? Quicker than `mask.all()` for small masks. Asking a GPU would cost a wait."""
     return bool(np.count_nonzero(mask) == mask.size)
@@ -138,11 +153,9 @@ def _complex_power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
     out[...] = powers
 
 
+@of_complex("sign")
 def sign(xp: ArrayModule, x: Array, out: Array) -> None:
     """NumPy gives a direction to a complex number with an infinity and a NaN: here both parts are NaN."""
-    if x.dtype.kind != "c":
-        xp.sign(x, out)
-        return
     undefined = xp.isnan(x)
     if xp is np:
         np.sign(x, out)
@@ -156,11 +169,10 @@ def sign(xp: ArrayModule, x: Array, out: Array) -> None:
         xp.copyto(out, complex(np.nan, np.nan), where=undefined)
 
 
+@of_complex("reciprocal")
 def reciprocal(xp: ArrayModule, x: Array, out: Array) -> None:
     """NumPy's complex reciprocals have other zeros and NaNs than its quotients: here they are quotients."""
-    if x.dtype.kind != "c":
-        xp.reciprocal(x, out)
-    elif xp is np:
+    if xp is np:
         xp.divide(1, x, out)
     else:
         divide(xp, 1, x, out)
@@ -182,11 +194,9 @@ def divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
         out[...] = quotient
 
 
+@of_complex("expm1")
 def expm1(xp: ArrayModule, x: Array, out: Array) -> None:
     """For complex x that is not finite NumPy gives NaN: here exp(x) - 1. And -0 + 0j gives 0 + 0j, as with exp."""
-    if x.dtype.kind != "c":
-        xp.expm1(x, out)
-        return
     finite = xp.isfinite(x)
     if xp is not np:
         _complex_expm1(xp, x, finite, out)
@@ -211,11 +221,9 @@ def _complex_expm1(xp: ArrayModule, x: Array, finite: Array, out: Array) -> None
     out.real[...], out.imag[...] = real + 0.0, imag
 
 
+@of_complex("log1p")
 def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
     """For small complex numbers NumPy loses the digits that log1p should keep: here by |1 + x|**2 - 1."""
-    if x.dtype.kind != "c":
-        xp.log1p(x, out)
-        return
     small = xp.less(xp.abs(x), SMALL)
     if xp is not np:
         _complex_log1p(xp, x, small, out)
@@ -248,74 +256,57 @@ def _complex_log(xp: ArrayModule, x: Array) -> tuple[Array, Array]:
 def logarithm(name: str, of_e: float) -> Correction:
     """log, log2 or log10; `of_e` is that logarithm of e. CuPy's log2 of a complex zero has a NaN."""
 
+    @of_complex(name)
     def correction(xp: ArrayModule, x: Array, out: Array) -> None:
-        if x.dtype.kind != "c":
-            getattr(xp, name)(x, out)
-            return
         real, imag = _complex_log(xp, x)
         out.real[...], out.imag[...] = real * of_e, imag * of_e
 
     return correction
 
 
+@of_complex("arccosh")
 def arccosh(xp: ArrayModule, x: Array, out: Array) -> None:
     """For 0 beside a NaN the standard's imaginary part is pi/2; CuPy's is NaN."""
-    if x.dtype.kind != "c":
-        xp.arccosh(x, out)
-        return
     right = xp.logical_and(xp.equal(x.real, 0), xp.isnan(x.imag))
     found = xp.asarray(xp.arccosh(x))
     out.real[...], out.imag[...] = found.real, xp.where(right, np.pi / 2, found.imag)
 
 
-def arctan(xp: ArrayModule, x: Array, out: Array) -> None:
-    """NumPy's results for complex conjugates differ in the last place: here they are conjugates."""
-    if x.dtype.kind != "c":
-        xp.arctan(x, out)
-        return
-    upper = xp.array(x)
-    xp.abs(upper.imag, upper.imag)
-    xp.arctan(upper, upper)
-    xp.copysign(upper.imag, x.imag, upper.imag)
-    out[...] = upper
+def _mirrored(name: str, part: str) -> Correction:
+    """The function of the half plane where that part is not negative, and the sign of the part for its result."""
+
+    @of_complex(name)
+    def correction(xp: ArrayModule, x: Array, out: Array) -> None:
+        found = xp.array(x)
+        half = getattr(found, part)
+        xp.abs(half, half)
+        getattr(xp, name)(found, found)
+        xp.copysign(half, getattr(x, part), half)
+        out[...] = found
+
+    return correction
 
 
-def arctanh(xp: ArrayModule, x: Array, out: Array) -> None:
-    """NumPy's results for a complex number and its negative differ in the last place: here the function is odd."""
-    if x.dtype.kind != "c":
-        xp.arctanh(x, out)
-        return
-    right = xp.array(x)
-    xp.abs(right.real, right.real)
-    xp.arctanh(right, right)
-    xp.copysign(right.real, x.real, right.real)
-    out[...] = right
+# NumPy's results for complex conjugates differ in the last place: here they are conjugates.
+arctan = _mirrored("arctan", "imag")
+# NumPy's results for a complex number and its negative differ in the last place: here the function is odd.
+arctanh = _mirrored("arctanh", "real")
 
 
-def tan(xp: ArrayModule, x: Array, out: Array) -> None:
-    """For an infinite imaginary part the real part is a zero: in NumPy with the sign of a sine, here with that of x."""
-    if x.dtype.kind != "c":
-        xp.tan(x, out)
-        return
-    far, zero = _far(xp, x.imag, x.real)
-    on_axis = None if xp is np else _on_axis(xp, x.imag, x.real)
-    xp.tan(x, out)
-    xp.copyto(out.real, zero, where=far)
-    if on_axis is not None:
-        xp.copyto(out.imag, on_axis[1], where=on_axis[0])
+def _tangent(name: str, far: str, other: str) -> Correction:
+    """For an infinite part `far` the other part is a zero: in NumPy with the sign of a sine, here with that of x."""
 
+    @of_complex(name)
+    def correction(xp: ArrayModule, x: Array, out: Array) -> None:
+        one, two = getattr(x, far), getattr(x, other)
+        is_far, zero = _far(xp, one, two)
+        on_axis = None if xp is np else _on_axis(xp, one, two)
+        getattr(xp, name)(x, out)
+        xp.copyto(getattr(out, other), zero, where=is_far)
+        if on_axis is not None:
+            xp.copyto(getattr(out, far), on_axis[1], where=on_axis[0])
 
-def tanh(xp: ArrayModule, x: Array, out: Array) -> None:
-    """As `tan`, with the parts exchanged."""
-    if x.dtype.kind != "c":
-        xp.tanh(x, out)
-        return
-    far, zero = _far(xp, x.real, x.imag)
-    on_axis = None if xp is np else _on_axis(xp, x.real, x.imag)
-    xp.tanh(x, out)
-    xp.copyto(out.imag, zero, where=far)
-    if on_axis is not None:
-        xp.copyto(out.real, on_axis[1], where=on_axis[0])
+    return correction
 
 
 def _far(xp: ArrayModule, one: Array, other: Array) -> tuple[Array, Array]:
@@ -326,6 +317,10 @@ def _far(xp: ArrayModule, one: Array, other: Array) -> tuple[Array, Array]:
 def _on_axis(xp: ArrayModule, one: Array, other: Array) -> tuple[Array, Array]:
     """The mask of a zero beside a part that is not finite, and the zeros, which CuPy turns into NaN."""
     return xp.equal(one, 0) & ~xp.isfinite(other), xp.array(one)
+
+
+tan = _tangent("tan", "imag", "real")
+tanh = _tangent("tanh", "real", "imag")
 
 
 def nextafter(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:

@@ -20,7 +20,7 @@ from ..schema.attributes import (
     optional,
 )
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OutputMetas, define
-from ..schema.promotion import DType, promote
+from ..schema.promotion import DType, check_fits, promote
 from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.axes import tensor
@@ -78,18 +78,9 @@ def infer_arange(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> Out
     if dtype.kind not in "iuf":
         raise TypeError(f"not defined for {dtype.name}; it takes real numbers")
     length = max(math.ceil((stop - start) / step), 0)  # a float quotient also of ints, as in the array module
-    for value in (start, start + step)[:length]:
-        _check_fits(int(value), dtype)
+    for value in (start, start + step)[:length]:  # as NumPy does
+        check_fits(int(value), dtype)
     return (Meta.of((length,), dtype),)
-
-
-def _check_fits(value: int, dtype: DType) -> None:
-    """OverflowError unless the dtype can hold the integer. NumPy checks the first two numbers of a range."""
-    if dtype.kind not in "iu":
-        return
-    limits = np.iinfo(dtype)  # type: ignore[type-var]
-    if not int(limits.min) <= value <= int(limits.max):
-        raise OverflowError(f"the integer {value} does not fit {dtype.name}")
 
 
 def _arange_bounds(attributes: Attributes) -> tuple[Any, Any, Any]:

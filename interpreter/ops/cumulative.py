@@ -99,8 +99,6 @@ def infer_diff(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Output
 def diff_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """The difference of bools is `not_equal`, as in NumPy."""
     (out,), axis, n = outputs, normal_axis(attributes["axis"], inputs[0].ndim), attributes["n"]
-    if not out.size:
-        return
     values = _joined(xp, inputs, axis, prepend=attributes["prepend"])
     if n == 0:
         out[...] = values

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.attributes import check_bool, check_float, optional
+from ..schema.attributes import check_bool, check_float, choice, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import in_double, total
@@ -15,15 +15,6 @@ from ..types.axes import tensors
 from ..types.kinds import NUMERIC, REAL
 from ..types.meta import Meta, OperandMeta
 from .linalg import product_work
-
-MODES = ("full", "same", "valid")
-
-
-def check_convolution(value: Any) -> str:
-    """'full', 'same' or 'valid'."""
-    if not isinstance(value, str) or value not in MODES:
-        raise ValueError(f"the modes are {', '.join(MODES)}, not {str(value)[:40]!r}")
-    return value
 
 
 def check_period(value: Any) -> float:
@@ -141,7 +132,7 @@ define(
     inputs=2,
     infer=infer_convolve,
     summary="Sums of x1[i] * x2[n - i] of two vectors; `mode` 'full', 'same' or 'valid', as numpy.convolve.",
-    attributes=(Attribute("mode", check_convolution, "full"),),
+    attributes=(Attribute("mode", choice("full", "same", "valid"), "full"),),
     kernel=convolve_kernel,
     scratch=convolve_scratch,
     work=convolve_work,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.attributes import check_bool
+from ..schema.attributes import check_bool, choice
 from ..schema.opdef import (
     Array,
     ArrayModule,
@@ -30,18 +30,6 @@ from ..schema.scratch import in_double, is_single
 from ..types.axes import tensor
 from ..types.kinds import LAPACK
 from ..types.meta import Meta, OperandMeta
-
-QR_MODES = ("reduced", "complete")
-
-
-def check_mode(value: Any) -> str:
-    """'reduced' or 'complete'."""
-    if not isinstance(value, str):
-        raise TypeError(f"expected a str, got {type(value).__name__}")
-    if value not in QR_MODES:
-        raise ValueError(f"{value[:40]!r} is no mode; the modes are 'reduced' and 'complete'")
-    return value
-
 
 # --- shared by ops on stacks of matrices
 
@@ -141,6 +129,11 @@ def qr_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes
     return cast(x) + in_double(x) + sum(map(in_double, outputs)) + one(outputs[0]) + one(x)
 
 
+def first_of(infer: Infer) -> Infer:
+    """The meta of the first of several results."""
+    return lambda metas, attributes: infer(metas, attributes)[:1]
+
+
 def require_finite(xp: ArrayModule, x: Array) -> None:
     """LinAlgError if there is a NaN or an infinity."""
     if not bool(xp.isfinite(x).all()):
@@ -151,6 +144,18 @@ def store(outputs: Sequence[Array], results: Sequence[Array]) -> None:
     """Copy the results that the array module, which takes no `out`, has allocated."""
     for out, result in zip(outputs, results, strict=True):
         out[...] = result
+
+
+def routine(name: str, *, finite: bool = False) -> Kernel:
+    """The function of that name in the array module's `linalg`, with the op's attributes. `finite`: of nothing else."""
+
+    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+        if finite:
+            require_finite(xp, inputs[0])
+        found = getattr(xp.linalg, name)(inputs[0], **attributes)
+        store(outputs, found if len(outputs) > 1 else [found])
+
+    return kernel
 
 
 # --- cholesky
@@ -164,8 +169,6 @@ def infer_square(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Out
 def cholesky_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """The upper factor is the lower one's conjugate transpose. LinAlgError: not positive definite."""
     (x,), (out,) = inputs, outputs
-    if x.size == 0:
-        return
     lower = xp.linalg.cholesky(x)
     if attributes["upper"]:
         xp.conjugate(xp.swapaxes(lower, -1, -2), out)
@@ -183,11 +186,6 @@ def infer_qr(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMe
     inner = rows if attributes["mode"] == "complete" else min(rows, columns)
     stack = x.shape[:-2]
     return Meta.of((*stack, rows, inner), x.dtype), Meta.of((*stack, inner, columns), x.dtype)
-
-
-def qr_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """The array module's own function."""
-    store(outputs, xp.linalg.qr(inputs[0], mode=attributes["mode"]))
 
 
 def qr_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -218,12 +216,6 @@ def infer_svdvals(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Ou
     return (Meta.of((*x.shape[:-2], min(x.shape[-2:])), real_dtype(x.dtype)),)
 
 
-def svd_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """The array module's own function."""
-    require_finite(xp, inputs[0])
-    store(outputs, xp.linalg.svd(inputs[0], full_matrices=attributes["full_matrices"]))
-
-
 def svdvals_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """In descending order."""
     store(outputs, [singular_values(xp, inputs[0])])
@@ -249,27 +241,6 @@ def infer_eigh(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outpu
     return Meta.of(x.shape[:-1], real_dtype(x.dtype)), x
 
 
-def infer_eigvalsh(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """The eigenvalues alone."""
-    return infer_eigh(metas, attributes)[:1]
-
-
-def eigh_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """Only the lower triangles are read."""
-    (x,) = inputs
-    if x.size:
-        require_finite(xp, x)
-        store(outputs, xp.linalg.eigh(x))
-
-
-def eigvalsh_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """As eigh."""
-    (x,) = inputs
-    if x.size:
-        require_finite(xp, x)
-        store(outputs, [xp.linalg.eigvalsh(x)])
-
-
 # --- eig
 
 
@@ -278,27 +249,6 @@ def infer_eig(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Output
     x = square_matrices(metas)
     dtype = np.result_type(x.dtype, np.complex64)
     return Meta.of(x.shape[:-1], dtype), Meta.of(x.shape, dtype)
-
-
-def infer_eigvals(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """The eigenvalues alone."""
-    return infer_eig(metas, attributes)[:1]
-
-
-def eig_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """The array module gives real results for real eigenvalues, which are stored as complex ones."""
-    (x,) = inputs
-    if x.size:
-        require_finite(xp, x)
-        store(outputs, xp.linalg.eig(x))
-
-
-def eigvals_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """As eig."""
-    (x,) = inputs
-    if x.size:
-        require_finite(xp, x)
-        store(outputs, [xp.linalg.eigvals(x)])
 
 
 # --- the table
@@ -343,17 +293,17 @@ define_lapack(
 define_lapack(
     "qr",
     infer_qr,
-    qr_kernel,
+    routine("qr"),
     qr_work,
     "Q with orthonormal columns and R upper triangular, x = Q R; `mode` 'reduced', or 'complete' with Q square.",
-    Attribute("mode", check_mode, "reduced"),
+    Attribute("mode", choice("reduced", "complete"), "reduced"),
     outputs=2,
     scratch=qr_scratch,
 )
 define_lapack(
     "svd",
     infer_svd,
-    svd_kernel,
+    routine("svd", finite=True),
     svd_work,
     "U, the singular values S in descending order and Vh, x = U S Vh; U and Vh are square if `full_matrices`.",
     Attribute("full_matrices", check_bool, default=True),
@@ -372,7 +322,7 @@ define_lapack(
 define_lapack(
     "eigh",
     infer_eigh,
-    eigh_kernel,
+    routine("eigh", finite=True),
     constant_work(10),
     "Eigenvalues, in ascending order, and eigenvectors, in columns, of Hermitian matrices.",
     outputs=2,
@@ -380,8 +330,8 @@ define_lapack(
 )
 define_lapack(
     "eigvalsh",
-    infer_eigvalsh,
-    eigvalsh_kernel,
+    first_of(infer_eigh),
+    routine("eigvalsh", finite=True),
     constant_work(4),
     "Eigenvalues of Hermitian matrices, in ascending order.",
     scratch=lapack_scratch(1),
@@ -389,7 +339,7 @@ define_lapack(
 define_lapack(
     "eig",
     infer_eig,
-    eig_kernel,
+    routine("eig", finite=True),
     constant_work(60),
     "Eigenvalues and eigenvectors, in columns, of square matrices; complex, in no particular order.",
     outputs=2,
@@ -397,8 +347,8 @@ define_lapack(
 )
 define_lapack(
     "eigvals",
-    infer_eigvals,
-    eigvals_kernel,
+    first_of(infer_eig),
+    routine("eigvals", finite=True),
     constant_work(25),
     "Eigenvalues of square matrices; complex, in no particular order.",
     scratch=lapack_scratch(1),

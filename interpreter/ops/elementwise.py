@@ -10,7 +10,18 @@ import numpy as np
 
 from ..schema.attributes import DTYPE
 from ..schema.indexing import INT64
-from ..schema.opdef import Array, ArrayModule, Attributes, Infer, OutputMetas, ScalarCheck, Work, cost_of, define
+from ..schema.opdef import (
+    Array,
+    ArrayModule,
+    Attributes,
+    Infer,
+    Kernel,
+    OutputMetas,
+    ScalarCheck,
+    Work,
+    cost_of,
+    define,
+)
 from ..schema.promotion import DType, accepts_any, accepts_promoted, broadcast, check_mixing, describe, promote
 from ..schema.scratch import scratch
 from ..types import kinds
@@ -85,51 +96,39 @@ def _resolves(ufunc: np.ufunc, dtype: DType) -> bool:
     return True
 
 
-def _define_ufuncs(names: str, inputs: int, work: Work | None = None, scalars: ScalarCheck | None = None) -> None:
-    for name, _, numpy_name in (entry.partition(":") for entry in names.split()):
-        ufunc = numpy_name or name
-        define(
-            name=name,
-            inputs=inputs,
-            infer=infer_ufunc(getattr(np, ufunc)),
-            summary=f"numpy.{ufunc}, elementwise with broadcasting.",
-            dtypes=(accepted_dtypes(getattr(np, ufunc)),),
-            ufunc=ufunc,
-            elementwise=True,
-            pointwise=True,
-            total=True,
-            work=work,
-            scalars=scalars,
-        )
+def of_ufunc(entry: str) -> dict[str, Any]:
+    """What the definitions of all ops have that are NumPy's ufuncs. The entry: our name, or `ours:numpy's`."""
+    name, _, numpy_name = entry.partition(":")
+    ufunc: np.ufunc = getattr(np, numpy_name or name)
+    return {
+        "name": name,
+        "inputs": ufunc.nin,
+        "infer": infer_ufunc(ufunc),
+        "summary": f"numpy.{numpy_name or name}, elementwise with broadcasting.",
+        "dtypes": (accepted_dtypes(ufunc),),
+        "ufunc": numpy_name or name,
+        "elementwise": True,
+        "pointwise": True,
+        "total": True,
+    }
 
 
-_define_ufuncs(UNARY, inputs=1)
-_define_ufuncs(UNARY_TRANSCENDENTAL, inputs=1, work=slow_work)
-_define_ufuncs(BINARY, inputs=2)
-_define_ufuncs(BINARY_SLOW, inputs=2, work=slow_work)
-_define_ufuncs(BINARY_ANY_INT, inputs=2, scalars=accepts_any)
+def _define_ufuncs(names: str, work: Work | None = None, scalars: ScalarCheck | None = None) -> None:
+    for entry in names.split():
+        define(**of_ufunc(entry), work=work, scalars=scalars)
+
+
+_define_ufuncs(UNARY)
+_define_ufuncs(UNARY_TRANSCENDENTAL, work=slow_work)
+_define_ufuncs(BINARY)
+_define_ufuncs(BINARY_SLOW, work=slow_work)
+_define_ufuncs(BINARY_ANY_INT, scalars=accepts_any)
 
 
 def _define_corrected_on_cupy(
     entry: str, correction: corrections.Correction, work: Work | None = None, scalars: ScalarCheck | None = None
 ) -> None:
-    name, _, numpy_name = entry.partition(":")
-    ufunc: np.ufunc = getattr(np, numpy_name or name)
-    corrections.define_corrected(
-        name=name,
-        inputs=ufunc.nin,
-        infer=infer_ufunc(ufunc),
-        summary=f"numpy.{numpy_name or name}, elementwise with broadcasting.",
-        dtypes=(accepted_dtypes(ufunc),),
-        ufunc=numpy_name or name,
-        correction=correction,
-        of_numpy=False,
-        elementwise=True,
-        pointwise=True,
-        total=True,
-        work=work,
-        scalars=scalars,
-    )
+    corrections.define_corrected(**of_ufunc(entry), correction=correction, of_numpy=False, work=work, scalars=scalars)
 
 
 _define_corrected_on_cupy("remainder", corrections.remainder, work=division_work)
@@ -148,20 +147,20 @@ _CORRECTED_WORK: dict[str, Work | None] = {
     "nextafter": None,
     "floor_divide": division_work,
 }
-# Name -> NumPy's name, and the correction of its special cases.
-CORRECTED: dict[str, tuple[str, corrections.Correction]] = {
-    "atan": ("arctan", corrections.arctan),
-    "atanh": ("arctanh", corrections.arctanh),
-    "expm1": ("expm1", corrections.expm1),
-    "floor_divide": ("floor_divide", corrections.floor_divide),
-    "log1p": ("log1p", corrections.log1p),
-    "nextafter": ("nextafter", corrections.nextafter),
-    "pow": ("power", corrections.power),
-    "power": ("power", corrections.power),
-    "reciprocal": ("reciprocal", corrections.reciprocal),
-    "sign": ("sign", corrections.sign),
-    "tan": ("tan", corrections.tan),
-    "tanh": ("tanh", corrections.tanh),
+# Entry -> the correction of NumPy's special cases.
+CORRECTED: dict[str, corrections.Correction] = {
+    "atan:arctan": corrections.arctan,
+    "atanh:arctanh": corrections.arctanh,
+    "expm1": corrections.expm1,
+    "floor_divide": corrections.floor_divide,
+    "log1p": corrections.log1p,
+    "nextafter": corrections.nextafter,
+    "pow:power": corrections.power,
+    "power": corrections.power,
+    "reciprocal": corrections.reciprocal,
+    "sign": corrections.sign,
+    "tan": corrections.tan,
+    "tanh": corrections.tanh,
 }
 
 
@@ -183,56 +182,40 @@ def is_total_power(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> b
     return promote(metas).kind != "i"
 
 
-def _define_correction(name: str, ufunc: str, correction: corrections.Correction) -> None:
-    of_numpy: np.ufunc = getattr(np, ufunc)
+for _entry, _correction in CORRECTED.items():
+    _fields = of_ufunc(_entry)
+    _fields["summary"] = f"{_fields['summary'][:-1]}; special cases as the standard has them."
+    if _correction is corrections.power:
+        _fields["total"] = is_total_power
     corrections.define_corrected(
-        name=name,
-        inputs=of_numpy.nin,
-        infer=infer_ufunc(of_numpy),
-        summary=f"numpy.{ufunc}, elementwise with broadcasting; special cases as the standard has them.",
-        dtypes=(accepted_dtypes(of_numpy),),
-        ufunc=ufunc,
-        correction=correction,
-        elementwise=True,
-        pointwise=True,
-        total=is_total_power if ufunc == "power" else True,
-        scratch=floor_divide_scratch if name == "floor_divide" else corrected_scratch,
-        work=_CORRECTED_WORK.get(name, slow_work),
+        **_fields,
+        correction=_correction,
+        scratch=floor_divide_scratch if _entry == "floor_divide" else corrected_scratch,
+        work=_CORRECTED_WORK.get(_entry, slow_work),
     )
 
 
-for _name, (_ufunc, _correction) in CORRECTED.items():
-    _define_correction(_name, _ufunc, _correction)
-
-
-def _define_extremum(name: str) -> None:
-    """By a kernel, although it is a ufunc: NumPy deprecated a positional `out` for these two only."""
+def extremum_kernel(name: str) -> Kernel:
+    """No ufunc, although it is one: NumPy deprecated a positional `out` for these two only."""
 
     def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
         getattr(xp, name)(*inputs, out=outputs[0])
 
-    define(
-        name=name,
-        inputs=2,
-        infer=infer_ufunc(getattr(np, name)),
-        summary=f"numpy.{name}, elementwise with broadcasting.",
-        dtypes=(accepted_dtypes(getattr(np, name)),),
-        kernel=kernel,
-        elementwise=True,
-        pointwise=True,
-        total=True,
-    )
+    return kernel
 
 
 for _name in ("maximum", "minimum"):
-    _define_extremum(_name)
+    define(**{**of_ufunc(_name), "ufunc": None}, kernel=extremum_kernel(_name))
 
 
-def _rounding_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], name: str) -> None:
-    if outputs[0].dtype.kind in "biu":
-        xp.copyto(outputs[0], inputs[0])
-    else:
-        getattr(xp, name)(inputs[0], outputs[0])
+def _rounding_kernel(name: str) -> Kernel:
+    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+        if outputs[0].dtype.kind in "biu":
+            xp.copyto(outputs[0], inputs[0])
+        else:
+            getattr(xp, name)(inputs[0], outputs[0])
+
+    return kernel
 
 
 def _infer_rounding(ufunc: str) -> Infer:
@@ -246,23 +229,13 @@ def _infer_rounding(ufunc: str) -> Infer:
     return infer
 
 
-def _define_rounding(name: str, ufunc: str) -> None:
-    define(
-        name=name,
-        inputs=1,
-        infer=_infer_rounding(ufunc),
-        summary=f"numpy.{ufunc} of floats; integers stay what they are.",
-        dtypes=(accepted_dtypes(getattr(np, ufunc)) | kinds.INTEGER_OR_BOOLEAN,),
-        kernel=lambda xp, inputs, outputs, _attributes: _rounding_kernel(xp, inputs, outputs, ufunc),
-        elementwise=True,
-        pointwise=True,
-        total=True,
-    )
-
-
 for _entry in ROUNDING.split():
-    _name, _, _ufunc = _entry.partition(":")
-    _define_rounding(_name, _ufunc or _name)
+    _fields = of_ufunc(_entry)
+    _ufunc = _fields.pop("ufunc")
+    _fields["summary"] = f"numpy.{_ufunc} of floats; integers stay what they are."
+    _fields["infer"] = _infer_rounding(_ufunc)
+    _fields["dtypes"] = (_fields["dtypes"][0] | kinds.INTEGER_OR_BOOLEAN,)
+    define(**_fields, kernel=_rounding_kernel(_ufunc))
 
 
 def infer_part(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:

@@ -13,16 +13,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..schema.attributes import DTYPE_OR_NONE, check_axes, check_axis, check_float, check_int, optional
+from ..schema.attributes import DTYPE_OR_NONE, check_axes, check_axis, check_float, check_int, choice, optional
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ..schema.promotion import DType
 from ..schema.scratch import is_single, scratch
 from ..types.axes import normal_axes, normal_axis, tensor
 from ..types.kinds import FLOATING, REAL_FLOATING, DTypes
 from ..types.meta import Meta, OperandMeta, Shape
+from .decompositions import real_dtype
 from .rearranging import BLOCK
 
-_NORMS = ("backward", "ortho", "forward")
-_SINGLE = frozenset({"float16", "float32", "complex64"})
 _WHOLE = -1  # stands for the length of the axis
 
 # The transformed axes, the last one last, and the number of points along each.
@@ -38,15 +38,6 @@ class Form(Enum):
 
 
 _TAKES: dict[Form, DTypes] = {Form.COMPLEX: FLOATING, Form.REAL: REAL_FLOATING, Form.HERMITIAN: FLOATING}
-
-
-def check_norm(value: Any) -> str:
-    """The name of a normalisation."""
-    if not isinstance(value, str):
-        raise TypeError(f"expected one of {', '.join(_NORMS)}, got {type(value).__name__}")
-    if value not in _NORMS:
-        raise ValueError(f"expected one of {', '.join(_NORMS)}, got {value[:40]!r}")
-    return value
 
 
 def check_length(value: Any) -> int:
@@ -105,12 +96,10 @@ def _kept(shape: Shape, form: Form, axes: Shape, lengths: Shape) -> tuple[slice,
     return tuple(kept)
 
 
-def result_dtype(name: str, form: Form) -> str:
+def result_dtype(dtype: DType, form: Form) -> DType:
     """The dtype of x's precision, real if the spectrum was Hermitian."""
-    single = name in _SINGLE
-    if form is Form.HERMITIAN:
-        return "float32" if single else "float64"
-    return "complex64" if single else "complex128"
+    found = np.result_type(dtype, np.complex64)
+    return real_dtype(found) if form is Form.HERMITIAN else found
 
 
 # --- the table of transforms
@@ -137,7 +126,7 @@ def _define_transform(name: str, form: Form, summary: str, *attributes: Attribut
             shape[axis] = length
         if form is Form.REAL:
             shape[axes[-1]] = lengths[-1] // 2 + 1
-        return (Meta.of(tuple(shape), result_dtype(x.dtype.name, form)),)
+        return (Meta.of(tuple(shape), result_dtype(x.dtype, form)),)
 
     def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], given: Attributes) -> None:
         (x,), (out,) = inputs, outputs
@@ -147,11 +136,8 @@ def _define_transform(name: str, form: Form, summary: str, *attributes: Attribut
             return
         x = x[_kept(x.shape, form, axes, lengths)]
         x = x.astype(np.float32) if x.dtype == np.float16 else x
-        function = getattr(xp.fft, name)
-        if "axis" in given:
-            out[...] = function(x, n=lengths[0], axis=axes[0], norm=given["norm"])
-        else:
-            out[...] = function(x, s=lengths, axes=axes, norm=given["norm"])
+        along = {"n": lengths[0], "axis": axes[0]} if "axis" in given else {"s": lengths, "axes": axes}
+        out[...] = getattr(xp.fft, name)(x, **along, norm=given["norm"])
 
     def work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, given: Attributes) -> int:
         x = tensor(metas)
@@ -172,26 +158,23 @@ def _define_transform(name: str, form: Form, summary: str, *attributes: Attribut
     )
 
 
-_NORM = Attribute("norm", check_norm, "backward")
+_NORM = Attribute("norm", choice("backward", "ortho", "forward"), "backward")
 _ONE = (Attribute("n", optional(check_length), None), Attribute("axis", check_int, -1), _NORM)
 _SEVERAL = (Attribute("s", optional(check_lengths), None), Attribute("axes", optional(check_axes), None), _NORM)
 
-for _name, _form, _summary in (
-    ("fft", Form.COMPLEX, "Fourier transform of `n` points along `axis`"),
-    ("ifft", Form.COMPLEX, "Inverse of fft"),
-    ("rfft", Form.REAL, "The first n//2 + 1 points of the Fourier transform of `n` real points along `axis`"),
-    ("irfft", Form.HERMITIAN, "Inverse of rfft, with `n` real points"),
-    ("hfft", Form.HERMITIAN, "Fourier transform of a Hermitian signal, of which x is half; `n` real points"),
-    ("ihfft", Form.REAL, "Inverse of hfft: the first n//2 + 1 points of a Hermitian signal"),
+for _name, _form, _attributes, _summary in (
+    ("fft", Form.COMPLEX, _ONE, "Fourier transform of `n` points along `axis`"),
+    ("ifft", Form.COMPLEX, _ONE, "Inverse of fft"),
+    ("rfft", Form.REAL, _ONE, "The first n//2 + 1 points of the Fourier transform of `n` real points along `axis`"),
+    ("irfft", Form.HERMITIAN, _ONE, "Inverse of rfft, with `n` real points"),
+    ("hfft", Form.HERMITIAN, _ONE, "Fourier transform of a Hermitian signal, of which x is half; `n` real points"),
+    ("ihfft", Form.REAL, _ONE, "Inverse of hfft: the first n//2 + 1 points of a Hermitian signal"),
+    ("fftn", Form.COMPLEX, _SEVERAL, "Fourier transform of `s` points along `axes`"),
+    ("ifftn", Form.COMPLEX, _SEVERAL, "Inverse of fftn"),
+    ("rfftn", Form.REAL, _SEVERAL, "fftn of real points, of which the last axis keeps the first n//2 + 1 points"),
+    ("irfftn", Form.HERMITIAN, _SEVERAL, "Inverse of rfftn, with `s` real points"),
 ):
-    _define_transform(_name, _form, f"{_summary}; x is padded with zeros or cut.", *_ONE)
-for _name, _form, _summary in (
-    ("fftn", Form.COMPLEX, "Fourier transform of `s` points along `axes`"),
-    ("ifftn", Form.COMPLEX, "Inverse of fftn"),
-    ("rfftn", Form.REAL, "fftn of real points, of which the last axis keeps the first n//2 + 1 points"),
-    ("irfftn", Form.HERMITIAN, "Inverse of rfftn, with `s` real points"),
-):
-    _define_transform(_name, _form, f"{_summary}; x is padded with zeros or cut.", *_SEVERAL)
+    _define_transform(_name, _form, f"{_summary}; x is padded with zeros or cut.", *_attributes)
 
 
 # --- frequencies

@@ -190,8 +190,7 @@ def diagonal_view(_x: Meta, layout: Layout, out: Meta, attributes: Attributes) -
 
 def diagonal_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """A copy, where a view is not wanted."""
-    if outputs[0].size:
-        outputs[0][...] = xp.diagonal(inputs[0], attributes["offset"], -2, -1)
+    outputs[0][...] = xp.diagonal(inputs[0], attributes["offset"], -2, -1)
 
 
 def infer_trace(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.attributes import AXIS, KEEPDIMS
+from ..schema.attributes import AXIS, KEEPDIMS, choice
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import scratch
@@ -43,15 +43,6 @@ _CONTINUOUS = {
     "median_unbiased": (1 / 3.0, 1 / 3.0),
     "normal_unbiased": (3 / 8.0, 3 / 8.0),
 }
-
-
-def check_method(value: Any) -> str:
-    """One of NumPy's methods of estimation."""
-    if not isinstance(value, str):
-        raise TypeError(f"expected a str, got {type(value).__name__}")
-    if value not in METHODS:
-        raise ValueError(f"{value[:40]!r} is no method; the methods are {', '.join(METHODS)}")
-    return value
 
 
 def _reduced(x: Meta, attributes: Attributes) -> Shape:
@@ -235,7 +226,7 @@ for _name, _scale in (("quantile", "in [0, 1]"), ("percentile", "in [0, 100]")):
         summary=f"numpy.{_name} of x at q, {_scale}: a number or a tensor, whose axes come first in the result.",
         operands=("x", "q"),
         dtypes=(REAL,),
-        attributes=(AXIS, KEEPDIMS, Attribute("method", check_method, "linear")),
+        attributes=(AXIS, KEEPDIMS, Attribute("method", choice(*METHODS), "linear")),
         kernel=_quantile_kernel(_name),
         scratch=scratch(operands=2, results=4),
         judges=True,

@@ -13,13 +13,12 @@ Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ..schema.attributes import SHAPE, check_dtype, check_float, check_int
+from ..schema.attributes import SHAPE, check_dtype, check_float, check_int, check_integer
 from ..schema.opdef import (
     VARIADIC,
     Array,
@@ -93,12 +92,7 @@ def check_bound(value: Any) -> int | str:
     """A bound of integers: an int of any of our dtypes, or 2**64, which travels as `END`."""
     if isinstance(value, str) and value == END:
         return END
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError("expected an int, got a bool")
-    try:
-        bound = operator.index(value)
-    except TypeError:
-        raise TypeError(f"expected an int, got {type(value).__name__}") from None
+    bound = check_integer(value)
     if bound == WIRE_INTEGERS.stop:
         return END
     if bound not in WIRE_INTEGERS:

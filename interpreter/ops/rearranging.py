@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DeviceMemoryError
 from ..schema.attributes import axis_attribute, check_axes, check_axis, check_int, optional
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OutputMetas, define
 from ..schema.promotion import broadcast_shapes
 from ..schema.scratch import total
 from ..types.axes import normal_axis, tensor, tensors
@@ -138,9 +138,8 @@ def _spread(x: Array, out: Array, once: Shape, repeated: Shape) -> None:
     Both shapes only split axes and add or drop axes of size one, which strides can always express. Axes of size one
     are dropped, so that no more are left than an array may have.
     """
-    if out.size:
-        kept = [axis for axis, n in enumerate(repeated) if n != 1]
-        out.reshape([repeated[a] for a in kept])[...] = x.reshape([once[a] for a in kept])
+    kept = [axis for axis, n in enumerate(repeated) if n != 1]
+    out.reshape([repeated[a] for a in kept])[...] = x.reshape([once[a] for a in kept])
 
 
 def infer_repeat_each(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
@@ -206,16 +205,15 @@ def _diagonal(xp: ArrayModule, shape: Shape, k: int) -> tuple[Array, Array]:
     return xp.arange(columns), xp.arange(nearest, nearest + rows)[:, None]
 
 
-def tril_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Copies, then clears the elements above."""
-    xp.copyto(outputs[0], inputs[0])
-    xp.copyto(outputs[0], False, where=xp.greater(*_diagonal(xp, outputs[0].shape, attributes["k"])))
+def triangle_kernel(cleared: str) -> Kernel:
+    """Copies, then clears the elements whose column is `cleared`, "greater" or "less", than that of the diagonal."""
 
+    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+        (x,), (out,) = inputs, outputs
+        xp.copyto(out, x)
+        xp.copyto(out, False, where=getattr(xp, cleared)(*_diagonal(xp, out.shape, attributes["k"])))
 
-def triu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
-    """Copies, then clears the elements below."""
-    xp.copyto(outputs[0], inputs[0])
-    xp.copyto(outputs[0], False, where=xp.less(*_diagonal(xp, outputs[0].shape, attributes["k"])))
+    return kernel
 
 
 def triangle_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -333,14 +331,14 @@ define(
     attributes=(Attribute("repetitions", check_axes),),
     kernel=tile_kernel,
 )
-for _name, _kernel, _side in (("tril", tril_kernel, "above"), ("triu", triu_kernel, "below")):
+for _name, _cleared, _side in (("tril", "greater", "above"), ("triu", "less", "below")):
     define(
         name=_name,
         inputs=1,
         infer=infer_triangle,
         summary=f"The matrices of x with zeros {_side} the k-th diagonal.",
         attributes=(Attribute("k", check_int, 0),),
-        kernel=_kernel,
+        kernel=triangle_kernel(_cleared),
         scratch=triangle_scratch,
         elementwise=True,
     )

@@ -7,23 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..schema.attributes import choice
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import total
 from ..types.axes import tensors
 from ..types.kinds import INTEGER, REAL
 from ..types.meta import Meta, OperandMeta
-
-_SIDES = ("left", "right")
-
-
-def check_side(value: Any) -> str:
-    """'left' or 'right' of equal elements."""
-    if not isinstance(value, str):
-        raise TypeError(f"expected 'left' or 'right', got {type(value).__name__}")
-    if value not in _SIDES:
-        raise ValueError(f"expected 'left' or 'right', got {value[:40]!r}")
-    return value
 
 
 def infer_searchsorted(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
@@ -79,7 +69,7 @@ define(
     summary="Where to insert each element of x2 to keep x1 (or x1[sorter]) sorted: (x1, x2, [sorter]).",
     operands=("x1", "x2", "sorter"),
     dtypes=(REAL, REAL, INTEGER),
-    attributes=(Attribute("side", check_side, "left"),),
+    attributes=(Attribute("side", choice("left", "right"), "left"),),
     kernel=searchsorted_kernel,
     scratch=search_scratch,
     work=search_work,

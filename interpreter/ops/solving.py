@@ -23,6 +23,7 @@ from .decompositions import (
     cast,
     constant_work,
     define_lapack,
+    first_of,
     infer_square,
     lapack_scratch,
     lapack_work,
@@ -30,6 +31,7 @@ from .decompositions import (
     one,
     real_dtype,
     require_finite,
+    routine,
     singular_values,
     square_matrices,
     store,
@@ -47,21 +49,6 @@ def infer_slogdet(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Ou
     return Meta.of(x.shape[:-2], x.dtype), Meta.of(x.shape[:-2], real_dtype(x.dtype))
 
 
-def infer_det(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
-    """One number for each matrix."""
-    return infer_slogdet(metas, attributes)[:1]
-
-
-def det_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """The determinant of an empty matrix is 1."""
-    store(outputs, [xp.linalg.det(inputs[0])])
-
-
-def slogdet_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
-    """0 and -inf for singular matrices."""
-    store(outputs, xp.linalg.slogdet(inputs[0]))
-
-
 # --- inv and solve
 
 
@@ -77,8 +64,7 @@ def _solved(xp: ArrayModule, name: str, *operands: Any) -> Array:
 
 def inv_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """The array module's own function. LinAlgError for a singular matrix."""
-    if outputs[0].size:
-        store(outputs, [_solved(xp, "inv", inputs[0])])
+    store(outputs, [_solved(xp, "inv", inputs[0])])
 
 
 def infer_solve(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
@@ -229,8 +215,6 @@ def _are_large(xp: ArrayModule, inputs: Sequence[Any], values: Array) -> Array:
 def pinv_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """V S^-1 U^H with 0 in place of the reciprocals of small singular values."""
     (x, *_), (out,) = inputs, outputs
-    if out.size == 0:
-        return
     require_finite(xp, x)
     u, values, vh = xp.linalg.svd(x, full_matrices=False)
     reciprocals = xp.where(_are_large(xp, inputs, values), xp.divide(1, values), 0)
@@ -273,8 +257,7 @@ def matrix_power_kernel(
     xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
 ) -> None:
     """By repeated squaring, of the inverse if n is negative. LinAlgError if there is no inverse."""
-    if outputs[0].size:
-        store(outputs, [_solved(xp, "matrix_power", inputs[0], attributes["n"])])
+    store(outputs, [_solved(xp, "matrix_power", inputs[0], attributes["n"])])
 
 
 def matrix_power_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
@@ -297,12 +280,17 @@ def matrix_power_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, att
 # --- the table
 
 define_lapack(
-    "det", infer_det, det_kernel, constant_work(1), "Determinants of square matrices.", scratch=lapack_scratch(1)
+    "det",
+    first_of(infer_slogdet),
+    routine("det"),
+    constant_work(1),
+    "Determinants of square matrices.",
+    scratch=lapack_scratch(1),
 )
 define_lapack(
     "slogdet",
     infer_slogdet,
-    slogdet_kernel,
+    routine("slogdet"),
     constant_work(1),
     "Sign of the determinant, and the natural logarithm of its absolute value.",
     outputs=2,

@@ -38,8 +38,6 @@ def sort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
     Sorting negated values would not do: unsigned integers, bools and the smallest integer have no negative.
     """
     (x,), (out,) = inputs, outputs
-    if not x.size:
-        return
     axis, down = attributes["axis"], attributes["descending"]
     if xp is np:  # without another array of that size
         out[...] = x
@@ -52,8 +50,6 @@ def sort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
 def argsort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """Descending as in `sort_kernel`; positions in the reversed x are counted from its end."""
     (x,), (out,) = inputs, outputs
-    if not x.size:
-        return
     axis, down = attributes["axis"], attributes["descending"]
     order = xp.argsort(xp.flip(x, axis) if down else x, axis=axis, kind=_algorithm(attributes))
     if down:

@@ -33,15 +33,20 @@ def check_bool(value: Any) -> bool:
 
 def check_int(value: Any) -> int:
     """An integer of at most 64 bits; not a bool."""
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError("expected an int, got a bool")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"expected an int, got {_kind(value)}") from None
+    number = check_integer(value)
     if number not in INT64:
         raise ValueError("the integer has more than 64 bits")
     return number
+
+
+def check_integer(value: Any) -> int:
+    """An integer of any size; not a bool."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError("expected an int, got a bool")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"expected an int, got {_kind(value)}") from None
 
 
 def check_float(value: Any) -> float:
@@ -143,6 +148,20 @@ def optional(check: Check) -> Check:
         return None if value is None else check(value)
 
     return check_optional
+
+
+def choice(*names: str) -> Check:
+    """The checker that takes one of these names."""
+
+    def check_name(value: Any) -> str:
+        expected = f"expected one of {', '.join(map(repr, names))}"
+        if not isinstance(value, str):
+            raise TypeError(f"{expected}, got {_kind(value)}")
+        if value not in names:
+            raise ValueError(f"{expected}, got {value[:40]!r}")
+        return value
+
+    return check_name
 
 
 def _ints(value: Any) -> Shape:

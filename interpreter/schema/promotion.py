@@ -131,7 +131,11 @@ def accepts_any(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attrib
 def accepts_promoted(value: int, metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
     """The default: the value has to fit the attribute `dtype` if there is one, else the operands' promoted dtype."""
     name = attributes.get("dtype")
-    dtype = promote(metas) if name is None else np.dtype(name)
+    check_fits(value, promote(metas) if name is None else np.dtype(name))
+
+
+def check_fits(value: int, dtype: DType) -> None:
+    """OverflowError unless the dtype, if it is one of integers, can hold the integer."""
     if dtype.kind not in "iu":
         return
     limits = np.iinfo(dtype)  # type: ignore[type-var]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
+from ...schema.attributes import choice
 from ...schema.opdef import (
     Array,
     Attribute,
     Attributes,
     BoundKernel,
-    Compose,
-    Direct,
-    Kernel,
     OutputMetas,
-    Work,
     define,
 )
 from ...schema.scratch import scratch
@@ -30,16 +27,7 @@ from .operands import same_meta
 _SERIES = 6
 
 
-def check_approximate(value: Any) -> str:
-    """The form of gelu: "tanh", or "none" for the exact one."""
-    if not isinstance(value, str):
-        raise TypeError(f'expected "tanh" or "none", got {type(value).__name__}')
-    if value not in {"tanh", "none"}:
-        raise ValueError(f'expected "tanh" or "none", got {value[:40]!r}')
-    return value
-
-
-_APPROXIMATE = Attribute("approximate", check_approximate, "tanh")
+_APPROXIMATE = Attribute("approximate", choice("tanh", "none"), "tanh")
 
 # --- infer
 
@@ -85,105 +73,80 @@ def relu_grad_direct(
 # --- the table
 
 
-def _activation(
-    name: str,
-    kernel: Kernel,
-    summary: str,
-    *attributes: Attribute,
-    dtypes: kinds.DTypes = kinds.REAL_FLOATING,
-    work: Work | None = slow_work,
-    compose: Compose | None = None,
-    direct: Direct | None = None,
-    temporaries: int = 0,
-) -> None:
-    define(
-        name=name,
-        inputs=1,
-        infer=infer_activation,
-        summary=summary,
-        dtypes=(dtypes,),
-        attributes=attributes,
-        kernel=kernel,
-        elementwise=True,
-        pointwise=True,
-        total=True,
-        scratch=scratch(working=temporaries) if temporaries else None,
-        work=work,
-        compose=compose,
-        direct=direct,
-    )
-
-
-def _gradient(
-    name: str,
-    other: str,
-    kernel: Kernel,
-    summary: str,
-    *attributes: Attribute,
-    work: Work | None = None,
-    direct: Direct | None = None,
-    temporaries: int = 2,
-) -> None:
-    define(
-        name=name,
-        inputs=2,
-        infer=infer_gradient,
-        summary=summary,
-        operands=("dy", other),
-        dtypes=(kinds.REAL_FLOATING,),
-        attributes=attributes,
-        kernel=kernel,
-        elementwise=True,
-        pointwise=True,
-        total=True,
-        scratch=scratch(working=temporaries) if temporaries else None,
-        work=work,
-        direct=direct,
-    )
-
+_pointwise = partial(define, elementwise=True, pointwise=True, total=True)
+_activation = partial(_pointwise, inputs=1, infer=infer_activation)
+_gradient = partial(_pointwise, inputs=2, infer=infer_gradient, dtypes=(kinds.REAL_FLOATING,))
 
 _activation(
-    "relu",
-    kernels.relu_kernel,
-    "The larger of x and 0.",
-    dtypes=kinds.REAL,
-    work=None,
+    name="relu",
+    kernel=kernels.relu_kernel,
+    summary="The larger of x and 0.",
+    dtypes=(kinds.REAL,),
     compose=compose.compose_relu,
     direct=relu_direct,
 )
-_activation("sigmoid", kernels.sigmoid_kernel, "1 / (1 + exp(-x)).", compose=compose.compose_sigmoid)
-_activation("silu", kernels.silu_kernel, "x * sigmoid(x).", compose=compose.compose_silu, temporaries=2)
 _activation(
-    "gelu",
-    kernels.gelu_kernel,
-    'x * Phi(x) in its tanh form, or exactly with `approximate="none"`.',
-    _APPROXIMATE,
+    name="sigmoid",
+    kernel=kernels.sigmoid_kernel,
+    summary="1 / (1 + exp(-x)).",
+    dtypes=(kinds.REAL_FLOATING,),
+    work=slow_work,
+    compose=compose.compose_sigmoid,
+)
+_activation(
+    name="silu",
+    kernel=kernels.silu_kernel,
+    summary="x * sigmoid(x).",
+    dtypes=(kinds.REAL_FLOATING,),
+    scratch=scratch(working=2),
+    work=slow_work,
+    compose=compose.compose_silu,
+)
+_activation(
+    name="gelu",
+    kernel=kernels.gelu_kernel,
+    summary='x * Phi(x) in its tanh form, or exactly with `approximate="none"`.',
+    dtypes=(kinds.REAL_FLOATING,),
+    attributes=(_APPROXIMATE,),
+    scratch=scratch(working=8),
     work=gelu_work,
-    temporaries=8,
 )
 _gradient(
-    "relu_grad",
-    "y",
-    kernels.relu_grad_kernel,
-    "Gradient of relu: (dy, y), where y may be relu's input or its result.",
+    name="relu_grad",
+    kernel=kernels.relu_grad_kernel,
+    summary="Gradient of relu: (dy, y), where y may be relu's input or its result.",
+    operands=("dy", "y"),
+    scratch=scratch(working=2),
     direct=relu_grad_direct,
 )
-_gradient("sigmoid_grad", "y", kernels.sigmoid_grad_kernel, "Gradient of sigmoid: (dy, y), y being its result.")
-_gradient("tanh_grad", "y", kernels.tanh_grad_kernel, "Gradient of tanh: (dy, y), y being its result.")
 _gradient(
-    "silu_grad",
-    "x",
-    kernels.silu_grad_kernel,
-    "Gradient of silu: (dy, x), x being its input.",
-    work=slow_work,
-    temporaries=3,
+    name="sigmoid_grad",
+    kernel=kernels.sigmoid_grad_kernel,
+    summary="Gradient of sigmoid: (dy, y), y being its result.",
+    operands=("dy", "y"),
+    scratch=scratch(working=2),
 )
 _gradient(
-    "gelu_grad",
-    "x",
-    kernels.gelu_grad_kernel,
-    "Gradient of gelu in the same form: (dy, x), x being its input.",
-    _APPROXIMATE,
+    name="tanh_grad",
+    kernel=kernels.tanh_grad_kernel,
+    summary="Gradient of tanh: (dy, y), y being its result.",
+    operands=("dy", "y"),
+    scratch=scratch(working=2),
+)
+_gradient(
+    name="silu_grad",
+    kernel=kernels.silu_grad_kernel,
+    summary="Gradient of silu: (dy, x), x being its input.",
+    operands=("dy", "x"),
+    scratch=scratch(working=3),
+    work=slow_work,
+)
+_gradient(
+    name="gelu_grad",
+    kernel=kernels.gelu_grad_kernel,
+    summary="Gradient of gelu in the same form: (dy, x), x being its input.",
+    operands=("dy", "x"),
+    attributes=(_APPROXIMATE,),
+    scratch=scratch(working=8),
     work=gelu_work,
-    temporaries=8,
 )

@@ -117,8 +117,6 @@ def _normalise(xp: ArrayModule, x: Array, attributes: Attributes, *, centre: boo
 def _norm(xp: ArrayModule, inputs: Sequence[Array], out: Array, attributes: Attributes, *, centre: bool) -> None:
     """Normalised x, times weight and plus bias where given."""
     x, *parameters = inputs
-    if x.size == 0:
-        return
     values, _ = _normalise(xp, x, attributes, centre=centre)
     for parameter, apply in zip(parameters, (xp.multiply, xp.add), strict=False):
         apply(values, _spread(parameter, x, _axes(x, attributes)), values)

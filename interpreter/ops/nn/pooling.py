@@ -132,9 +132,8 @@ def _sizes(xp: ArrayModule, attributes: Attributes, down: Line, across: Line, dt
 def max_pool2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """Padding counts as -inf."""
     (x,), (out,) = inputs, outputs
-    if out.size:
-        down, across = _lines(attributes, x.shape)
-        out[...] = _largest(xp, _largest(xp, x, -1, across), -2, down)
+    down, across = _lines(attributes, x.shape)
+    out[...] = _largest(xp, _largest(xp, x, -1, across), -2, down)
 
 
 def max_pool2d_grad_kernel(
@@ -155,11 +154,10 @@ def max_pool2d_grad_kernel(
 def avg_pool2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
     """Padding counts as 0."""
     (x,), (out,) = inputs, outputs
-    if out.size:
-        x = x.astype(working_dtype(x.dtype), copy=False)
-        down, across = _lines(attributes, x.shape)
-        total = _total(xp, _total(xp, x, -1, across), -2, down)
-        xp.divide(total, _sizes(xp, attributes, down, across, x.dtype), out)
+    x = x.astype(working_dtype(x.dtype), copy=False)
+    down, across = _lines(attributes, x.shape)
+    total = _total(xp, _total(xp, x, -1, across), -2, down)
+    xp.divide(total, _sizes(xp, attributes, down, across, x.dtype), out)
 
 
 def avg_pool2d_grad_kernel(

@@ -99,7 +99,7 @@ def test_what_one_axis_refuses(name, evaluate):
 
 @pytest.mark.parametrize(("norm", "kind"), [("sideways", ValueError), (None, TypeError)])
 def test_there_are_three_norms(norm, kind, evaluate):
-    with pytest.raises(kind, match="expected one of backward, ortho, forward"):
+    with pytest.raises(kind, match="expected one of 'backward', 'ortho', 'forward'"):
         evaluate("fft", np.ones(3), norm=norm)
 
 

@@ -22,7 +22,8 @@ def test_every_op_is_complete(name):
     assert op.summary.endswith(".")
     assert (op.kernel is None) != (op.ufunc is None)
     assert op.outputs >= 1
-    assert len(op.operands) == (op.inputs if op.inputs != VARIADIC else len(op.operands) or 1)
+    names = op.operand_names()
+    assert len(names) == op.inputs if op.inputs != VARIADIC else op.operands
     assert op.dtypes
     assert all(dtypes <= set(DTYPES) for dtypes in op.dtypes)
     assert all(has(np, path) for path in op.needs)

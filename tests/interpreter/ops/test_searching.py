@@ -82,7 +82,7 @@ def test_what_is_refused(operands, kind, message, evaluate):
 
 @pytest.mark.parametrize(("side", "kind"), [("middle", ValueError), (None, TypeError)])
 def test_there_are_two_sides(side, kind, evaluate):
-    with pytest.raises(kind, match="expected 'left' or 'right'"):
+    with pytest.raises(kind, match="expected one of 'left', 'right'"):
         evaluate("searchsorted", np.ones(2), np.ones(2), side=side)
 
 

@@ -142,5 +142,5 @@ def test_operands_that_do_not_fit_are_refused(infer, name, metas, attributes, er
 
 @pytest.mark.parametrize(("value", "error"), [("erf", ValueError), (None, TypeError), (True, TypeError)])
 def test_gelu_has_two_forms(infer, value, error):
-    with pytest.raises(error, match='\'approximate\': expected "tanh" or "none"'):
+    with pytest.raises(error, match="'approximate': expected one of 'tanh', 'none'"):
         infer("gelu", X, approximate=value)
