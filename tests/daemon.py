@@ -18,7 +18,9 @@ from typing import Any, Self
 import tensord as td
 
 from . import stand_in
+from .forked import Forked
 
+MAIN = ("tensord.client.cli.main", "main")
 READY = 30.0  # seconds; a start takes about half of one
 
 
@@ -44,9 +46,11 @@ class Daemon:
         """Start `tensord serve` with these options and wait until it is ready. `program`: what Python runs.
 
         Its socket lies in a short path, since a socket's path may have 107 bytes. `environment` is added to ours.
-        By default the program is `tensord`, with the device that stands in for others, if one does.
+        By default the program is `tensord`, with the device that stands in for others, if one does; it is forked from
+        a process that has imported it unless it is to have something special.
         `descriptors`: its limit of open files.
         """
+        real = bool(program or environment or descriptors is not None or stand_in.chosen())
         program = program or ("-m", "tests.stand_in" if stand_in.chosen() else "tensord.client.cli")
         limited = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
         home = Path(tempfile.mkdtemp(prefix="td-", dir="/tmp"))
@@ -55,19 +59,15 @@ class Daemon:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notified:
             notified.bind(str(home / "notify"))
             notified.settimeout(0.1)
-            with (directory / "daemon.log").open("w") as log:
-                process = subprocess.Popen(  # noqa: S603
-                    [*limited, sys.executable, *program, "serve", "--address", where, *options],
-                    env={
-                        **os.environ,
-                        "NOTIFY_SOCKET": str(home / "notify"),
-                        "XDG_RUNTIME_DIR": str(home),
-                        **environment,
-                    },
-                    stdout=subprocess.DEVNULL,
-                    stderr=log,
-                    text=True,
-                )
+            ours = {"NOTIFY_SOCKET": str(home / "notify"), "XDG_RUNTIME_DIR": str(home)}
+            env = {**os.environ, **ours, **environment}
+            arguments = ["serve", "--address", where, *options]
+            with (directory / "daemon.log").open("w") as log, Path(os.devnull).open("w") as null:
+                if real:
+                    command = [*limited, sys.executable, *program, *arguments]
+                    process = subprocess.Popen(command, env=env, stdout=null, stderr=log, text=True)  # noqa: S603
+                else:
+                    process = Forked(MAIN, ["tensord", *arguments], env=env, stdout=null.fileno(), stderr=log.fileno())
             daemon = cls(process, where, directory)
             daemon.home = home
             daemon._await_ready(notified)

@@ -23,6 +23,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from .forked import Forked
+
 PATIENCE = 30.0  # seconds until a test that hangs is given up; never slept
 PAUSE = 0.002
 _never = threading.Event()
@@ -88,14 +90,14 @@ class Puppet:
     @classmethod
     def start(cls, address: str | None = None, **environment: str) -> Self:
         """A new one; with an address it has a session there, `s`. `environment` is added to ours."""
-        puppet = cls(
-            subprocess.Popen(  # noqa: S603
-                [sys.executable, __file__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, **environment},
-            )
-        )
+        theirs, writes = os.pipe()
+        reads, answers = os.pipe()
+        env = {**os.environ, **environment}
+        process = Forked(("tests.puppet", "prompt"), [__file__], env=env, stdin=theirs, stdout=answers)
+        process.stdin, process.stdout = os.fdopen(writes, "wb"), os.fdopen(reads, "rb")
+        os.close(theirs)
+        os.close(answers)
+        puppet = cls(process)
         if address is not None:
             puppet.tell(f"s = td.connect({address!r})")
         return puppet
@@ -190,7 +192,3 @@ def executed(code: str, names: dict[str, Any]) -> tuple[str | None, Any]:
     finally:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     return None, value
-
-
-if __name__ == "__main__":
-    prompt()

@@ -1,0 +1,168 @@
+"""Processes that start with the package imported: forked from one that has imported it.
+
+A daemon takes three quarters of a second of processor time to start, most of it for imports, and the tests start
+hundreds. `Forked` is a `subprocess.Popen` of a Python module's function, whose process has an environment, a working
+directory, arguments and standard streams of its own, and ends as any interpreter does. What happens before `main` is
+called, or depends on the interpreter's own options, is tested with real processes.
+
+The process to fork from (`python forked.py FD`) is started when the first one is asked for, and ends with this process.
+Only it may wait for the forked ones, so it is asked for their exit status. It has one thread, and opens nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - imports as little as may be
+# What daemons and clients import late, too.
+IMPORTED = (
+    "tensord.client.cli.main",
+    "tensord.client.cli.serve",
+    "tensord.vm.service.daemon",
+    "tensord.client.session.connect",
+    "tensord.client.transport.remote",
+    "tests.puppet",
+)
+MOST = 1 << 20  # bytes of a request: the environment
+
+
+class Parent:
+    """The process to fork from."""
+
+    def __init__(self) -> None:
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._of = os.getpid()
+
+    def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Any:
+        """Its answer."""
+        assert self._of == os.getpid(), "a forked child asks nobody"
+        with self._lock:
+            if self._process is None:
+                command = [sys.executable, __file__, str(self._theirs.fileno())]
+                null, inherited = subprocess.DEVNULL, (self._theirs.fileno(),)
+                self._process = subprocess.Popen(  # noqa: S603
+                    command, stdin=null, stdout=null, cwd=ROOT, pass_fds=inherited
+                )
+                atexit.register(self.end)
+            socket.send_fds(self._ours, [json.dumps(request).encode()], descriptors)
+            return json.loads(self._ours.recv(MOST))
+
+    def end(self) -> None:
+        """This process ends."""
+        if self._process is not None and self._of == os.getpid():
+            self._ours.close()
+            self._process.wait()
+
+
+PARENT = Parent()
+
+
+class Forked(subprocess.Popen[Any]):
+    """A process that calls `module.function()` as a program with these arguments. Streams: descriptors; None: ours."""
+
+    def __init__(
+        self,
+        main: tuple[str, str],
+        arguments: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> None:
+        self.args = [*main, *arguments]
+        self.stdin = self.stdout = self.stderr = None
+        self.returncode: int | None = None
+        self._child_created = False
+        request = {"main": main, "arguments": list(arguments), "env": dict(env), "cwd": os.getcwd()}  # noqa: PTH109
+        streams = [ours if given is None else given for ours, given in enumerate((stdin, stdout, stderr))]
+        self.pid: int = PARENT.ask(request, streams)
+        self._child_created = True
+
+    def _internal_poll(self, *_: object, **__: object) -> int | None:
+        if self.returncode is None:
+            self.returncode = PARENT.ask({"poll": self.pid})
+        return self.returncode
+
+    def _wait(self, timeout: float | None) -> int:
+        if self._internal_poll() is None:
+            ended = os.pidfd_open(self.pid)
+            try:
+                found = select.select([ended], (), (), timeout)[0]
+            finally:
+                os.close(ended)
+            if not found:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+            self._internal_poll()
+        assert self.returncode is not None
+        return self.returncode
+
+
+# -- in the other process ----------------------------------------------------------------------------------------------
+
+
+def serve(asked: socket.socket) -> dict[str, Any] | None:
+    """Fork and wait as asked for, until nobody asks any more. In the forked process: what it is to do."""
+    while True:
+        text, descriptors, _, _ = socket.recv_fds(asked, MOST, 3)
+        if not text:
+            return None
+        request: dict[str, Any] = json.loads(text)
+        if "poll" in request:
+            asked.send(json.dumps(status_of(request["poll"])).encode())
+            continue
+        pid = os.fork()
+        if not pid:
+            asked.close()
+            become(request, descriptors)
+            return request
+        for descriptor in descriptors:
+            os.close(descriptor)
+        asked.send(json.dumps(pid).encode())
+
+
+def status_of(pid: int) -> int | None:
+    """The exit status of a forked process, as `Popen` has it; None while it runs."""
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    """Take over the streams, environment, working directory and arguments of a process that was asked for."""
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.argv = list(request["arguments"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def main() -> None:
+    """Import, and serve. What a forked process is to do is done last, so that it ends as an interpreter does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for those who started us
+    sys.path[0] = ROOT
+    for name in IMPORTED:
+        importlib.import_module(name)
+    request = serve(socket.socket(fileno=int(sys.argv[1])))
+    if request is not None:
+        module, function = request["main"]
+        getattr(importlib.import_module(module), function)()
+
+
+if __name__ == "__main__":
+    main()
