@@ -2,5 +2,5 @@
 
 - `calls`: issues ops; `by_name`: what takes any op; `signatures`: calls that were seen before
 - `handlers`: the chain that every op passes; `checks`: of arguments, for every part
-- `contexts`: what was made together goes together
+- `contexts`: what was made together goes together; `scopes`: how
 """

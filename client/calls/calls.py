@@ -39,12 +39,13 @@ new = object.__new__
 class Calls:
     """Issues the ops of one session.
 
-    `native`: the handlers are the default ones, so that calls may go straight to the outbox. `known`: the entries to
-    look such calls up in, those of `_signatures`; empty while there is another handler, and while a thread captures a
-    routine: then all calls of the session pass `execute`, which records those of that thread.
+    `handler`: the chain that every op passes. `native`: it is the default one, so that calls may go straight to the
+    outbox. `known`: the entries to look such calls up in, those of `_signatures`; empty while there is another handler,
+    and while a thread captures a routine: then all calls of the session pass `execute`, which records those of that
+    thread.
     """
 
-    __slots__ = ("_captures", "_handler", "_outbox", "_signatures", "_sites", "_span", "known", "native")
+    __slots__ = ("_captures", "_outbox", "_signatures", "_sites", "_span", "handler", "known", "native")
     call = staticmethod(call)  # for tensors, which know no room above their own
 
     def __init__(self, outbox: Outbox) -> None:
@@ -53,19 +54,14 @@ class Calls:
         self._sites = outbox.locations.sites
         self._span = outbox.locations.spans.get
         self._captures = 0  # of routines, by threads that are in the middle of one
-        self.handler = DEFAULT_HANDLER
+        self.use(DEFAULT_HANDLER)
 
-    @property
-    def handler(self) -> Handler:
-        """The chain of handlers that every op passes."""
-        return self._handler
-
-    @handler.setter
-    def handler(self, handler: Handler) -> None:
+    def use(self, handler: Handler) -> None:
+        """Have every op pass this chain of handlers. MetadataTypeError for what cannot be called."""
         if not callable(handler):
             message = f"a handler is called with an Invocation; {type(handler).__name__} cannot be called"
             raise located(MetadataTypeError(message))
-        self._handler: Handler = handler
+        self.handler: Handler = handler
         self.native = handler is DEFAULT_HANDLER
         self.capturing(0)
 
@@ -107,7 +103,7 @@ class Calls:
             outbox.make_way()
         location: Any = 0
         try:
-            frame = sys._getframe(2)
+            frame = sys._getframe(2)  # noqa: SLF001 - the interpreter's own
         except ValueError:  # called from C, with no Python frame below
             pass
         else:
@@ -140,8 +136,8 @@ class Calls:
             size = len(messages)
         if size >= outbox.limit or size == 1:
             outbox.appended()
-        if core.opened and not in_place and (context := core.innermost()) is not None:
-            context._hold(made)
+        if core.opened and not in_place and (scope := core.innermost()) is not None:
+            scope.hold(made)
         return made
 
     def issue(
@@ -209,9 +205,9 @@ class Calls:
         if self.native and self.supports(invocation.op, self.place(core, invocation)):
             return self.execute(core, invocation, key)
         outer = HANDLED.frame
-        HANDLED.frame = outer or sys._getframe()
+        HANDLED.frame = outer or sys._getframe()  # noqa: SLF001 - the interpreter's own
         try:
-            return self._handler(invocation)
+            return self.handler(invocation)
         finally:
             HANDLED.frame = outer
 

@@ -23,7 +23,7 @@ def own(core: Core, tensor: Any) -> Tensor:
     if tensor._core is not core:
         raise located(foreign(tensor))
     if tensor._id <= 0:  # it was released, or is symbolic
-        tensor._check()
+        tensor._check_living()
     return tensor
 
 

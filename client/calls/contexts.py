@@ -1,107 +1,30 @@
-"""Contexts: what is made inside one goes when it ends, except what was kept. Contexts form a tree.
-
-A context is open in the thread, or the asyncio task, that has opened it, as a span is. It holds the handles that are
-made there while it is the innermost one. Source: OCANNL's contexts, whose `finalize` frees the arrays that a context
-does not have from its parent.
-
-A context holds handles weakly: a handle that is dropped inside releases its tensor at once, as anywhere. What stays of
-it is an entry of a list, which is swept when it has doubled: the list grows with what lives, not with history. At the
-end each handle that is still there is released, and learns why. Which context holds a handle, the handle itself knows:
-it has that context's list. So handing it on is one assignment, and entries elsewhere mean nothing any more.
-
-While no context is open, a new handle costs one look at `opened`, which is empty. Inside one it costs a weak reference
-and an entry of the list.
-
-Threads. Any thread may end a context while others make handles in it. The end sets the list's limit to
-less than nothing before it goes through the list, and each new handle is in the list before its thread looks at the
-limit. So the end finds the handle, or its thread finds the end, and has the nearest open parent hold the handle. Only
-sweeps shorten the list before the end, one at a time.
-
-Rejected: a range of ids for each context, without a list. Its end could release the tensors, but not tell the handles,
-so each call would have to compare its operands with the ranges; and threads would need ids of their own.
-"""
+"""Contexts: what is made inside one goes when it ends, except what was kept. `scopes` says how."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from contextvars import ContextVar, Token
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from numbers import Number
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
-from weakref import ref
 
 import numpy as np
 
 from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError, ProtocolError
-from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import size
 from ...interpreter.wire.names import check_names
-from ..locations.frames import Line, describe_lines
-from ..locations.locations import located, user_lines
+from ..locations.locations import located
 from ..locations.tracebacks import make_public
-from ..tensor.tensor import Gone, Handles, Tensor
+from ..tensor.tensor import Tensor
 from .checks import foreign, own
+from .scopes import Scope, Scopes, hand, open_from
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ..outbox.outbox import Outbox
-
 Kept = TypeVar("Kept")
-SLACK: Final = 256  # entries that a list may have before it is swept
-ENDED: Final = -1  # as the limit of a list
 LEAVES: Final = (str, bytes, Number, np.generic, np.ndarray, type(None))  # what may lie beside tensors
-
-
-class Ended(Gone):
-    """What has become of the tensors of a context: where it ended."""
-
-    __slots__ = ("_lines",)
-
-    def __init__(self, lines: Sequence[Line]) -> None:
-        self._lines = lines
-
-    def __str__(self) -> str:
-        where = describe_lines(self._lines)
-        at = f" ({where})" if where else ""
-        return f"was released when its context ended{at}; c.keep(tensor) hands one on"
-
-
-class Contexts:
-    """The contexts of one session.
-
-    `opened`: those that are open in any thread, the oldest first. `innermost`: gives that of this thread or task; it
-    may have been ended by another one.
-    """
-
-    __slots__ = ("_variable", "innermost", "opened", "outbox")
-
-    def __init__(self, outbox: Outbox) -> None:
-        self.outbox = outbox
-        self.opened: dict[Context, None] = {}
-        self._variable: ContextVar[Context | None] = ContextVar("tensord context", default=None)
-        self.innermost = self._variable.get
-
-    def enter(self, context: Context) -> Token[Context | None]:
-        """Make it the innermost context of this thread or task."""
-        self.opened[context] = None
-        return self._variable.set(context)
-
-    def leave(self, context: Context, token: Token[Context | None]) -> None:
-        """Make the context before it the innermost one again. Other threads and tasks that are in it pass over it."""
-        self.opened.pop(context, None)
-        if self.innermost() is context:
-            with suppress(ValueError):  # the token is of another copy of the contextvars
-                self._variable.reset(token)
-
-    def pass_over(self, context: Context, heir: Context | None) -> None:
-        """Make the heir innermost in place of a context that another thread has ended."""
-        if self.innermost() is context:
-            self._variable.set(heir)
 
 
 class Context:
@@ -111,28 +34,24 @@ class Context:
     alive until the context ends. ProtocolError for uses before it is open and after its end.
     """
 
-    __slots__ = ("__weakref__", "_contexts", "_handles", "_limit", "_names", "_parent", "_sweeping", "_token", "ended")
+    __slots__ = ("__weakref__", "_scope")
 
-    def __init__(self, contexts: Contexts) -> None:
-        self._contexts = contexts
-        self._parent: Context | None = None
-        self._token: Token[Context | None] | None = None
-        self._names: dict[str, Tensor] = {}
-        self._sweeping = Lock()
-        self._handles: Handles = []
-        self._limit = SLACK
-        self.ended = False
+    def __init__(self, scopes: Scopes) -> None:
+        self._scope = Scope(scopes)
 
-    # -- its life --------------------------------------------------------------------------------------------------
+    @property
+    def ended(self) -> bool:
+        """Has it ended?"""
+        return self._scope.ended
 
     def __enter__(self) -> Self:
-        if self.ended or self._token is not None:
-            state = "has ended" if self.ended else "is open already"
+        scope = self._scope
+        if scope.ended or scope.token is not None:
+            state = "has ended" if scope.ended else "is open already"
             raise located(ProtocolError(f"this context {state}: make another one with session.context()"))
         try:
             with SHIELD:
-                self._parent = open_from(self._contexts.innermost())
-                self._token = self._contexts.enter(self)
+                scope.open()
                 SHIELD.hold(self)
         except BaseException:
             self.__exit__(None, None, None)
@@ -145,72 +64,21 @@ class Context:
     ) -> None:
         with SHIELD:
             SHIELD.let_go(self)
-            self.finalize()
+            self._scope.end()
 
     def finalize(self) -> None:
         """End the context now, from any thread: its tensors are released, its names are gone. Ending it twice is fine.
 
         What its block makes afterwards belongs to the context around it. Raises nothing if the session has ended.
         """
-        outbox = self._contexts.outbox
-        with SHIELD:
-            self.ended, self._limit = True, ENDED
-            token, self._token = self._token, None
-            if token is not None:
-                self._contexts.leave(self, token)
-            self._names.clear()
-            self._release_all()
-        outbox.rouse()
-
-    def _release_all(self) -> None:
-        held = self._held()
-        gone = Ended(user_lines() if held else [])
-        for handle in held:
-            handle._let_go(gone)
-        self._handles.clear()
-
-    # -- what it holds ---------------------------------------------------------------------------------------------
-
-    def _hold(self, handle: Tensor) -> None:
-        """Hold a handle from now on. Called for each one that is made while this is the innermost context."""
-        handle._holder = handles = self._handles
-        handles.append(ref(handle))
-        if len(handles) > self._limit:
-            self._tidy(handle)
-
-    def _held(self) -> list[Tensor]:
-        handles = self._handles
-        return [handle for each in list(handles) if (handle := each()) is not None and handle._holder is handles]
-
-    def _tidy(self, newest: Tensor) -> None:
-        """Sweep the list; once ended, have the nearest open parent hold the newest handle."""
-        if self.ended:
-            heir = open_from(self._parent)
-            self._contexts.pass_over(self, heir)
-            hand(newest, heir)
-        elif self._sweeping.acquire(blocking=False):
-            try:
-                self._sweep()
-            finally:
-                self._sweeping.release()
-
-    def _sweep(self) -> None:
-        handles = self._handles
-        entries = handles[:]
-        handles[: len(entries)] = [
-            each for each in entries if (handle := each()) is not None and handle._holder is handles
-        ]
-        self._limit = 2 * len(handles) + SLACK
-        if self.ended:  # meanwhile, and what has come since found a limit again
-            self.finalize()
+        self._scope.end()
 
     def keep(self, kept: Kept) -> Kept:
         """Hand tensors to the context around this one, or to the session, and return them: `return c.keep(loss)`.
 
         Takes a tensor, or dicts, lists, tuples, sets and dataclasses of tensors and plain values, nested at will.
         """
-        self._check_open()
-        heir = open_from(self._parent)
+        heir = open_from(self._opened().parent)
         for tensor in [self._own(tensor) for tensor in tensors_in(kept)]:
             hand(tensor, heir)
         return kept
@@ -220,41 +88,37 @@ class Context:
 
         Views count like other tensors, although they share memory.
         """
-        held = [handle for handle in self._held() if not handle._released]
-        nbytes = sum(meta.nbytes for handle in held if type(meta := handle._meta) is Meta)
-        return {"tensors": len(held), "bytes": nbytes, "names": sorted(self._names)}
+        return self._scope.stats()
 
     # -- names -----------------------------------------------------------------------------------------------------
 
     def __setitem__(self, name: str, tensor: Tensor) -> None:
         """Name a tensor. If a context inside this one holds it, this one does from now on."""
-        self._check_open()
+        scope = self._opened()
         check_name(name)
-        hand(self._own(tensor), self)
-        self._names[name] = tensor
+        hand(self._own(tensor), scope)
+        scope.names[name] = tensor
 
     def __getitem__(self, name: str) -> Tensor:
         """The tensor of that name, here or in the nearest context around this one that has it; MetadataKeyError."""
-        self._check_open()
+        scope = self._opened()
         check_name(name)
-        for context in around(self):
-            found = context._names.get(name)
-            if found is not None:
-                return self._own(found)
-        known = ", ".join(self._all_names()) or "none"
+        found = scope.find(name)
+        if found is not None:
+            return self._own(found)
+        known = ", ".join(scope.all_names()) or "none"
         raise located(MetadataKeyError(f"there is no {name!r} in this context or around it (names: {known})"))
 
     def __delitem__(self, name: str) -> None:
         """Take a name of this very context away; handles to its tensor stay."""
-        self._check_open()
+        scope = self._opened()
         check_name(name)
-        if self._names.pop(name, None) is None:
+        if scope.names.pop(name, None) is None:
             raise located(MetadataKeyError(f"this context itself has no name {name!r}"))
 
     def __contains__(self, name: object) -> bool:
         """Does `c[name]` find a tensor?"""
-        self._check_open()
-        return any(name in context._names for context in around(self))
+        return name in self._opened().all_names()
 
     def __iter__(self) -> Iterator[str]:
         """The names that `c[name]` finds."""
@@ -262,61 +126,33 @@ class Context:
 
     def names(self) -> list[str]:
         """The names that `c[name]` finds, sorted: its own, and those of the contexts around it."""
-        self._check_open()
-        return self._all_names()
-
-    def _all_names(self) -> list[str]:
-        return sorted({name for context in around(self) for name in list(context._names)})
+        return self._opened().all_names()
 
     # -- checks ----------------------------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
-        if self.ended or self._token is None:
-            state = "has ended" if self.ended else "is not open yet: open it with a with block"
+    def _opened(self) -> Scope:
+        """Its scope; ProtocolError unless that is open."""
+        scope = self._scope
+        if scope.ended or scope.token is None:
+            state = "has ended" if scope.ended else "is not open yet: open it with a with block"
             raise located(ProtocolError(f"this context {state}"))
+        return scope
 
     def _own(self, tensor: Any) -> Tensor:
-        if isinstance(tensor, Tensor) and tensor._core.contexts is not self._contexts:
+        if isinstance(tensor, Tensor) and tensor._core.scopes is not self._scope.scopes:
             raise located(foreign(tensor))
         core: Any = getattr(tensor, "_core", None)
         return own(core, tensor)
 
     def __repr__(self) -> str:
-        held = self.stats()
-        state = "ended" if self.ended else "not open yet" if self._token is None else "open"
+        scope, held = self._scope, self.stats()
+        state = "ended" if scope.ended else "not open yet" if scope.token is None else "open"
         names = f", names {', '.join(held['names'])}" if held["names"] else ""
         count = f"{held['tensors']} tensor{'s' * (held['tensors'] != 1)}"
         return f"<tensord.Context {state}, {count}, {size(held['bytes'])}{names}>"
 
 
 make_public(Context)
-
-
-def around(context: Context | None) -> Iterator[Context]:
-    """The open ones of this context and of those around it, from the inside out."""
-    while context is not None:
-        if not context.ended:
-            yield context
-        context = context._parent
-
-
-def open_from(context: Context | None) -> Context | None:
-    """This context, or the nearest one around it that is open."""
-    return next(around(context), None)
-
-
-def hand(handle: Tensor, heir: Context | None) -> None:
-    """Have the handle live as long as the heir; None: as long as the program has it.
-
-    It stays where it is if nothing holds it, or a context that will not end before the heir: one around it.
-    """
-    holder = getattr(handle, "_holder", None)
-    if holder is None or any(holder is each._handles for each in around(heir)):
-        return
-    if heir is None:
-        handle._holder = None
-    else:
-        heir._hold(handle)
 
 
 def check_name(name: Any) -> None:

@@ -134,7 +134,7 @@ def operand_meta(core: Core, op: OpDef, value: Any) -> OperandMeta | None:
         kind: OperandMeta = type(value)
         return kind
     if type(value) in OPERANDS:
-        counts_as: OperandMeta = value._operand_meta(core)
+        counts_as: OperandMeta = value._symbol.operand_meta(core)
         if counts_as in SCALARS:
             return counts_as
     several = isinstance(value, list | tuple | range)

@@ -18,8 +18,8 @@ from ..calls.checks import own
 from ..core.core import Core
 from ..locations.locations import located
 from ..tensor.tensor import Tensor
-from .capture import plain_number
 from .numbers import SymbolicNumber, fixed
+from .plain import plain_number
 from .structure import exact, is_named, is_number, joined, members
 from .symbolic import SymbolicTensor
 
@@ -144,7 +144,7 @@ class Bound:
 
     def _refuse(self, path: str, expected: str, value: Any) -> NoReturn:
         if type(value) is SymbolicNumber:
-            value = value._value
+            value = value._symbol.value
         shown = repr(value) if is_number(value) or isinstance(value, str | bool) else type(value).__name__
         message = f"{path} {expected} at the capture, not {shown:.60}: the routine runs for such arguments alone"
         raise located(MetadataTypeError(message))
@@ -153,7 +153,7 @@ class Bound:
 def refuse_symbolic(tensor: Tensor) -> None:
     """CaptureError for a tensor of a capture whose shape data decide: nobody can wait for that."""
     if type(tensor) is SymbolicTensor:
-        tensor._known()
+        tensor._known_meta()
 
 
 def by_name(convention: Convention, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,9 +176,9 @@ def as_kind(name: str, value: Any, kind: Any) -> Any:
     stays so, if it is of the type, or an int for a float; else it is fixed."""
     if type(value) is kind:
         return value
-    if type(value) is SymbolicNumber and type(value._value) is int and kind is float:
+    if type(value) is SymbolicNumber and type(value._symbol.value) is int and kind is float:
         value = cast(Any, value) * 1.0
-    if type(value) is SymbolicNumber and type(value._value) is kind:
+    if type(value) is SymbolicNumber and type(value._symbol.value) is kind:
         return value
     if (kind in (float, complex) and isinstance(value, int | float)) or (kind is int and isinstance(value, int)):
         try:

@@ -19,10 +19,11 @@ from ..locations.locations import located, user_line
 from ..outbox.current import CURRENT
 from ..tensor.operators import SCALARS
 from ..tensor.tensor import Tensor
-from .capture import LOCATED, Capture, Constant
+from .capture import Capture, Constant
 from .numbers import SymbolicNumber
+from .plain import LOCATED
 from .structure import Replacing, members, rebuilt, short
-from .symbolic import SymbolicTensor
+from .symbolic import SymbolicTensor, die
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,13 +46,13 @@ class BlockCapture(Capture):
     """The capture of one function, within another."""
 
     def __init__(self, around: Capture, draws: Draws) -> None:
-        super().__init__(around.core, around._names)
+        super().__init__(around.core, around.names)
         self.around: Capture = around
         self.draws: Draws = draws
-        self._builder = around._builder.block()
-        self._devices, self._chains, self._callbacks = around._devices, around._chains, around._callbacks
+        self.builder = around.builder.block()
+        self.slots = around.slots
         self._taken: dict[int, int] = {}  # variables of the capture around -> captured tensors of the block
-        self._slots: dict[int, int] = {}  # its numbers -> numbers of the block
+        self._numbers: dict[int, int] = {}  # its numbers -> numbers of the block
         self._returned: set[int] = set()
 
     def begin(self) -> None:
@@ -65,23 +66,23 @@ class BlockCapture(Capture):
             CURRENT.capture = self.around
             self.over = True
             for symbol in self._symbols:
-                symbol._die()
+                die(symbol)
 
     def block(self, results: Sequence[int]) -> Block:
         """The program, and what it takes from outside: newest values and numbers of the capture around."""
         around = self.around
         return Block(
             self.finish(results),
-            [around._builder.newest[variable] for variable in self._taken],
-            [~slot for slot in self._slots],
+            [around.builder.newest[variable] for variable in self._taken],
+            [~slot for slot in self._numbers],
         )
 
     def result(self, tensor: Tensor) -> int:
         """The variable that is returned for a tensor: its own, or that of a copy, if others have it, too."""
-        variable, builder = self._variable(tensor), self._builder
+        variable, builder = self.variable(tensor), self.builder
         outside = variable < len(builder.parameters) or variable in self._taken.values()
         if outside or variable in self._returned:
-            variable = builder.move(self._value(tensor), self._slot(tensor._home), user_line())
+            variable = builder.move(self.value(tensor), self.slots.device(tensor._home), user_line())
         self._returned.add(variable)
         return variable
 
@@ -92,36 +93,36 @@ class BlockCapture(Capture):
     def draw(self) -> tuple[SymbolicNumber, ...]:
         """The seed and the number of the random call, and the number of the draw in it."""
         with LOCATED:
-            return (*self.draws.numbers(), SymbolicNumber(self, self._builder.number("int", DRAW), None))
+            return (*self.draws.numbers(), SymbolicNumber(self, self.builder.number("int", DRAW), None))
 
     # -- from outside ----------------------------------------------------------------------------------------------
 
-    def _variable(self, tensor: Tensor) -> int:
-        if type(tensor) is SymbolicTensor and tensor._capture is self:
-            return tensor._variable
-        return self._take(self.around._variable(tensor))
+    def variable(self, tensor: Tensor) -> int:
+        if type(tensor) is SymbolicTensor and tensor._symbol.capture is self:
+            return tensor._symbol.variable
+        return self._take(self.around.variable(tensor))
 
     def _take(self, outer: int) -> int:
         """The captured tensor that stands for a variable of the capture around."""
-        found, around = self._taken.get(outer), self.around._builder
+        found, around = self._taken.get(outer), self.around.builder
         if found is None:
             meta = around.metas[outer]
             if meta is None:
                 raise MetadataError("the shape of a tensor from outside of a block depends on data")
-            found = self._taken[outer] = self._builder.captured(meta, around.homes[outer])
+            found = self._taken[outer] = self.builder.captured(meta, around.homes[outer])
         return found
 
-    def _keep(self, constant: Constant, meta: Meta) -> int:
-        return self._take(self.around._keep(constant, meta))
+    def keep(self, constant: Constant, meta: Meta) -> int:
+        return self._take(self.around.keep(constant, meta))
 
-    def _slot_of(self, number: SymbolicNumber) -> int:
-        if number._capture is self:
-            return number._slot
-        outer = self.around._slot_of(number)
-        found = self._slots.get(outer)
+    def slot_of(self, number: SymbolicNumber) -> int:
+        if number._symbol.capture is self:
+            return number._symbol.number
+        outer = self.around.slot_of(number)
+        found = self._numbers.get(outer)
         if found is None:
-            kind = self.around._builder.numbers[outer].kind
-            found = self._slots[outer] = self._builder.number(kind, PARAMETER)
+            kind = self.around.builder.numbers[outer].kind
+            found = self._numbers[outer] = self.builder.number(kind, PARAMETER)
         return found
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...interpreter.errors import MetadataError
 from ...interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, SEED, Number, evaluate
 from ...interpreter.schema.promotion import WIRE_INTEGERS, check_scalar
-from .capture import Range, plain_number
+from .capture import Range
+from .plain import plain_number
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program

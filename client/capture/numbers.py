@@ -44,74 +44,90 @@ _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-class SymbolicNumber:
-    """A number of a capture, in the program's `slot`; `value` is what it is now, None for what only a run knows.
+class Slot:
+    """What a capture knows of a symbolic number: it is in the program's slot `number`; `value` is what it is now, None
+    for what only a run knows.
 
     `leaves`: the positions of the numbers among the arguments that are behind it.
     """
 
-    __slots__ = ("_capture", "_leaves", "_slot", "_value")
+    __slots__ = ("capture", "leaves", "number", "value")
 
-    def __init__(self, capture: Capture, slot: int, value: Any, leaves: frozenset[int] = frozenset()) -> None:
-        self._capture = capture
-        self._slot = slot
-        self._value = value
-        self._leaves = leaves
+    def __init__(self, capture: Capture, number: int, value: Any, leaves: frozenset[int]) -> None:
+        self.capture = capture
+        self.number = number
+        self.value = value
+        self.leaves = leaves
 
-    def _check(self) -> None:
-        """Raise CaptureError unless this thread is in the number's capture."""
-        if CURRENT.capture is None or not CURRENT.capture.is_within(self._capture):
-            over = "that is over" if self._capture.over else "that another thread is in"
+    def check(self) -> None:
+        """CaptureError unless this thread is in the number's capture."""
+        if CURRENT.capture is None or not CURRENT.capture.is_within(self.capture):
+            over = "that is over" if self.capture.over else "that another thread is in"
             raise located(CaptureError(f"the number belongs to a capture {over}: a routine returns what it computes"))
 
-    def _fixed(self) -> Any:
+    def fixed(self) -> Any:
         """The value that it has now, on which the capture depends from now on."""
-        self._check()
-        if self._value is None:
+        self.check()
+        if self.value is None:
             raise located(CaptureError("the numbers of a random call are known when the routine runs, not before"))
-        self._capture.fix(self._leaves)
-        return self._value
+        self.capture.fix(self.leaves)
+        return self.value
 
-    def _operand_meta(self, core: Core) -> Any:
+    def operand_meta(self, core: Core) -> type:
         """The type that an op of that session sees; CaptureError if it may be no operand there."""
-        self._check()
-        if core is not self._capture.core:
+        self.check()
+        if core is not self.capture.core:
             raise located(CaptureError("the number belongs to a capture of another session"))
-        return self.__class__
+        return self.kind
 
-    def _as_number(self) -> SymbolicNumber:
+    def as_operand(self, number: SymbolicNumber) -> SymbolicNumber:
         """One of Python's numbers, for one of NumPy's scalars."""
-        if not isinstance(self._value, np.generic):
-            return self
-        return SymbolicNumber(self._capture, self._slot, self._value.item(), self._leaves)
+        if not isinstance(self.value, np.generic):
+            return number
+        return SymbolicNumber(self.capture, self.number, self.value.item(), self.leaves)
 
-    def _kept(self) -> bool:
+    @property
+    def kind(self) -> type:
+        """The type of its value."""
+        return int if self.value is None else type(self.value)
+
+    @property
+    def is_kept(self) -> bool:
         """May arithmetic with it be left to the runs? NumPy's scalars compute by NumPy's rules."""
-        return type(self._value) in SCALARS
+        return type(self.value) in SCALARS
+
+
+class SymbolicNumber:
+    """A number of a capture. `_symbol` is what the capture knows of it."""
+
+    __slots__ = ("_symbol",)
+
+    def __init__(self, capture: Capture, number: int, value: Any, leaves: frozenset[int] = frozenset()) -> None:
+        self._symbol = Slot(capture, number, value, leaves)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         """The value's: `isinstance` tells a float from an int, and the types of numbers are a part of the key."""
-        return type(self._value) if self._value is not None else int
+        return self._symbol.kind
 
     def __getattr__(self, name: str) -> Any:
-        if not hasattr(self._value, name):
-            raise AttributeError(f"{type(self._value).__name__!r} object has no attribute {name!r}")
-        return getattr(self._fixed(), name)
+        if not hasattr(self._symbol.value, name):
+            raise AttributeError(f"{type(self._symbol.value).__name__!r} object has no attribute {name!r}")
+        return getattr(self._symbol.fixed(), name)
 
     def __format__(self, spec: str) -> str:
-        return format(self._fixed(), spec)
+        return format(self._symbol.fixed(), spec)
 
     def __round__(self, digits: Any = None) -> Any:
-        return round(self._fixed(), fixed(digits))
+        return round(self._symbol.fixed(), fixed(digits))
 
     def __pow__(self, other: Any, modulus: Any = None) -> Any:
         if modulus is not None:
-            return pow(self._fixed(), fixed(other), fixed(modulus))
+            return pow(self._symbol.fixed(), fixed(other), fixed(modulus))
         return _combined("pow", operator.pow, self, other)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.array(self._fixed(), dtype)
+        return np.array(self._symbol.fixed(), dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if any(isinstance(each, Tensor) for each in inputs):
@@ -125,7 +141,7 @@ class SymbolicNumber:
         return self
 
     def __reduce__(self) -> Any:
-        return self._fixed().__reduce__()
+        return self._symbol.fixed().__reduce__()
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} of a capture>"
@@ -133,7 +149,7 @@ class SymbolicNumber:
 
 def fixed(value: Any) -> Any:
     """The value of a symbolic number, which is fixed by that; anything else as it is."""
-    return value._fixed() if type(value) is SymbolicNumber else value
+    return value._symbol.fixed() if type(value) is SymbolicNumber else value
 
 
 def plain(value: Any) -> Any:
@@ -155,12 +171,12 @@ def _combined(op: str, function: Callable[..., Any], *operands: Any) -> Any:
         return NotImplemented
     for each in operands:
         if type(each) is SymbolicNumber:
-            each._check()
-            capture = each._capture
-    if not all(each._kept() if type(each) is SymbolicNumber else type(each) in SCALARS for each in operands):
+            each._symbol.check()
+            capture = each._symbol.capture
+    if not all(each._symbol.is_kept if type(each) is SymbolicNumber else type(each) in SCALARS for each in operands):
         return function(*map(fixed, operands))
     try:
-        value = function(*[each._value if type(each) is SymbolicNumber else each for each in operands])
+        value = function(*[each._symbol.value if type(each) is SymbolicNumber else each for each in operands])
     except Exception:  # the function may go on, and do something else for other values
         for each in operands:
             fixed(each)
@@ -181,12 +197,12 @@ def _arithmetic(op: str, function: Callable[..., Any], arity: int) -> None:
 def _on_values(name: str, function: Callable[..., Any]) -> None:
     def operate(self: SymbolicNumber, other: Any) -> Any:
         if isinstance(other, Tensor):  # NumPy's scalars ask first, as in their own comparisons; Python's leave it to it
-            number = self._as_number()
+            number = self._symbol.as_operand(self)
             return NotImplemented if number is self or name not in COMPARISONS else compared(name, number, other)
-        return function(self._fixed(), fixed(other))
+        return function(self._symbol.fixed(), fixed(other))
 
     def reflected(self: SymbolicNumber, other: Any) -> Any:
-        return NotImplemented if isinstance(other, Tensor) else function(fixed(other), self._fixed())
+        return NotImplemented if isinstance(other, Tensor) else function(fixed(other), self._symbol.fixed())
 
     setattr(SymbolicNumber, f"__{name}__", operate)
     if name not in COMPARISONS:
@@ -198,7 +214,7 @@ for _op, (_arity, _function) in ARITHMETIC.items():
 for _name in (*COMPARISONS, *_OTHERS):
     _on_values(_name, divmod if _name == "divmod" else getattr(operator, _WORDS.get(_name, _name)))
 for _name, _function in _CONVERSIONS.items():
-    setattr(SymbolicNumber, f"__{_name}__", lambda self, _function=_function: _function(self._fixed()))
+    setattr(SymbolicNumber, f"__{_name}__", lambda self, _function=_function: _function(self._symbol.fixed()))
 OPERANDS.add(SymbolicNumber)
 
 Number = SymbolicNumber | Scalar

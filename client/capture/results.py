@@ -38,8 +38,8 @@ class Results:
         if type(value) is SymbolicTensor:
             return self._tensor(value)
         if type(value) is SymbolicNumber:
-            value._check()
-            return Place(NUMBER, value._slot) if value._kept() else Fixed(value._fixed())
+            value._symbol.check()
+            return Place(NUMBER, value._symbol.number) if value._symbol.is_kept else Fixed(value._symbol.fixed())
         found = None if isinstance(value, Tensor) else members(value)
         if found is not None:
             return nested(value, found, [self._node(each) for _, each in found])
@@ -49,9 +49,9 @@ class Results:
         return Fixed(value)
 
     def _tensor(self, tensor: SymbolicTensor) -> Node:
-        tensor._check()
-        variable = tensor._variable
-        if self._capture.is_parameter(tensor):
+        tensor._symbol.check()
+        variable = tensor._symbol.variable
+        if tensor._symbol.is_parameter:
             return Place(PARAMETER, variable)
         if variable not in self.variables:
             self.variables.append(variable)

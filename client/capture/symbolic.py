@@ -51,11 +51,43 @@ REFUSED: Final = {
 }
 
 
-class SymbolicTensor(Base):
-    """A tensor of a capture. `_variable` is the program's variable behind it, by its first value."""
+class Symbol:
+    """What a capture knows of a symbolic tensor: `variable` is the program's, by its first value. No capture: it is
+    over."""
 
-    __slots__ = ("__weakref__", "_capture", "_core", "_home", "_id", "_meta", "_reading", "_variable")
-    _capture: Capture | None
+    __slots__ = ("capture", "variable")
+
+    def __init__(self, capture: Capture, variable: int) -> None:
+        self.capture: Capture | None = capture
+        self.variable = variable
+
+    def check(self) -> None:
+        """CaptureError unless this thread is in the capture."""
+        if self.capture is None:
+            raise located(CaptureError("the tensor belongs to a capture that is over: a routine returns what it makes"))
+        if CURRENT.capture is None or not CURRENT.capture.is_within(self.capture):
+            raise located(CaptureError("the tensor belongs to a capture that another thread is in"))
+
+    @property
+    def is_parameter(self) -> bool:
+        """Does the tensor stand for an argument?"""
+        return self.capture is not None and self.capture.is_parameter(self.variable)
+
+    def as_operand(self, tensor: Tensor) -> Tensor:
+        """The tensor in the place of a number: it is an operand."""
+        return tensor
+
+
+def die(tensor: SymbolicTensor) -> None:
+    """The tensor's capture is over."""
+    tensor._symbol.capture = None
+    tensor._meta = RELEASED
+
+
+class SymbolicTensor(Base):
+    """A tensor of a capture. `_symbol` is what the capture knows of it."""
+
+    __slots__ = ("__weakref__", "_core", "_home", "_id", "_meta", "_reading", "_symbol")
 
     def __init__(self, capture: Capture, variable: int, meta: Meta | None, home: str) -> None:
         self._core = capture.core
@@ -63,41 +95,28 @@ class SymbolicTensor(Base):
         self._meta = meta
         self._home = home
         self._reading = reading.EXPOSED
-        self._capture = capture
-        self._variable = variable
+        self._symbol = Symbol(capture, variable)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         """What it stands for."""
         return Tensor
 
-    def _check(self) -> None:
-        """Raise CaptureError unless this thread is in the capture that the tensor belongs to."""
-        if self._capture is None:
-            raise located(CaptureError("the tensor belongs to a capture that is over: a routine returns what it makes"))
-        if CURRENT.capture is None or not CURRENT.capture.is_within(self._capture):
-            raise located(CaptureError("the tensor belongs to a capture that another thread is in"))
+    def _check_living(self) -> None:
+        """CaptureError unless this thread is in the capture that the tensor belongs to."""
+        self._symbol.check()
 
     def _refusal(self, what: str, instead: str) -> CaptureError:
-        self._check()
+        self._symbol.check()
         return located(CaptureError(f"{what}: a tensor has no value while a routine is captured; {instead}"))
 
-    def _own(self) -> Self:
+    def _living(self) -> Self:
         raise self._refusal("this", _READ)
 
-    def _as_number(self) -> Self:
-        """Itself: it is an operand."""
-        return self
-
-    def _known(self) -> Meta:
+    def _known_meta(self) -> Meta:
         if type(self._meta) is Meta:
             return self._meta
         raise self._refusal("its shape depends on data", "do without it, or make the tensor outside and pass it")
-
-    def _die(self) -> None:
-        """The capture is over."""
-        self._capture = None
-        self._meta = RELEASED
 
     def __copy__(self) -> Tensor:
         return self.copy()
@@ -109,13 +128,13 @@ class SymbolicTensor(Base):
 
     def release(self) -> None:
         """Nothing, since a routine's tensors go with their last use. CaptureError for an argument."""
-        self._check()
-        if self._capture is not None and self._capture.is_parameter(self):
+        self._symbol.check()
+        if self._symbol.is_parameter:
             message = "release: the tensor is an argument of the routine that is captured; release it outside"
             raise located(CaptureError(message))
 
     def __repr__(self) -> str:
-        if self._capture is None:
+        if self._symbol.capture is None:
             return "<tensor of a capture that is over>"
         return (
             f"<tensor of a capture, {'of unknown shape' if self._meta is None else repr(self._meta)} on {self._home}>"

@@ -16,7 +16,7 @@ from .figures import duration, plural, size
 from .waiting import Waiting, waiting
 
 if TYPE_CHECKING:
-    from ..files.saving import Checkpointing
+    from ..files.checkpoints import Checkpointing
     from ..session.session import Session
 
 POLL: Final = 0.25  # seconds between two looks at how far a checkpoint has come

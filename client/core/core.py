@@ -22,7 +22,7 @@ from .random_state import RandomState
 if TYPE_CHECKING:
     from ..array_api.namespace import Namespace
     from ..calls.calls import Calls
-    from ..calls.contexts import Context, Contexts
+    from ..calls.scopes import Scope, Scopes
     from ..session.session import Session
 
 
@@ -30,7 +30,7 @@ class Core:
     """The parts of one session, as far as the rooms above need them. `Parts` makes those that lie in higher rooms.
 
     `release` takes the id of a tensor: all that a dying handle does. `opened` and `innermost` are those of the
-    contexts, for each new handle. `hint` is what errors add that may come of it: that no daemon was found where one
+    scopes, for each new handle. `hint` is what errors add that may come of it: that no daemon was found where one
     was sought.
     """
 
@@ -40,7 +40,6 @@ class Core:
         "answers",
         "calls",
         "cancellation",
-        "contexts",
         "effects",
         "facade",
         "hint",
@@ -51,12 +50,13 @@ class Core:
         "printing",
         "random_state",
         "release",
+        "scopes",
         "session",
     )
     calls: Calls
-    contexts: Contexts
-    opened: dict[Context, None]
-    innermost: Callable[[], Context | None]
+    scopes: Scopes
+    opened: dict[Scope, None]
+    innermost: Callable[[], Scope | None]
     facade: Callable[[Any], Session]  # makes one of the core
 
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:

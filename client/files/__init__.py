@@ -1,5 +1,6 @@
 """Files of tensors.
 
 - `loading`: from a file to tensors
-- `saving`: from tensors to a file; checkpoints
+- `saving`: from tensors to a file; `commits`: gives the file its name
+- `checkpoints`: those that a session asks for; `savings`: what it writes and is not there yet
 """

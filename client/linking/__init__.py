@@ -2,5 +2,6 @@
 
 - `linking`: `session.link`, for programs that were not captured here; `report`: what the machine has made of a routine
 - `linked`: a program with its devices and captured tensors, ready to run
+- `runs`: how it is run, or becomes a part of a capture
 - `linked_routine`: one capture as a function of its own; `inlining`: one that is called in a capture
 """

@@ -18,8 +18,9 @@ from ...interpreter.programs.program import Program, Step
 from ...interpreter.schema.promotion import check_scalar
 from ..calls.checks import own
 from ..capture.blocks import Draws
-from ..capture.capture import LOCATED, Capture, Identity, kind_of, limited
+from ..capture.capture import Capture
 from ..capture.numbers import SymbolicNumber
+from ..capture.plain import LOCATED, kind_of
 from ..core.core import Core
 from ..locations.locations import located, user_line
 from ..outbox.current import CURRENT
@@ -97,7 +98,7 @@ def evaluated(
             if type(values[slot]) is int:
                 check_scalar(op, values[slot], metas, attributes)
             else:
-                capture._check_ints(op, [values[slot]], metas, attributes)
+                capture.check_ints(op, [values[slot]], metas, attributes)
     return values
 
 
@@ -116,7 +117,7 @@ def value_of(capture: Capture, number: Number, earlier: Sequence[Any]) -> Any:
     if number.op == SEED:
         return capture.seed()
     value = ARITHMETIC[number.op][1](*[earlier[slot] for slot in number.operands])
-    kind = kind_of(value._value if type(value) is SymbolicNumber else value)
+    kind = kind_of(value._symbol.value if type(value) is SymbolicNumber else value)
     if kind != number.kind:
         message = f"a number of the program is {number.kind}, and {kind} for these values"
         raise MetadataTypeError(message, op=number.op)
@@ -169,7 +170,7 @@ class Inlining:
 
     def __init__(self, capture: Capture, linked: Linked, values: Sequence[Any], name: str) -> None:
         self._capture = capture
-        self._builder = capture._builder
+        self._builder = capture.builder
         self._program = linked.program
         self._devices = linked.devices
         self._values = values
@@ -178,9 +179,9 @@ class Inlining:
         self._line = user_line()
         with LOCATED:
             self._slots = Slots(
-                [capture._slot(device) for device in linked.devices],
-                [limited(capture._chains, chain, "chains") for chain in linked.chains],
-                [limited(capture._callbacks, Identity(f), "functions of side effects") for f in linked.callbacks],
+                list(map(capture.slots.device, linked.devices)),
+                list(map(capture.slots.chain, linked.chains)),
+                list(map(capture.slots.callback, linked.callbacks)),
             )
 
     def take(self, tensors: Sequence[Tensor]) -> None:
@@ -188,7 +189,7 @@ class Inlining:
         sources = (*self._program.parameters, *self._program.captured)
         for value, (tensor, source) in enumerate(zip(tensors, sources, strict=True)):
             self._capture.root.name(tensor, source.name)
-            self._variables[value] = self._builder.variables[self._capture._value(tensor)]
+            self._variables[value] = self._builder.variables[self._capture.value(tensor)]
         for step in self._program.steps:
             if step.blocks:
                 self._check_homes(step)
@@ -201,7 +202,7 @@ class Inlining:
             wanted = self._slots.devices[program.homes[value]] if variable is not None else -1
             if variable is not None and builder.homes[variable] != wanted:
                 name = (*program.parameters, *program.captured)[program.variables[value]].name or "a tensor"
-                found, home = self._capture.devices[builder.homes[variable]], self._capture.devices[wanted]
+                found, home = self._capture.slots.devices[builder.homes[variable]], self._capture.slots.devices[wanted]
                 message = f"{self._name} takes {name} on {home} into its {step.op}, not on {found}: move it (to_device)"
                 raise CaptureError(f"{message}, or call {self._name} outside of the routine")
 
@@ -221,7 +222,7 @@ class Inlining:
         for value in program.results:
             variable = self._variables[program.variables[value]]
             home = self._devices[program.homes[value]]
-            found.append(self._capture._symbol(variable, builder.metas[builder.newest[variable]], home))
+            found.append(self._capture.symbol(variable, builder.metas[builder.newest[variable]], home))
         return found
 
     def _newest(self, value: int) -> int:
@@ -233,7 +234,7 @@ class Inlining:
             return (self._newest(operand),)
         value = self._values[~operand]
         values = value if type(value) is tuple else (value,)
-        return map(self._capture._operand, values[:1] if step.blocks else values)
+        return map(self._capture.operand, values[:1] if step.blocks else values)
 
     def _locate(self, location: Any) -> Any:
         return location or self._line

@@ -8,7 +8,6 @@ from ...interpreter.errors import MetadataTypeError
 from ...interpreter.programs.convention import CAPTURED, Convention, Fixed, Nested, Node, Other, Place
 from ..capture.binding import Bound, signature
 from ..capture.results import maker
-from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import hides, make_public
 from ..outbox.current import CURRENT
@@ -19,6 +18,7 @@ from .inlining import capture_for
 from .linked import Linked
 from .linking import LinkedProgram
 from .report import Report
+from .runs import Runs
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
@@ -31,12 +31,11 @@ class LinkedRoutine:
     another kind raise MetadataError: there is nothing that could be captured anew.
     """
 
-    def __init__(self, core: Core, linked: Linked, convention: Convention) -> None:
+    def __init__(self, linked: Linked, convention: Convention) -> None:
         self.program: Program = linked.program
-        self._core = core
-        self._linked = linked
+        self._core = Runs(linked, convention)
         self._convention = convention
-        self.flat = LinkedProgram(core, linked)  # the same on tensors by position and numbers by name
+        self.flat = LinkedProgram(linked)  # the same on tensors by position and numbers by name
         self._make = maker(convention.result, captured=linked.captured)
 
     @hides
@@ -45,18 +44,18 @@ class LinkedRoutine:
 
         In a routine its steps become steps of that one, with the same effects.
         """
-        capture = None if CURRENT.capture is None else capture_for(self._core, self._convention.name)
-        given = Bound(self._core, self.program, self._convention, args, kwargs)
-        results, values = self.flat._issue(capture, given.tensors, given.numbers, self._convention.name)
+        capture = None if CURRENT.capture is None else capture_for(self._core.core, self._convention.name)
+        given = Bound(self._core.core, self.program, self._convention, args, kwargs)
+        results, values = self._core.issue(capture, given.tensors, given.numbers, self._convention.name)
         return self._make(results, given.tensors, values)
 
     def report(self) -> Report:
         """What the machine has made of it so far, in this session."""
-        return self._linked.report()
+        return self._core.linked.report()
 
     def report_async(self) -> Awaiting[Report]:
         """`await routine.report_async()`: as `report`."""
-        return on_loop(self._core.outbox, self._linked.reporting())
+        return on_loop(self._core.core.outbox, self._core.linked.reporting())
 
     def bound(self) -> LinkedRoutine:
         """The same without its first argument, which is the object whose method it is."""
@@ -65,10 +64,10 @@ class LinkedRoutine:
         if not (isinstance(first, Fixed) and isinstance(first.value, Other)):
             message = f"{convention.name}: {name} has tensors among its fields: make the routine of a plain function"
             raise located(MetadataTypeError(message))
-        return LinkedRoutine(self._core, self._linked, convention._replace(positional=convention.positional[1:]))
+        return LinkedRoutine(self._core.linked, convention._replace(positional=convention.positional[1:]))
 
     def __repr__(self) -> str:
-        devices, convention = ", ".join(self._linked.devices), self._convention
+        devices, convention = ", ".join(self._core.linked.devices), self._convention
         return f"<tensord.LinkedRoutine {convention.name}{signature(convention)} on {devices}>"
 
 

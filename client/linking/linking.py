@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
-from ...interpreter.programs.constructs import numbers_given
-from ...interpreter.programs.numbers import PARAMETER, evaluate
+from ...interpreter.programs.numbers import PARAMETER
 from ...interpreter.programs.passes.table import ALL, chosen_names
-from ...interpreter.programs.program import NO_OPS, Program
-from ...interpreter.schema.promotion import check_scalar
+from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
 from ..calls.checks import device_of, own
-from ..calls.contexts import open_from
+from ..calls.scopes import open_from
 from ..capture.binding import as_kind, refuse_symbolic
 from ..core.core import Core
 from ..locations.locations import located
@@ -24,12 +22,13 @@ from ..requests.effects import check_callback
 from ..tensor.tensor import Tensor
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting
-from .inlining import PYTHONS, capture_for, evaluated, inlined, uncomputable
+from .inlining import capture_for
 from .linked import Linked
 from .report import Report
+from .runs import Runs
 
 if TYPE_CHECKING:
-    from ..capture.capture import Capture
+    pass
 
 
 class LinkedProgram:
@@ -39,19 +38,17 @@ class LinkedProgram:
     `n` and its slot. Returns a tuple of tensors, at once.
     """
 
-    def __init__(self, core: Core, linked: Linked) -> None:
+    def __init__(self, linked: Linked) -> None:
         self.program = program = linked.program
         self.devices = linked.devices
-        self._core = core
-        self._linked = linked
+        self._core = Runs(linked)
         numbers = [(slot, number) for slot, number in enumerate(program.numbers) if number.op == PARAMETER]
         self._names = {number.name or f"n{slot}": SCALAR_TYPES[number.kind] for slot, number in numbers}
-        self._ints = list(int_operands(program, {slot: slot for slot in range(len(program.numbers))}))
 
     @hides
     def __call__(self, /, *tensors: Tensor, **numbers: Scalar) -> tuple[Tensor, ...]:
         """Run it. MetadataError for other tensors than the parameters', and for numbers that are none of it."""
-        core, program, name = self._core, self.program, self._linked.name or "the program"
+        core, program, name = self._core.core, self.program, self._core.linked.name or "the program"
         capture = None if CURRENT.capture is None else capture_for(core, name)
         given = [own(core, tensor) for tensor in tensors]
         if len(given) != len(program.parameters):
@@ -61,21 +58,7 @@ class LinkedProgram:
             if tensor._meta is not source.meta:
                 refuse_symbolic(tensor)
                 raise located(MetadataError(f"parameter {source.name} is {source.meta}, not {tensor._meta}"))
-        return tuple(self._issue(capture, given, self._by_name(numbers), name)[0])
-
-    def _issue(
-        self, capture: Capture | None, tensors: Sequence[Tensor], numbers: Sequence[Scalar], name: str
-    ) -> tuple[list[Tensor], Sequence[Any]]:
-        """Run it, or make its steps a part of the routine that is captured; the results, and the value of each number
-        of the program."""
-        if capture is None:
-            for tensor in self._linked.captured:
-                if tensor._id <= 0:  # it was released, as with the context that it was made in
-                    tensor._check()
-            values = self._values(numbers)
-            return self._linked.run(tensors, values), values
-        values = evaluated(capture, self.program, numbers, self._ints)
-        return inlined(capture, self._linked, tensors, values, name), values
+        return tuple(self._core.issue(capture, given, self._by_name(numbers), name)[0])
 
     def _by_name(self, numbers: Mapping[str, Scalar]) -> list[Scalar]:
         """The numbers that a run is given, in their order."""
@@ -88,48 +71,20 @@ class LinkedProgram:
             )
         return [as_kind(name, numbers[name], kind) for name, kind in self._names.items()]
 
-    def _values(self, parameters: Sequence[Scalar]) -> Sequence[Scalar]:
-        """The value of each number of the program. MetadataError where Python cannot compute one of them."""
-        program = self.program
-        if not program.numbers:
-            return ()
-        drawn = program.draws
-        seed, calls = self._core.random_state.take(drawn) if drawn else (0, ())
-        try:
-            values = evaluate(program.numbers, parameters, seed, tuple(calls))
-            for op, slot, metas, attributes in self._ints:
-                check_scalar(op, values[slot], metas, attributes)
-        except (MetadataError, *PYTHONS) as error:
-            raise located(uncomputable(error)) from None
-        return values
-
     def report(self) -> Report:
         """What the machine has made of it so far: its segments, their memory, and where each value lies, and why."""
-        return self._linked.report()
+        return self._core.linked.report()
 
     def report_async(self) -> Awaiting[Report]:
         """`await program.report_async()`: as `report`."""
-        return on_loop(self._core.outbox, self._linked.reporting())
+        return on_loop(self._core.core.outbox, self._core.linked.reporting())
 
     def __repr__(self) -> str:
-        name = f"{self._linked.name} " if self._linked.name else ""
-        return f"<tensord.LinkedProgram {name}{self.program.digest[:12]} on {', '.join(self._linked.devices)}>"
+        name = f"{self._core.linked.name} " if self._core.linked.name else ""
+        return f"<tensord.LinkedProgram {name}{self.program.digest[:12]} on {', '.join(self.devices)}>"
 
 
 make_public(LinkedProgram)
-
-
-def int_operands(program: Program, slots: Mapping[int, int]) -> Iterator[tuple[str, int, Any, Any]]:
-    """Op, slot, metas and attributes of each int that is an operand of an op, in blocks, too, where `slots` says which
-    number of the program around a number is."""
-    for step in program.steps:
-        for block, taken in numbers_given(step) if step.blocks else ():
-            yield from int_operands(block, {inner: slots[outer] for inner, outer in taken.items() if outer in slots})
-        ints = [~operand for operand in step.operands if operand < 0 and program.numbers[~operand].kind == "int"]
-        if step.op in NO_OPS or not ints:
-            continue
-        metas = tuple(SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else program.metas[o] for o in step.operands)
-        yield from ((step.op, slots[slot], metas, dict(step.attributes)) for slot in ints if slot in slots)
 
 
 def link(
@@ -184,7 +139,7 @@ def link_one(
             raise located(MetadataError(f"link: {source.name} is {source.meta}, not {tensor._meta}"))
     called = called_back(program, callbacks)
     linked = Linked(core, program, homes, captured, callbacks=called, name=name, passes=passes)
-    return LinkedProgram(core, linked)
+    return LinkedProgram(linked)
 
 
 def called_back(program: Program, callbacks: Sequence[Callable[..., None]]) -> Sequence[Callable[..., None]]:
@@ -223,9 +178,10 @@ def captured_tensor(core: Core, name: str, tensors: Mapping[str, Tensor]) -> Ten
     """The tensor that a program captures under that name."""
     if name in tensors:
         return own(core, tensors[name])
-    context = open_from(core.innermost())
-    if context is not None and name in context:
-        return own(core, context[name])
+    scope = open_from(core.innermost())
+    found = None if scope is None else scope.find(name)
+    if found is not None:
+        return own(core, found)
     raise located(
         MetadataError(f"link: the program captures a tensor {name!r}: give it in tensors=, or name it in a context")
     )

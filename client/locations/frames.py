@@ -105,7 +105,7 @@ def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[lis
 
 def warn(text: str, category: type[Warning]) -> None:
     """Warn about the user's line, as `warnings.warn` does with the right number of frames."""
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the interpreter's own
     while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
         frame = frame.f_back
     if frame is None:

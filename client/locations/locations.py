@@ -107,7 +107,7 @@ class Locations:
         `ours`: the callers of this method that are certainly of this package, and need not be looked at.
         """
         try:
-            frame = sys._getframe(ours + 1)
+            frame = sys._getframe(ours + 1)  # noqa: SLF001 - the interpreter's own
         except ValueError:  # the outermost of them was called from C
             return self.spans.bits()
         line = self.site(frame)
@@ -213,7 +213,7 @@ def user_line() -> str | None:
     """The line from which the program has come to this function's caller; None if there is none."""
     if HANDLED.line is not None:
         return HANDLED.line
-    frame: FrameType | None = HANDLED.frame or sys._getframe(1)
+    frame: FrameType | None = HANDLED.frame or sys._getframe(1)  # noqa: SLF001 - the interpreter's own
     while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
         frame = frame.f_back
     if frame is None or OWNERS[frame.f_code.co_filename] is not PROGRAM:
@@ -229,7 +229,8 @@ def user_line() -> str | None:
 
 def user_lines() -> list[Line]:
     """The same line, with its callers if it is in a library, not described yet."""
-    return lines_of(lines_from(HANDLED.frame or sys._getframe(1), FRAMES, every=False)[0])
+    frame = HANDLED.frame or sys._getframe(1)  # noqa: SLF001 - the interpreter's own
+    return lines_of(lines_from(frame, FRAMES, every=False)[0])
 
 
 def located(error: Raised) -> Raised:

@@ -56,7 +56,6 @@ class Outbox:
 
     __slots__ = (
         "__weakref__",
-        "_depth",
         "_expects",
         "_first",
         "_flushes",
@@ -65,6 +64,7 @@ class Outbox:
         "_riding",
         "_seen_flushes",
         "captured",
+        "depth",
         "files",
         "heavy",
         "host_results",
@@ -100,7 +100,7 @@ class Outbox:
         self._flushes = 0
         self._seen_flushes = -1
         FORKS.outboxes.add(self)
-        self._depth = 0  # of atomic blocks, one inside the other
+        self.depth = 0  # of atomic blocks, one inside the other
         self._riding = True  # may releases be marked on the calls of this batch?
         if transport.eager:  # nothing is unsent, but handles will be dropped
             transport.rouse(self.idle_flush)
@@ -125,7 +125,7 @@ class Outbox:
     def appended(self) -> None:
         """Handle an added message: send the batch if it is full, else have the background send it in a while."""
         size = len(self.messages)
-        if self._depth:
+        if self.depth:
             return
         if size >= self.limit and not (self._expects and size < GROWTH and not self.heavy):
             self.limit = min(self.limit * GROWTH, BATCH)
@@ -174,7 +174,7 @@ class Outbox:
 
         Runs in a region: an exception between taking the batch and handing it over would lose the batch.
         """
-        if self._depth:
+        if self.depth:
             return False
         with SHIELD:
             batch, self.messages = self.messages, Closed(self.messages.error) if type(self.messages) is Closed else []
@@ -204,7 +204,7 @@ class Outbox:
 
     def renumber(self) -> None:
         """Send the calls with a signature's number before it gets another signature. The caller holds the lock."""
-        self._riding = not self._depth  # the numbers of a group's calls may mean another signature when it is sent
+        self._riding = not self.depth  # the numbers of a group's calls may mean another signature when it is sent
         self.send()
 
     def atomic(self) -> AbstractContextManager[None]:
@@ -214,15 +214,15 @@ class Outbox:
 
     def begin_group(self) -> None:
         """Begin an atomic block, in another one or not. The caller holds the lock."""
-        if not self._depth:
+        if not self.depth:
             self.send()
             self.messages = self.messages if type(self.messages) is Closed else Group()
-        self._depth += 1
+        self.depth += 1
 
     def end_group(self) -> bool:
         """End it, and send what it holds unless it is in another one. Was anything sent?"""
-        self._depth -= 1
-        if self._depth or type(self.messages) is Closed:  # closed inside
+        self.depth -= 1
+        if self.depth or type(self.messages) is Closed:  # closed inside
             return False
         self._send_group()
         return True
@@ -284,7 +284,7 @@ class Outbox:
         """Send a message; its reply. Inside an atomic block, only add it, and None."""
         with self.lock:
             refuse_captured(self, "nothing can be made known to others")
-            if self._depth:
+            if self.depth:
                 self.messages.append(encode_message(build(0)))
                 return None
             return self.ask(lambda request, _: build(request), located=False)
@@ -311,7 +311,7 @@ class Outbox:
 
     def answers(self) -> bool:
         """Can something be asked now? Not inside an atomic block or a capture, and not once the session has ended."""
-        return not (self._depth or self.transport.lost or capture_of(self) is not None)
+        return not (self.depth or self.transport.lost or capture_of(self) is not None)
 
     def is_inside(self) -> bool:
         """Is this thread inside an atomic block?"""
@@ -319,14 +319,14 @@ class Outbox:
             if not self.lock.acquire(blocking=False):
                 return False
             try:
-                return bool(self._depth)
+                return bool(self.depth)
             finally:
                 self.lock.release()
 
     def refuse_inside(self) -> None:
         """Raise an error at the user's line if inside an atomic block, or a capture; the caller holds the lock."""
         refuse_captured(self, "nothing can be asked, waited for or made known to others")
-        if self._depth:
+        if self.depth:
             raise ProtocolError(
                 "inside atomic() nothing has been sent yet, so nothing can be asked or waited for: "
                 "do that behind the block",

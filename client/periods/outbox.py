@@ -145,7 +145,7 @@ class PeriodicOutbox(Outbox):
 
     def _looks(self) -> bool:
         """Is any period known, and may calls be held back?"""
-        return bool(self.periods.starts) and not self._depth and type(self.messages) is list
+        return bool(self.periods.starts) and not self.depth and type(self.messages) is list
 
     def _follow(self) -> None:
         """Look at what was issued since the last look: has a period begun, does it go on, is it over?"""
@@ -208,7 +208,7 @@ class PeriodicOutbox(Outbox):
 
     def send(self) -> bool:
         """As any outbox, with runs in place of whole periods."""
-        if self._depth or type(self.messages) is not list:
+        if self.depth or type(self.messages) is not list:
             return super().send()
         return self._send(len(self.messages))
 

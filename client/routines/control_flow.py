@@ -22,8 +22,9 @@ from ...interpreter.programs.program import CASE, COND, REPEAT, WHILE
 from ...interpreter.wire.forms import shown
 from ..calls.checks import own
 from ..capture.blocks import Draws, captured, check_structures, tensors_in, with_tensors
-from ..capture.capture import LOCATED, Capture
+from ..capture.capture import Capture
 from ..capture.numbers import fixed
+from ..capture.plain import LOCATED
 from ..capture.structure import is_number
 from ..core.core import Core
 from ..locations.locations import located
@@ -113,7 +114,7 @@ def check(core: Core, op: str, head: Any, functions: tuple[Callable[..., Any], .
             raise located(MetadataTypeError(f"{op} takes functions, not {type(function).__name__}", op=op))
     with LOCATED:
         if isinstance(head, Tensor):
-            check_head(op, own(core, head)._known())
+            check_head(op, own(core, head)._known_meta())
         elif op == REPEAT and not (isinstance(head, int) and not isinstance(head, bool)):
             raise MetadataTypeError(f"{op}: the count is an int or a tensor, not {head.__class__.__name__}", op=op)
     if FORMS[op].loops:

@@ -13,10 +13,11 @@ from ...interpreter.errors import CaptureError, MetadataTypeError, ProtocolError
 from ...interpreter.programs.convention import Convention
 from ...interpreter.programs.passes.table import ALL
 from ..calls.checks import foreign
-from ..calls.contexts import hand
+from ..calls.scopes import hand
 from ..capture.binding import Described
-from ..capture.capture import Capture, Constant, fits, plain_number
+from ..capture.capture import Capture, Constant
 from ..capture.evaluation import Evaluation, Misfit
+from ..capture.plain import fits, plain_number
 from ..capture.results import Results
 from ..capture.structure import Arguments, Replacing, is_number, short
 from ..core.core import Core
@@ -130,7 +131,7 @@ class Routine(Generic[P, R]):
         entry = self._entries.find(tuple(given.key), given.numbers, given.objects)
         if entry is None:
             entry = Call(self, core, given, tensors, args, kwargs).linked()
-        return LinkedRoutine(core, entry.linked, entry.convention)
+        return LinkedRoutine(entry.linked, entry.convention)
 
     def report(self) -> Report:
         """What the machine has made of the capture that was called last. ProtocolError if there is none."""
@@ -170,7 +171,7 @@ class Routine(Generic[P, R]):
 
     def _given(self, core: Core, args: Any, kwargs: Any) -> tuple[Arguments, list[Tensor]]:
         """The arguments, and each tensor among them once."""
-        given = Arguments(id(core), id(core.calls._handler), len(args))
+        given = Arguments(id(core), id(core.calls.handler), len(args))
         given.add(args)
         if kwargs:
             given.add((kwargs,))
@@ -326,9 +327,13 @@ class Call:
         core, capture, numbers = self._core, recorded.capture, self._given.numbers
         captured = [kept(core, each) if isinstance(each, Constant) else each for each in capture.captured]
         capture.captured.clear()  # the values of constants are uploaded
-        chains, callbacks, name = capture.chains, capture.callbacks, getattr(self._routine, "__qualname__", "")
+        chains, callbacks, name = (
+            capture.slots.chains,
+            capture.slots.callbacks,
+            getattr(self._routine, "__qualname__", ""),
+        )
         passes = self._routine._passes
-        linked = Linked(core, recorded.program, capture.devices, captured, chains, callbacks, name, passes)
+        linked = Linked(core, recorded.program, capture.slots.devices, captured, chains, callbacks, name, passes)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         objects, guards = self._given.objects, recorded.guards
         return Entry(core, linked, evaluation, recorded.make, self._convention(recorded), guards, numbers, objects)

@@ -78,7 +78,7 @@ class Following:
             raise
 
     def _maker(self) -> Core:
-        return self._namespace._maker()
+        return self._namespace._maker()  # noqa: SLF001 - the namespace that it is a part of
 
     def __reduce__(self) -> Any:
         return getattr, (self._namespace, self._name)

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..files.checkpoints import Checkpointing, checkpoint, restoring
 from ..files.loading import loading
-from ..files.saving import Checkpointing, Saving, checkpoint, restoring, saving
+from ..files.saving import Saving, saving
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
 from ..waiting.steps import Awaiting, on_thread

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from ...interpreter.errors import MetadataError, MetadataKeyError, ProtocolError
-from ..files.saving import keeping_durable
+from ..files.checkpoints import keeping_durable
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..sharing.names import AT_ONCE

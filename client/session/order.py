@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from time import monotonic
 
-from ..files.saving import keeping_durable
+from ..files.checkpoints import keeping_durable
 from ..locations.tracebacks import make_public
 from ..requests.answers import seconds
 from ..waiting.steps import Awaiting, Room, Steps, Within, on_thread

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..calls.calls import Calls
-from ..calls.contexts import Contexts
+from ..calls.scopes import Scopes
 from ..core.core import Core
-from ..files.saving import Savings
+from ..files.savings import Savings
 from ..outbox.outbox import Outbox
 from ..routines.control_flow import Flows
 from ..sharing.names import Names
@@ -19,8 +19,8 @@ class Parts(Core):
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
         super().__init__(outbox, address, hint)
         self.calls = Calls(outbox)
-        self.contexts = Contexts(outbox)
-        self.opened, self.innermost = self.contexts.opened, self.contexts.innermost
-        self.savings = Savings(outbox)
+        self.scopes = Scopes(outbox)
+        self.opened, self.innermost = self.scopes.opened, self.scopes.innermost
+        self.savings = Savings()
         self.names = Names(outbox)
         self.flows = Flows()

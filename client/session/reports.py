@@ -66,7 +66,7 @@ def counting(core: Parts, by: str | None) -> Steps[dict[str, Any]]:
         memory = whole(as_lists((yield core.answers.ask("memory", by, ROWS))))
         found["session"]["freed"] = memory["freed"].get(str(found["session"]["id"]), {})
         found["memory"] = memory
-    contexts = [context.stats() for context in list(core.opened)]
+    contexts = [scope.stats() for scope in list(core.opened)]
     return found | {"contexts": contexts} | core.outbox.stats()
 
 

@@ -115,7 +115,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         A context is open in the thread, or the asyncio task, that opened it; contexts may be nested. It has names of
         its own: `c["w"] = x`. Writes in place to tensors from outside stay, and so do published names.
         """
-        return Context(self._core.contexts)
+        return Context(self._core.scopes)
 
     @property
     def address(self) -> str:
@@ -135,7 +135,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
 
     @handler.setter
     def handler(self, handler: Handler) -> None:
-        self._core.calls.handler = handler
+        self._core.calls.use(handler)
 
     def supports(self, op: OpDef, device: str) -> bool:
         """Does the device have a kernel for the op? For handlers."""

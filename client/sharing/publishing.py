@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, TensordError
-from ...interpreter.programs.convention import decode, encode
+from ...interpreter.programs.convention import Convention, decode, encode
 from ...interpreter.programs.program import EFFECT, Program, effects_of
 from ...interpreter.programs.records import Reader
 from ..calls.checks import own
-from ..calls.contexts import hand
+from ..calls.scopes import hand
 from ..core.core import Core
 from ..linking.linked import Linked
 from ..linking.linked_routine import LinkedRoutine, portable
@@ -28,9 +28,9 @@ def publishable_routine(core: Core, value: Any) -> Publishable:
     if not isinstance(value, LinkedRoutine | LinkedProgram):
         kinds = "expected a tensor (asarray) or a routine (routine.link(*arguments), session.link(program))"
         raise located(MetadataTypeError(f"publish: {kinds}, got {type(value).__name__}"))
-    if value._core is not core:
+    if value._core.core is not core:
         raise located(MetadataError("publish: the routine belongs to another session"))
-    linked = value._linked
+    linked = value._core.linked
     for step, _ in effects_of(linked.program):
         if step.op == EFFECT:
             at = f" at {step.location}" if step.location else ""
@@ -38,25 +38,25 @@ def publishable_routine(core: Core, value: Any) -> Publishable:
             raise located(MetadataError(f"{message}: return the values, or print them (session.print)"))
     for tensor in linked.captured:
         own(core, tensor)
-    convention = travelling(value) if isinstance(value, LinkedRoutine) else None
+    convention = None if value._core.convention is None else travelling(value._core.convention, linked)
     return Publishable(linked._id, linked.captured, convention)
 
 
-def travelling(routine: LinkedRoutine) -> Any:
+def travelling(convention: Convention, linked: Linked) -> Any:
     """A routine's convention as it travels."""
     try:
-        wire = encode(portable(routine._convention, routine._linked.captured))
-        decode(wire, routine.program)
+        wire = encode(portable(convention, linked.captured))
+        decode(wire, linked.program)
     except TensordError as error:
-        raise located(type(error)(f"publish: {routine._convention.name}: {error.message}")) from None
+        raise located(type(error)(f"publish: {convention.name}: {error.message}")) from None
     return wire
 
 
 def only_capture(core: Core, routine: Routine[..., Any] | BoundRoutine[..., Any]) -> LinkedRoutine:
     """The one capture of a routine; ProtocolError if there are others, or none."""
     instance = routine.__self__ if isinstance(routine, BoundRoutine) else None
-    whole = routine._routine if isinstance(routine, BoundRoutine) else routine
-    entries = whole._entries.of(core)
+    whole = routine._routine if isinstance(routine, BoundRoutine) else routine  # noqa: SLF001 - as a whole
+    entries = whole._entries.of(core)  # noqa: SLF001 - what it has captured
     if instance is not None:
         entries = [entry for entry in entries if any(known() is instance for known in entry.objects)]
     if len(entries) != 1:
@@ -64,7 +64,7 @@ def only_capture(core: Core, routine: Routine[..., Any] | BoundRoutine[..., Any]
         times = f"was captured for {len(entries)} kinds of arguments" if entries else "was not called yet"
         message = f"publish: {name} {times}: publish {name}.link(*arguments), which is for arguments of one kind"
         raise located(ProtocolError(message))
-    found = LinkedRoutine(core, entries[0].linked, entries[0].convention)
+    found = LinkedRoutine(entries[0].linked, entries[0].convention)
     return found if instance is None else found.bound()
 
 
@@ -89,7 +89,7 @@ def made(
     except TensordError as error:
         raise located(error) from None
     linked = Linked(core, program, devices, captured, name=name)
-    return LinkedProgram(core, linked) if how is None else LinkedRoutine(core, linked, how)
+    return LinkedProgram(linked) if how is None else LinkedRoutine(linked, how)
 
 
 def program_of(records: Iterator[Any]) -> Program:

@@ -29,7 +29,7 @@ FONT: Final = 'style="font-family: var(--jp-code-font-family, monospace)"'
 def value_text(tensor: Tensor) -> str:
     """The value as NumPy prints it, under its print options. Waits; raises the tensor's error."""
     options = np.get_printoptions()
-    meta, edge = tensor._known(), int(options["edgeitems"])
+    meta, edge = tensor._known_meta(), int(options["edgeitems"])
     whole = meta.size <= options["threshold"] or meta.ndim == 0 or max(meta.shape) <= 2 * edge
     if whole or not edge:  # without edges NumPy prints the last element, in a format that suits all of them
         return str(tensor.numpy())
@@ -70,7 +70,7 @@ def state_of(tensor: Tensor) -> tuple[str, Meta | None]:
         return "pending", meta
     lock.release()
     try:
-        found = core.answers.look_at(tensor._own(), PATIENCE)
+        found = core.answers.look_at(tensor._living(), PATIENCE)
     except TimeoutError:
         return "unknown: the machine does not answer", meta
     except TensordError:  # inside an atomic block, or in a signal handler: nothing can be asked

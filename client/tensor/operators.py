@@ -180,7 +180,7 @@ def as_number(other: object) -> Any:
     A member of an IntEnum and the like counts as its plain number.
     """
     if type(other) in OPERANDS:
-        return other._as_number()  # type: ignore[attr-defined]
+        return other._symbol.as_operand(other)  # type: ignore[attr-defined]
     if isinstance(other, np.ndarray | np.generic):
         value = None if other.ndim else other.item()
         if type(value) in SCALARS:

@@ -25,13 +25,13 @@ from ...interpreter.types.meta import Meta, Scalar
 from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import MEANT, hide, hides, make_public, refusing
-from ..waiting.steps import Steps, on_thread
+from ..waiting.steps import on_thread
 from . import display, exchange, reading
 from .hints import METHODS, add_hints, present
 from .indices import frozen_index, tensors_in, with_places
 from .methods import Methods
 from .operators import SCALARS, Operand, about_meta, add_operators, as_number, operator_of
-from .waiting import AwaitableTensor, one_value
+from .waiting import AwaitableTensor, learn, one_value, polling
 
 if TYPE_CHECKING:
     from ..array_api.namespace import Namespace
@@ -78,8 +78,8 @@ class Tensor(AwaitableTensor, Methods):
         self._meta = meta
         self._home = home
         self._reading: reading.Reading | None = None
-        if core.opened and (context := core.innermost()) is not None:
-            context._hold(self)
+        if core.opened and (scope := core.innermost()) is not None:
+            scope.hold(self)
 
     @redone
     def __del__(self) -> None:
@@ -95,48 +95,42 @@ class Tensor(AwaitableTensor, Methods):
     @property
     def shape(self) -> tuple[int, ...]:
         """Its shape; waits if it depends on data, and then raises the tensor's error."""
-        return self._known().shape
+        return self._known_meta().shape
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
         """Its dtype; waits like `shape`."""
-        return self._known().dtype
+        return self._known_meta().dtype
 
     @property
     def ndim(self) -> int:
         """Number of dimensions; waits like `shape`."""
-        return self._known().ndim
+        return self._known_meta().ndim
 
     @property
     def size(self) -> int:
         """Number of elements; waits like `shape`."""
-        return self._known().size
+        return self._known_meta().size
 
     @property
     def nbytes(self) -> int:
         """Bytes of its elements; waits like `shape`."""
-        return self._known().nbytes
+        return self._known_meta().nbytes
 
     @property
     def device(self) -> str:
         """Its home: where ops on it run unless told otherwise."""
         return self._home
 
-    def _known(self) -> Meta:
+    def _known_meta(self) -> Meta:
         meta = self._meta
         if type(meta) is not Meta:
             meta = self.wait()._meta
         return cast(Meta, meta)
 
-    def _learn(self, described: Any) -> None:
-        """Take the meta from the answer to a wait."""
-        (wire, _home), *_ = described
-        if self._meta is None:
-            self._meta = Meta.of(*wire)
-
     def residency(self) -> dict[str, str]:
         """Devices that hold a current copy ("valid"), or will ("planned")."""
-        found: dict[str, str] = self._core.answers.query("residency", self._own()._id)
+        found: dict[str, str] = self._core.answers.query("residency", self._living()._id)
         return found
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -148,7 +142,7 @@ class Tensor(AwaitableTensor, Methods):
         daemon on this machine is read in place, and read-only: `numpy.array(t.numpy())` copies it. A small tensor that
         is read piece by piece is fetched once, as a whole.
         """
-        known = reading.recall(self._own())
+        known = reading.recall(self._living())
         return self._core.answers.fetch(self) if known is None else known
 
     _value = numpy  # for calls from here, which are no entries from users' code
@@ -163,7 +157,7 @@ class Tensor(AwaitableTensor, Methods):
 
     def wait(self, timeout: float | None = None) -> Self:
         """Wait until its value is there, after `to_device` on that device; raises its error, or TimeoutError."""
-        self._learn(self._core.answers.await_ready(self._own(), timeout))
+        learn(self, self._core.answers.await_ready(self._living(), timeout))
         return self
 
     def is_ready(self) -> bool:
@@ -181,18 +175,7 @@ class Tensor(AwaitableTensor, Methods):
         probe = getattr(self, "_probe", None)
         if probe is not None and not probe.done:
             self._core.outbox.flush()
-        return on_thread(self._core.outbox, self._polling())
-
-    def _polling(self) -> Steps[Reply]:
-        probe = getattr(self, "_probe", None)
-        if probe is None or probe.done:
-            probe = self._core.answers.ask_ready(self._own())
-            self._probe = probe
-        else:
-            self._core.outbox.flush(patient=False)
-        if not probe.done and self._core.transport.eager:
-            yield self._core.answers.ask_to_catch_up()
-        return probe
+        return on_thread(self._core.outbox, polling(self))
 
     # -- placement and life ----------------------------------------------------------------------------------------
 
@@ -251,32 +234,18 @@ class Tensor(AwaitableTensor, Methods):
 
     def release(self) -> None:
         """Release the tensor now. Using the handle afterwards is an error; releasing it twice is none."""
-        self._let_go(RELEASED)
+        let_go(self, RELEASED)
 
-    def _let_go(self, gone: Any) -> None:
-        id_ = self._id
-        if id_ > 0:  # no checkpoint up to the call: a context that ends in another thread may come here, too
-            self._id = -id_
-            self._meta = gone
-            self._reading = None
-            self._core.release(id_)
-
-    @property
-    def _released(self) -> bool:
-        return self._id < 0
-
-    def _own(self) -> Self:
+    def _living(self) -> Self:
+        """Itself; ProtocolError if it was released."""
         if self._id <= 0:
-            self._check()
+            self._check_living()
         return self
 
-    def _check(self) -> None:
-        """Raise ProtocolError if it was released. Called where `_id` is not that of a living tensor."""
-        if self._released:
-            raise located(self._gone())
-
-    def _gone(self) -> ProtocolError:
-        return ProtocolError(f"tensor {-self._id} {self._meta}")
+    def _check_living(self) -> None:
+        """ProtocolError if it was released. Called where `_id` is not that of a living tensor."""
+        if self._id < 0:
+            raise located(ProtocolError(f"tensor {-self._id} {self._meta}"))
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
@@ -430,17 +399,27 @@ class Tensor(AwaitableTensor, Methods):
 
     def __str__(self) -> str:
         """Its value, as NumPy prints it. Waits; raises its error. Of a large tensor only what is printed is fetched."""
-        return display.value_text(self._own())
+        return display.value_text(self._living())
 
     def __repr__(self) -> str:
         """Id, shape, dtype, home, and whether it is pending, ready or failed, and with what. Waits for no value."""
-        return f"<tensor {-self._id} released>" if self._released else display.summary(self)
+        return f"<tensor {-self._id} released>" if self._id < 0 else display.summary(self)
 
     def _repr_html_(self) -> str:
         """What notebooks show: the `repr`, and the value if it is there."""
-        return escape(repr(self)) if self._released else display.html(self)
+        return escape(repr(self)) if self._id < 0 else display.html(self)
 
     __hash__ = object.__hash__
+
+
+def let_go(handle: Tensor, gone: Any) -> None:
+    """Release the tensor of a handle, unless that was done. `gone` says what has become of it."""
+    id_ = handle._id
+    if id_ > 0:  # no checkpoint up to the call: a context that ends in another thread may come here, too
+        handle._id = -id_
+        handle._meta = gone
+        handle._reading = None
+        handle._core.release(id_)
 
 
 def as_complex(value: Scalar) -> complex:

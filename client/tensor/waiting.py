@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from numpy.typing import NDArray
 
 from ...interpreter.errors import MetadataError, TensordError
-from ...interpreter.types.meta import Scalar
+from ...interpreter.types.meta import Meta, Scalar
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..waiting.on_loop import on_loop
@@ -16,6 +16,7 @@ from ..waiting.steps import Awaiting, Steps
 from . import reading
 
 if TYPE_CHECKING:
+    from ..transport.interface import Reply
     from .tensor import Tensor
 
 T = TypeVar("T")
@@ -63,13 +64,13 @@ make_public(AwaitableTensor, frozenset(("__await__",)))
 
 def ready(tensor: Tensor) -> Steps[Tensor]:
     """`await tensor`."""
-    tensor._learn((yield tensor._core.answers.ask_ready(tensor._own())))
+    learn(tensor, (yield tensor._core.answers.ask_ready(tensor._living())))
     return tensor
 
 
 def value(tensor: Tensor) -> Steps[NDArray[Any]]:
     """`numpy`."""
-    known = reading.recall(tensor._own(), asks=False)
+    known = reading.recall(tensor._living(), asks=False)
     if known is None:
         known = yield from tensor._core.answers.fetching(tensor)
     return known
@@ -87,19 +88,38 @@ def rows(tensor: Tensor) -> Steps[Any]:
 
 def residency(tensor: Tensor) -> Steps[dict[str, str]]:
     """`residency`."""
-    found: dict[str, str] = yield tensor._core.answers.ask("residency", tensor._own()._id)
+    found: dict[str, str] = yield tensor._core.answers.ask("residency", tensor._living()._id)
     return found
 
 
 def is_ready(tensor: Tensor) -> Steps[bool]:
     """`is_ready`."""
-    return (yield from tensor._polling()).done
+    return (yield from polling(tensor)).done
 
 
 def error_of(tensor: Tensor) -> Steps[TensordError | None]:
     """`error`."""
-    probe = yield from tensor._polling()
+    probe = yield from polling(tensor)
     return probe.error if probe.done else None
+
+
+def polling(tensor: Tensor) -> Steps[Reply]:
+    """The open question whether the tensor is ready; asked again once answered, since a write may follow."""
+    probe = getattr(tensor, "_probe", None)
+    if probe is None or probe.done:
+        probe = tensor._probe = tensor._core.answers.ask_ready(tensor._living())
+    else:
+        tensor._core.outbox.flush(patient=False)
+    if not probe.done and tensor._core.transport.eager:
+        yield tensor._core.answers.ask_to_catch_up()
+    return probe
+
+
+def learn(tensor: Tensor, described: Any) -> None:
+    """Take the tensor's meta from the answer to a wait."""
+    (wire, _home), *_ = described
+    if tensor._meta is None:
+        tensor._meta = Meta.of(*wire)
 
 
 def one_value(array: NDArray[Any]) -> Scalar:

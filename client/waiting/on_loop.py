@@ -179,7 +179,7 @@ def close(outbox: Outbox, steps: Steps[Any]) -> None:
 def enter(outbox: Outbox) -> bool:
     """Take the session's lock; False if another thread has it for as long as its `atomic` block takes."""
     while not outbox.lock.acquire(blocking=False):
-        if outbox._depth:
+        if outbox.depth:
             return False
         if outbox.lock.acquire(timeout=MOMENT):
             return True

@@ -410,7 +410,7 @@ def test_the_session_that_asked_may_end(make_session, tmp_path):
     s.publish("x", s.asarray(ones(3)))
     store_of(s).hold("save")
     s.checkpoint(tmp_path / "there")
-    s._core.savings = type(s._core.savings)(s._core.outbox)  # its client does not wait
+    s._core.savings = type(s._core.savings)()  # its client does not wait
     s.close()
     store_of(keeper).resume("save")
     keeper.sync()

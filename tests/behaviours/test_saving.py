@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import tensord as td
-from tensord.client.files.saving import COMMITS
+from tensord.client.files.commits import COMMITS
 from tensord.interpreter.errors import CaptureError
 from tensord.streams.faults import Fault, FaultKind
 
@@ -104,7 +104,7 @@ def test_a_save_that_is_given_up_before_the_machine_has_the_file_writes_into_no_
     with held(s, "sim:0", "compute"):
         s.while_loop(lambda n: n < 3, lambda n: n + 1, x)
         saving = s.save(tmp_path / "w", {"w": w})
-        fd = saving._writer.fd
+        fd = saving._file.writer.fd
         saving.give_up()
         others = [(tmp_path / f"other{n}").open("wb") for n in range(4)]
         assert fd in [other.fileno() for other in others]
@@ -226,13 +226,13 @@ import tensord as td
 
 s = td.connect(sys.argv[1])
 s.save(sys.argv[2], {"x": s.asarray(np.ones(4), "sim:0") + 5})
-waits = td.client.files.saving.Savings._await
+waits = td.client.files.savings.Writing._await
 
-def interrupted(self, saving):
+def interrupted(self):
     signal.raise_signal(signal.SIGINT)
-    waits(self, saving)
+    waits(self)
 
-td.client.files.saving.Savings._await = interrupted
+td.client.files.savings.Writing._await = interrupted
 """
 
 
@@ -393,7 +393,7 @@ def test_a_fault_of_one_save_is_told_and_the_next_one_is_there(make_session, tmp
     s = make_session(devices=DEVICES)
     x = s.asarray(ones(3))
     with monkeypatch.context() as patch:
-        patch.setattr(COMMITS, "is_overtaken", lambda _saving: 1 // 0)
+        patch.setattr(COMMITS, "is_overtaken", lambda _place, _saving: 1 // 0)
         with pytest.raises(td.FileError, match="was not saved: ZeroDivisionError"):
             s.save(tmp_path / "x", {"x": x}).wait(WAIT)
     s.save(tmp_path / "x", {"x": x}).wait(WAIT)

@@ -110,7 +110,7 @@ def left(world: World) -> str:
         problems.append(f"{found} tensors for {world.tensors()} handles")
     if unanswered(world.session):
         problems.append("a request is open")
-    if world.session._core.outbox._depth:
+    if world.session._core.outbox.depth:
         problems.append("an atomic block is open")
     lock: Any = world.session._core.outbox.lock
     if lock._is_owned():

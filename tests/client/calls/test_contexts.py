@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.calls.contexts import SLACK
+from tensord.client.calls.scopes import SLACK
 from tensord.interpreter.wire.messages import RELEASE
 
 from ...daemon import Daemon
@@ -95,7 +95,7 @@ class TestTheEnd:
         for name, tensor in inside.items():
             with pytest.raises(td.ProtocolError, match="when its context ended"):
                 tensor.numpy()
-            assert tensor._released, name
+            assert tensor._id < 0, name
 
     def test_a_handle_that_outlives_it_says_so_at_the_users_line(self, session):
         x = session.asarray([1.0])
@@ -130,7 +130,7 @@ class TestTheEnd:
         assert x.tolist() == [14.0, 6.0]
 
     def test_an_exception_goes_on(self, session):
-        assert fail_inside(session)._released
+        assert fail_inside(session)._id < 0
 
     def test_reads_prints_and_effects_issued_inside_have_their_values(self, session, capsys):
         seen = []
@@ -162,7 +162,7 @@ class TestTheEnd:
             monkeypatch.setattr(session._core.transport, "rouse", noted)
         assert roused.is_set()
         eventually(lambda: machine.devices["cpu:0"].allocated == 0)
-        assert outlives._released
+        assert outlives._id < 0
 
     def test_comes_in_messages_of_bounded_length(self, session, monkeypatch):
         released: list[list[int]] = []
@@ -186,12 +186,12 @@ class TestTheEnd:
 
         def program():
             with session.context() as c:
-                c._handles.append(once(lambda: signal.raise_signal(signal.SIGINT)))
+                c._scope.handles.append(once(lambda: signal.raise_signal(signal.SIGINT)))
                 made.append(session.asarray([1.0]))
 
         with pytest.raises(KeyboardInterrupt):
             program()
-        assert made[0]._released
+        assert made[0]._id < 0
         assert not session._core.opened
 
     def test_leaves_the_value_of_a_piece_that_was_kept(self, session):
@@ -217,23 +217,23 @@ class TestInside:
             living = [x + 1 for _ in range(10)]
             for _ in range(10 * SLACK):
                 x + 1
-                assert len(c._handles) <= 2 * (len(living) + 1) + SLACK + 1
+                assert len(c._scope.handles) <= 2 * (len(living) + 1) + SLACK + 1
             assert c.stats()["tensors"] == len(living)
-        assert all(each._released for each in living)
+        assert all(each._id < 0 for each in living)
 
     def test_it_does_not_grow_with_what_it_has_handed_on(self, session):
         x = session.asarray([1.0])
         with session.context() as c:
             kept = [c.keep(x + 1) for _ in range(3 * SLACK)]
-            assert len(c._handles) <= SLACK + 1
-        assert not any(each._released for each in kept)
+            assert len(c._scope.handles) <= SLACK + 1
+        assert not any(each._id < 0 for each in kept)
 
     def test_it_holds_many(self, session):
         x = session.asarray([1.0])
         with session.context() as c:
             many = [x + 1 for _ in range(5 * SLACK)]
             assert c.stats()["tensors"] == len(many)
-        assert all(each._released for each in many)
+        assert all(each._id < 0 for each in many)
         assert alive(session) == 1
 
     def test_what_it_holds_is_shown(self, session):
@@ -249,7 +249,7 @@ class TestInside:
                 assert found[1] == {"tensors": 1, "bytes": 2048, "names": ["b"]}
         assert repr(c) == "<tensord.Context ended, 0 tensors, 0>"
         assert session.stats()["contexts"] == []
-        assert pending._released
+        assert pending._id < 0
 
     def test_without_one_a_handle_knows_nothing_of_contexts(self, session):
         x = session.asarray([1.0])
@@ -276,7 +276,7 @@ class TestKeep:
                 y = inner.keep(session.asarray([1.0]))
             assert y.tolist() == [1.0]
             assert outer.stats()["tensors"] == 1
-        assert y._released
+        assert y._id < 0
 
     def test_of_an_outer_context_hands_on_what_an_inner_one_holds(self, session):
         with session.context() as outer:
@@ -293,7 +293,7 @@ class TestKeep:
                 inner.keep([x, y])
             assert outer.stats()["tensors"] == 1
         assert x.tolist() == [1.0]
-        assert y._released
+        assert y._id < 0
 
     def test_takes_nested_structures(self, session):
         pair = namedtuple("pair", "a b")  # noqa: PYI024 - as users write them
@@ -311,7 +311,7 @@ class TestKeep:
             given["itself"] = given
             assert c.keep(given) is given
             c.keep({u[5]})
-        assert [each._released for each in u] == [False] * 6 + [True]
+        assert [each._id < 0 for each in u] == [False] * 6 + [True]
 
     @pytest.mark.parametrize("kept", ["w", None, 3.0, object(), np.ones(2)], ids=lambda kept: type(kept).__name__)
     def test_refuses_what_is_no_tensor(self, session, kept):
@@ -422,7 +422,7 @@ class TestItsLife:
                 y = session.asarray([1.0])
                 c.finalize()
                 assert c.ended
-                assert y._released
+                assert y._id < 0
                 z = session.asarray([2.0])
                 c.finalize()
             assert z.tolist() == [2.0]
@@ -453,7 +453,7 @@ class TestItsLife:
             assert y.tolist() == [2.0]
             assert "w" not in inner
             kept = inner.keep(y + 1)
-        assert y._released
+        assert y._id < 0
         assert kept.tolist() == [3.0]
         assert not is_held(session.asarray([1.0]))
 
@@ -465,10 +465,10 @@ class TestItsLife:
         first, second = values(), values()
         x, y = next(first), next(second)
         assert list(first) == []
-        assert (x._released, y._released) == (True, False)
+        assert (x._id < 0, y._id < 0) == (True, False)
         z = session.asarray([2.0])
         assert list(second) == []
-        assert (y._released, z._released) == (True, True)
+        assert (y._id < 0, z._id < 0) == (True, True)
         assert not session._core.opened
         assert session.asarray([3.0]).tolist() == [3.0]
 
@@ -480,7 +480,7 @@ class TestItsLife:
 
     def test_a_machine_that_is_lost_inside_hides_no_error(self, session):
         lost = td.ConnectionLost("the machine has ended for the test")
-        assert fail_inside(session, lambda: session._core.outbox.lost(lost))._released
+        assert fail_inside(session, lambda: session._core.outbox.lost(lost))._id < 0
 
     def test_a_daemon_that_dies_inside_hides_no_error(self, tmp_path):
         with Daemon.start(tmp_path, "--device", "cpu:0") as daemon, daemon.connect() as session:
@@ -490,7 +490,7 @@ class TestItsLife:
                 daemon.kill()
                 eventually(lambda: session.closed)
 
-            assert fail_inside(session, die)._released
+            assert fail_inside(session, die)._id < 0
 
     def test_a_session_cancelled_inside_releases_all_the_same(self, session):
         with session.context():
@@ -498,14 +498,14 @@ class TestItsLife:
             session.cancel()
         session.restart()
         assert alive(session) == 0
-        assert y._released
+        assert y._id < 0
 
     def test_it_may_end_inside_an_atomic_block_and_around_one(self, session):
         x = session.asarray([1.0])
         with session.atomic(), session.context() as c:
             y = x + 1
             z = c.keep(y * 2)
-        assert (y._released, z.tolist()) == (True, [4.0])
+        assert (y._id < 0, z.tolist()) == (True, [4.0])
         with session.context(), session.atomic():
             y = x + 1
         assert alive(session) == 2
@@ -517,10 +517,10 @@ class TestItsLife:
             child = os.fork()
             if not child:
                 c.finalize()
-                os._exit(0 if y._released else 1)
+                os._exit(0 if y._id < 0 else 1)
             assert os.waitpid(child, 0)[1] == 0
             assert y.tolist() == [1.0]
-        assert y._released
+        assert y._id < 0
 
     def test_a_closed_session_has_contexts_that_hold_nothing(self, make_session):
         session = make_session()
@@ -558,7 +558,7 @@ class TestThreads:
             thread.join()
             assert c.stats()["tensors"] == 1
         ((count, z, y),) = found
-        assert (count, z.tolist(), y._released, mine._released) == (2, [2.0], True, True)
+        assert (count, z.tolist(), y._id < 0, mine._id < 0) == (2, [2.0], True, True)
 
     def test_one_may_be_ended_by_another_thread(self, session):
         with session.context() as outer:
@@ -566,15 +566,15 @@ class TestThreads:
             inner.__enter__()
             y = session.asarray([1.0])
             in_thread(inner.finalize)
-            assert y._released
-            assert not inner._handles
+            assert y._id < 0
+            assert not inner._scope.handles
             for _ in range(3):
                 z = session.asarray([2.0])
-            assert len(inner._handles) <= 1
+            assert len(inner._scope.handles) <= 1
             assert outer.stats()["tensors"] == 1
             inner.__exit__(None, None, None)
             assert z.tolist() == [2.0]
-        assert z._released
+        assert z._id < 0
         assert not session._core.opened
 
     def test_a_handle_that_comes_when_its_context_has_just_ended_goes_to_the_one_around(self, session):
@@ -585,8 +585,8 @@ class TestThreads:
             z = late.run(lambda: y + 1)
             assert outer.stats()["tensors"] == 2
             assert (y.tolist(), z.tolist()) == ([1.0], [2.0])
-        assert y._released
-        assert z._released
+        assert y._id < 0
+        assert z._id < 0
 
     def test_an_end_in_the_middle_of_a_sweep_is_the_end(self, session):
         x = session.asarray([1.0])
@@ -594,18 +594,18 @@ class TestThreads:
             with session.context() as c:
                 several = [x + 1 for _ in range(SLACK - 1)]
                 late = contextvars.copy_context()
-                c._handles.append(once(c.finalize))
+                c._scope.handles.append(once(c.finalize))
                 several.append(x + 1)
                 assert c.ended
                 y = late.run(lambda: x + 1)
             assert outer.stats()["tensors"] == 1
-        assert all(each._released for each in (*several, y))
+        assert all(each._id < 0 for each in (*several, y))
 
     def test_it_may_be_ended_from_a_copy_of_the_contextvars(self, session):
         with session.context() as c:
             y = session.asarray([1.0])
             contextvars.copy_context().run(c.finalize)
-            assert y._released
+            assert y._id < 0
             z = session.asarray([2.0])
         assert z.tolist() == [2.0]
 
@@ -638,7 +638,7 @@ class TestThreads:
             begun.wait(10)
             c.finalize()
             thread.join()
-            left = [each for each in made if not each._released]
+            left = [each for each in made if not each._id < 0]
             assert not any(map(is_held, left))
             assert alive(session) == 1 + len(left)
             assert len(made) == 400
@@ -666,7 +666,7 @@ class TestTasks:
                     await asyncio.sleep(0)
                     assert mine.stats()["tensors"] == 1
                 assert "w" in mine
-            assert y._released
+            assert y._id < 0
             return x + turns
 
         async def main():
@@ -686,7 +686,7 @@ class TestRoutines:
         x = session.asarray([1.0])
         with session.context() as c:
             y, kept = double(x), c.keep(double(x))
-        assert y._released
+        assert y._id < 0
         assert kept.tolist() == double(x).tolist() == [2.0]
 
     def test_one_that_is_captured_inside_keeps_its_constants(self, session):

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.files.saving import Checkpointing, Saving
+from tensord.client.files.checkpoints import Checkpointing
+from tensord.client.files.saving import Saving
 from tensord.client.host_arrays.host_arrays import HostPool
 from tensord.client.linking.linked_routine import LinkedRoutine
 from tensord.client.linking.linking import LinkedProgram

@@ -1,0 +1,205 @@
+"""Scopes: what is behind contexts. What is made inside one goes when it ends, except what was kept. They form a tree.
+
+A scope is open in the thread, or the asyncio task, that has opened it, as a span is. It holds the handles that are
+made there while it is the innermost one. Source: OCANNL's contexts, whose `finalize` frees the arrays that a context
+does not have from its parent.
+
+A scope holds handles weakly: a handle that is dropped inside releases its tensor at once, as anywhere. What stays of
+it is an entry of a list, which is swept when it has doubled: the list grows with what lives, not with history. At the
+end each handle that is still there is released, and learns why. Which scope holds a handle, the handle itself knows:
+it has that scope's list. So handing it on is one assignment, and entries elsewhere mean nothing any more.
+
+While no scope is open, a new handle costs one look at `opened`, which is empty. Inside one it costs a weak reference
+and an entry of the list.
+
+Threads. Any thread may end a scope while others make handles in it. The end sets the list's limit to
+less than nothing before it goes through the list, and each new handle is in the list before its thread looks at the
+limit. So the end finds the handle, or its thread finds the end, and has the nearest open parent hold the handle. Only
+sweeps shorten the list before the end, one at a time.
+
+Rejected: a range of ids for each scope, without a list. Its end could release the tensors, but not tell the handles,
+so each call would have to compare its operands with the ranges; and threads would need ids of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from contextvars import ContextVar, Token
+from threading import Lock
+from typing import Any, Final
+from weakref import ref
+
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.types.meta import Meta
+from ..locations.frames import Line, describe_lines
+from ..locations.locations import user_lines
+from ..outbox.outbox import Outbox
+from ..tensor.tensor import Gone, Handles, Tensor, let_go
+
+SLACK: Final = 256  # entries that a list may have before it is swept
+ENDED: Final = -1  # as the limit of a list
+
+
+class Ended(Gone):
+    """What has become of the tensors of a context: where it ended."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._lines = lines
+
+    def __str__(self) -> str:
+        where = describe_lines(self._lines)
+        at = f" ({where})" if where else ""
+        return f"was released when its context ended{at}; c.keep(tensor) hands one on"
+
+
+class Scopes:
+    """The scopes of one session.
+
+    `opened`: those that are open in any thread, the oldest first. `innermost`: gives that of this thread or task; it
+    may have been ended by another one.
+    """
+
+    __slots__ = ("_variable", "innermost", "opened", "outbox")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self.opened: dict[Scope, None] = {}
+        self._variable: ContextVar[Scope | None] = ContextVar("tensord context", default=None)
+        self.innermost = self._variable.get
+
+    def enter(self, scope: Scope) -> Token[Scope | None]:
+        """Make it the innermost scope of this thread or task."""
+        self.opened[scope] = None
+        return self._variable.set(scope)
+
+    def leave(self, scope: Scope, token: Token[Scope | None]) -> None:
+        """Make the scope before it the innermost one again. Other threads and tasks that are in it pass over it."""
+        self.opened.pop(scope, None)
+        if self.innermost() is scope:
+            with suppress(ValueError):  # the token is of another copy of the contextvars
+                self._variable.reset(token)
+
+    def pass_over(self, scope: Scope, heir: Scope | None) -> None:
+        """Make the heir innermost in place of a scope that another thread has ended."""
+        if self.innermost() is scope:
+            self._variable.set(heir)
+
+
+class Scope:
+    """One context: the handles that it holds, and its names, which keep their tensors alive.
+
+    `parent`: the scope around it, once it is open. `token`: while it is open. `limit`: entries at which `handles` is
+    swept.
+    """
+
+    __slots__ = ("__weakref__", "ended", "handles", "limit", "names", "parent", "scopes", "sweeping", "token")
+
+    def __init__(self, scopes: Scopes) -> None:
+        self.scopes = scopes
+        self.parent: Scope | None = None
+        self.token: Token[Scope | None] | None = None
+        self.names: dict[str, Tensor] = {}
+        self.sweeping = Lock()
+        self.handles: Handles = []
+        self.limit = SLACK
+        self.ended = False
+
+    def open(self) -> None:
+        """Be the innermost scope of this thread or task; in a region."""
+        self.parent = open_from(self.scopes.innermost())
+        self.token = self.scopes.enter(self)
+
+    def end(self) -> None:
+        """End it, from any thread: its tensors are released, its names are gone. Ending it twice is fine."""
+        with SHIELD:
+            self.ended, self.limit = True, ENDED
+            token, self.token = self.token, None
+            if token is not None:
+                self.scopes.leave(self, token)
+            self.names.clear()
+            self._release_all()
+        self.scopes.outbox.rouse()
+
+    def _release_all(self) -> None:
+        held = self._held()
+        gone = Ended(user_lines() if held else [])
+        for handle in held:
+            let_go(handle, gone)
+        self.handles.clear()
+
+    def hold(self, handle: Tensor) -> None:
+        """Hold a handle from now on. Called for each one that is made while this is the innermost scope."""
+        handle._holder = handles = self.handles
+        handles.append(ref(handle))
+        if len(handles) > self.limit:
+            self._tidy(handle)
+
+    def _held(self) -> list[Tensor]:
+        handles = self.handles
+        return [handle for each in list(handles) if (handle := each()) is not None and handle._holder is handles]
+
+    def _tidy(self, newest: Tensor) -> None:
+        """Sweep the list; once ended, have the nearest open parent hold the newest handle."""
+        if self.ended:
+            heir = open_from(self.parent)
+            self.scopes.pass_over(self, heir)
+            hand(newest, heir)
+        elif self.sweeping.acquire(blocking=False):
+            try:
+                self._sweep()
+            finally:
+                self.sweeping.release()
+
+    def _sweep(self) -> None:
+        handles = self.handles
+        entries = handles[:]
+        handles[: len(entries)] = [
+            each for each in entries if (handle := each()) is not None and handle._holder is handles
+        ]
+        self.limit = 2 * len(handles) + SLACK
+        if self.ended:  # meanwhile, and what has come since found a limit again
+            self.end()
+
+    def find(self, name: str) -> Tensor | None:
+        """The tensor of that name, here or in the nearest scope around this one that has it."""
+        return next((each.names[name] for each in around(self) if name in each.names), None)
+
+    def all_names(self) -> list[str]:
+        """The names of this scope, and of those around it, sorted."""
+        return sorted({name for scope in around(self) for name in list(scope.names)})
+
+    def stats(self) -> dict[str, Any]:
+        """What `Context.stats` gives."""
+        held = [handle for handle in self._held() if handle._id > 0]
+        nbytes = sum(meta.nbytes for handle in held if type(meta := handle._meta) is Meta)
+        return {"tensors": len(held), "bytes": nbytes, "names": sorted(self.names)}
+
+
+def around(scope: Scope | None) -> Iterator[Scope]:
+    """The open ones of this scope and of those around it, from the inside out."""
+    while scope is not None:
+        if not scope.ended:
+            yield scope
+        scope = scope.parent
+
+
+def open_from(scope: Scope | None) -> Scope | None:
+    """This scope, or the nearest one around it that is open."""
+    return next(around(scope), None)
+
+
+def hand(handle: Tensor, heir: Scope | None) -> None:
+    """Have the handle live as long as the heir; None: as long as the program has it.
+
+    It stays where it is if nothing holds it, or a scope that will not end before the heir: one around it.
+    """
+    holder = getattr(handle, "_holder", None)
+    if holder is None or any(holder is each.handles for each in around(heir)):
+        return
+    if heir is None:
+        handle._holder = None
+    else:
+        heir.hold(handle)

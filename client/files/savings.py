@@ -1,0 +1,110 @@
+"""What a session writes and is not there yet: files and checkpoints.
+
+Nothing is lost without a word: a session that is closed first waits for what it writes, and so does the end of the
+program. What failed and nobody has waited for is logged then, or when the next one begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import Any, Final
+
+from ...interpreter.errors import TensordError
+from ..outbox.outbox import Outbox
+from ..process.forks import FORKS
+from ..requests.printing import EXIT
+from ..transport.interface import Reply
+
+PATIENCE: Final = 5.0  # seconds after which the end of a session says what it waits for
+LOG: Final = logging.getLogger("tensord.client")
+KEPT: Final[dict[object, object]] = {}  # what is not on the disk yet, with its session
+FORKS.anew.append(KEPT.clear)  # in a forked child it is the parent's
+
+
+class Writing:
+    """What the machine writes for a session."""
+
+    def __init__(self, outbox: Outbox, reply: Reply) -> None:
+        self._outbox = outbox
+        self._reply = reply
+        self._told = False  # has somebody waited for it?
+
+    @property
+    def done(self) -> bool:
+        """Is it on the disk, or has it failed?"""
+        return self._reply.done
+
+    @property
+    def error(self) -> TensordError | None:
+        """What has gone wrong."""
+        return self._reply.error
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait until it is on the disk; raises what has gone wrong. TimeoutError after `timeout` seconds."""
+        raise NotImplementedError
+
+    def give_up(self) -> None:
+        """Leave what was there before, unless all is written."""
+
+    def tell_failure(self) -> None:
+        """Log what has failed and nobody has waited for."""
+        if self.error is not None and not self._told:
+            LOG.warning("%s: %s", self._failure, self.error)
+
+    @property
+    def _failure(self) -> str:
+        """What a log says that has failed."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Wait for it at the end of its session, and log a failure that nobody has waited for."""
+        told = self._told
+        with suppress(TensordError):  # `tell_failure` tells it
+            self._await()
+        self._told = told
+        self.tell_failure()
+
+    def _await(self) -> None:
+        try:
+            self.wait(PATIENCE)
+        except TimeoutError:
+            LOG.warning("still waiting for %r; an interrupt (Ctrl-C) gives it up", self)
+            self.wait()
+
+
+class Savings:
+    """What a session writes and is not there yet. What has ended stays until the next one is added."""
+
+    __slots__ = ("__weakref__", "_open")
+
+    def __init__(self) -> None:
+        self._open: dict[Writing, None] = {}
+
+    def add(self, writing: Writing, core: object) -> None:
+        """Await a file, or a checkpoint. The session lives until it is there. Those that have ended go; failures are
+        told."""
+        for ended in [one for one in list(self._open) if one.done]:
+            ended.tell_failure()
+            self._open.pop(ended, None)
+        self._open[writing] = None
+        KEPT[writing] = (core, self)
+        EXIT.add(self)
+
+    def finish(self, deadline: float | None = None) -> None:  # noqa: ARG002 - what is saved is waited for
+        """Wait for all; log those that failed. An interrupt gives up those that are not there yet."""
+        for writing in list(self._open):
+            try:
+                writing.finish()
+            except BaseException:  # of a signal's handler, such as Ctrl-C
+                self.give_up()
+                raise
+            self._open.pop(writing, None)
+
+    def give_up(self) -> None:
+        """Wait for nothing any more; log what is not there."""
+        for writing in [one for one in self._open if not one.done]:
+            writing.give_up()
+            KEPT.pop(writing, None)
+            LOG.warning("%r was interrupted, and is given up", writing)
+        self._open.clear()

@@ -1,0 +1,73 @@
+"""How a linked program is run, or becomes a part of the routine that is captured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ...interpreter.errors import MetadataError
+from ...interpreter.programs.constructs import numbers_given
+from ...interpreter.programs.convention import Convention
+from ...interpreter.programs.numbers import evaluate
+from ...interpreter.programs.program import NO_OPS, Program
+from ...interpreter.schema.promotion import check_scalar
+from ...interpreter.types.meta import SCALAR_TYPES, Scalar
+from ..capture.capture import Capture
+from ..locations.locations import located
+from ..tensor.tensor import Tensor
+from .inlining import PYTHONS, evaluated, inlined, uncomputable
+from .linked import Linked
+
+
+class Runs:
+    """What is behind a linked program and a linked routine, which has a convention, too."""
+
+    __slots__ = ("_ints", "convention", "core", "linked")
+
+    def __init__(self, linked: Linked, convention: Convention | None = None) -> None:
+        self.core = linked._core
+        self.linked = linked
+        self.convention = convention
+        self._ints = list(int_operands(linked.program, {slot: slot for slot in range(len(linked.program.numbers))}))
+
+    def issue(
+        self, capture: Capture | None, tensors: Sequence[Tensor], numbers: Sequence[Scalar], name: str
+    ) -> tuple[list[Tensor], Sequence[Any]]:
+        """Run it, or make its steps a part of the routine that is captured; the results, and the value of each number
+        of the program."""
+        if capture is None:
+            for tensor in self.linked.captured:
+                if tensor._id <= 0:  # it was released, as with the context that it was made in
+                    tensor._check_living()
+            values = self.values(numbers)
+            return self.linked.run(tensors, values), values
+        values = evaluated(capture, self.linked.program, numbers, self._ints)
+        return inlined(capture, self.linked, tensors, values, name), values
+
+    def values(self, parameters: Sequence[Scalar]) -> Sequence[Scalar]:
+        """The value of each number of the program. MetadataError where Python cannot compute one of them."""
+        program = self.linked.program
+        if not program.numbers:
+            return ()
+        drawn = program.draws
+        seed, calls = self.core.random_state.take(drawn) if drawn else (0, ())
+        try:
+            values = evaluate(program.numbers, parameters, seed, tuple(calls))
+            for op, slot, metas, attributes in self._ints:
+                check_scalar(op, values[slot], metas, attributes)
+        except (MetadataError, *PYTHONS) as error:
+            raise located(uncomputable(error)) from None
+        return values
+
+
+def int_operands(program: Program, slots: Mapping[int, int]) -> Iterator[tuple[str, int, Any, Any]]:
+    """Op, slot, metas and attributes of each int that is an operand of an op, in blocks, too, where `slots` says which
+    number of the program around a number is."""
+    for step in program.steps:
+        for block, taken in numbers_given(step) if step.blocks else ():
+            yield from int_operands(block, {inner: slots[outer] for inner, outer in taken.items() if outer in slots})
+        ints = [~operand for operand in step.operands if operand < 0 and program.numbers[~operand].kind == "int"]
+        if step.op in NO_OPS or not ints:
+            continue
+        metas = tuple(SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else program.metas[o] for o in step.operands)
+        yield from ((step.op, slots[slot], metas, dict(step.attributes)) for slot in ints if slot in slots)
