@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from inspect import unwrap
 from typing import Any, NoReturn
 from unittest.mock import patch
 
@@ -93,8 +94,8 @@ def unfit(test: Any) -> str:
         return reason
     if is_cuda() and (reason := OF_NO_GPU.get(test.originalname)):
         return reason
-    function = getattr(test, "function", None)
-    names = getattr(getattr(function, "__code__", None), "co_names", ())
+    function: Any = getattr(test, "function", None)
+    names = getattr(getattr(unwrap(function), "__code__", None), "co_names", ())
     return "a kernel of a GPU is no function that waits" if is_cuda() and HELD_UP.intersection(names) else ""
 
 

@@ -49,10 +49,11 @@ class Batch:
 
     def settle(self) -> None:
         """Fetch all results, and fail with all that is wrong with them."""
-        found = self.session.fetch(result for _, result, _ in self._results)
+        results, self._results = self._results, []
+        found = self.session.fetch(result for _, result, _ in results)
         wrong = [
             f"{label} on {self.device}: {sentence}"
-            for (label, result, check), array in zip(self._results, found, strict=True)
+            for (label, result, check), array in zip(results, found, strict=True)
             for sentence in (check(array) if result.device == self.device else [f"is on {result.device}"])
         ]
         assert not wrong, "\n".join([f"{len(wrong)} results are not as they should be", *wrong[:40]])

@@ -1,13 +1,14 @@
 """What the conformance tests share: a session for each module, and the checks that they run by the hundred.
 
-The suite draws a dozen calls of each function, and runs users' code of other libraries with one dtype on each device.
-`make conformance-long EXAMPLES=300` draws so many, and runs that code with both dtypes on both devices.
+The suite draws some calls of each function, has the tables of special cases on one device, and runs users' code of
+other libraries on the devices in turn. `make conformance-long EXAMPLES=300` draws so many calls, and has everything on
+both devices, that code with both dtypes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import array_api_strict
 import pytest
@@ -18,16 +19,25 @@ import tensord
 from tensord.client.session.session import Session
 
 from ..conftest import assert_empty, machine_of
+from ..stand_in import chosen
 from .calls import Call
 from .judge import Entry, check
 
 LONG = "TENSORD_CONFORMANCE_EXAMPLES" in os.environ
-EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "6"))
 DEVICES = ["cpu:0", "sim:0"]
+TABLED = DEVICES if LONG or chosen() else DEVICES[1:]  # where the tables of special cases are gone through
 PLACES = [("cpu:0", "float64"), ("sim:0", "float32")]  # device and dtype
 if LONG:
     PLACES += [("cpu:0", "float32"), ("sim:0", "float64")]
 devices = st.sampled_from(DEVICES)
+
+
+def in_turn(cases: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Each case with a device and a dtype; in the long run with each of them."""
+    if LONG:
+        return [(case, *place) for case in cases for place in PLACES]
+    return [(case, *PLACES[turn % len(PLACES)]) for turn, case in enumerate(cases)]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
+from ..each_case import each_case
 from .arrays import ALL, BOOL, FLOATING, REAL, Shape, arrays, ordinary, rarely, reduced_axes, shapes, some
 from .calls import Call
 from .judge import Entry
@@ -179,6 +179,6 @@ BEYOND = {
 }
 
 
-@pytest.mark.parametrize("name", BEYOND)
+@each_case("name", BEYOND)
 def test_beyond(name, conforms):
     conforms(name, BEYOND[name], times=3)

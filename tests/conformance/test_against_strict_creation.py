@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from ..each_case import each_case
 from .arrays import ALL, COMPLEX, NUMERIC, REAL, REAL_FLOATING, Shape, arrays, rarely, shapes, some
 from .calls import DEVICE, Call, Host
 from .judge import Entry
@@ -159,7 +160,7 @@ CREATION = {
 }
 
 
-@pytest.mark.parametrize("name", CREATION)
+@each_case("name", CREATION)
 def test_creation(name, conforms):
     conforms(name, CREATION[name])
 

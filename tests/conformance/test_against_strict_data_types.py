@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
+from ..each_case import each_case
 from .arrays import ALL, FLOATING, INTEGER, SCALARS, Shape, arrays, rarely, some, values
 from .calls import DEVICE, Call, host
 from .judge import Entry
@@ -92,6 +92,6 @@ DATA_TYPES = {
 }
 
 
-@pytest.mark.parametrize("name", DATA_TYPES)
+@each_case("name", DATA_TYPES)
 def test_data_types(name, conforms):
     conforms(name, DATA_TYPES[name])

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
 from tensord.interpreter.schema.opdef import find
 
+from ..each_case import each_case
 from .arrays import ALL, COMPLEX, Shape, arrays, broadcastable, operands, ordinary, rarely, values
 from .calls import Call, call
 from .judge import Entry
@@ -134,6 +134,6 @@ ELEMENTWISE = {
 }
 
 
-@pytest.mark.parametrize("name", ELEMENTWISE)
+@each_case("name", ELEMENTWISE)
 def test_elementwise(name, conforms):
     conforms(name, ELEMENTWISE[name])

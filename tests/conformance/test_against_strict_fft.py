@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
+from ..each_case import each_case
 from .arrays import ALL, COMPLEX, FLOATING, REAL_FLOATING, arrays, axes_of, axis_of, rarely, reduced_axes, shapes, some
 from .calls import DEVICE, Call
 from .judge import Entry
@@ -133,6 +133,6 @@ FFT = {
 }
 
 
-@pytest.mark.parametrize("name", FFT)
+@each_case("name", FFT)
 def test_fft(name, conforms):
     conforms(name, FFT[name])

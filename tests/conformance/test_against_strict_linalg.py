@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
+from ..each_case import each_case
 from .arrays import ALL, COMPLEX, FLOATING, Shape, arrays, axes_of, axis_of, ordinary, part_of, rarely, sizes, some
 from .calls import Call
 from .judge import Entry
@@ -237,6 +237,6 @@ LINALG = {
 }
 
 
-@pytest.mark.parametrize("name", LINALG)
+@each_case("name", LINALG)
 def test_linalg(name, conforms):
     conforms(name, LINALG[name])

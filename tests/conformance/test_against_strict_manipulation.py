@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
+from ..each_case import each_case
 from .arrays import (
     ALL,
     INTEGER,
@@ -293,6 +293,6 @@ MANIPULATION = {
 }
 
 
-@pytest.mark.parametrize("name", MANIPULATION)
+@each_case("name", MANIPULATION)
 def test_manipulation(name, conforms):
     conforms(name, MANIPULATION[name])

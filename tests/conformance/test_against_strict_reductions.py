@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
+from ..each_case import each_case
 from .arrays import ALL, INTEGER, SCALARS, arrays, axis_of, rarely, reduced_axes, shapes, some
 from .calls import Call, call
 from .judge import Entry
@@ -165,6 +165,6 @@ REDUCTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", REDUCTIONS)
+@each_case("name", REDUCTIONS)
 def test_reductions(name, conforms):
     conforms(name, REDUCTIONS[name])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from ..each_case import each_case
 from .arrays import ALL, arrays, rarely, shapes, values
 from .calls import call
 from .judge import Entry
@@ -43,12 +44,12 @@ OBJECT = {
 }
 
 
-@pytest.mark.parametrize("name", OBJECT)
+@each_case("name", OBJECT)
 def test_array_object(name, conforms):
     conforms(name, OBJECT[name])
 
 
-@pytest.mark.parametrize("dtype", ALL)
+@each_case("dtype", ALL)
 def test_it_goes_to_other_libraries_by_dlpack_and_comes_from_them(dtype, session):
     array = values((2, 3), dtype, 1)
     x = session.xp.from_dlpack(array, device="sim:0")

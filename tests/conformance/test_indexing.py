@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from ..each_case import each_case
 from .arrays import ALL, SCALARS, Shape, arrays, part_of, rarely, seeds, shapes
 from .calls import Call
 from .judge import Entry
@@ -156,7 +157,7 @@ INDEXING = {
 }
 
 
-@pytest.mark.parametrize("name", INDEXING)
+@each_case("name", INDEXING)
 def test_indexing(name, conforms):
     conforms(name, INDEXING[name], times=4)
 

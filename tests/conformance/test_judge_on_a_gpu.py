@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from ..each_case import each_case
 from .calls import Call
 from .judge import Entry, assert_same, same_on_gpu
 from .special import Case, Result, failures
@@ -54,7 +55,7 @@ def test_which_zero_it_is_counts_as_it_does_elsewhere():
     judged("sin", ONE, plus, minus, signed_zeros=False)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "found", "wrong"),
     [
         (1.0, np.nextafter(1.0, 2.0), False),

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
 from tensord.client.tensor import operators
 
+from ..each_case import each_case
 from .arrays import arrays, operands
 from .calls import Call, call, quietly
 from .judge import Entry
@@ -41,7 +41,7 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@each_case("name", OPERATORS)
 def test_operators(name, conforms):
     conforms(name, OPERATORS[name])
 
@@ -79,12 +79,12 @@ def in_place(name: str) -> Entry:
 IN_PLACE = {f"i{name}": in_place(name) for name in (*BINARY.split(), "matmul") if name not in operators.COMPARISONS}
 
 
-@pytest.mark.parametrize("name", IN_PLACE)
+@each_case("name", IN_PLACE)
 def test_operators_in_place(name, conforms):
     conforms(name, IN_PLACE[name])
 
 
-@pytest.mark.parametrize("name", IN_PLACE)
+@each_case("name", IN_PLACE)
 def test_operators_in_place_keep_the_tensor(name, session):
     x = before = session.asarray(np.ones((2, 2), "bool" if name in {"iand_", "ior_", "ixor"} else "float32"))
     if name in {"ilshift", "irshift"}:

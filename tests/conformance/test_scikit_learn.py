@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ..daemon import Daemon
+from ..each_case import each_case
 from ..puppet import Failed, Puppet
-from .conftest import PLACES
+from .conftest import in_turn
 
 ESTIMATORS = (
     "PCA(n_components=3, svd_solver='full')",
@@ -139,20 +140,18 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Puppet]:
         assert "Traceback" not in daemon.log
 
 
-@pytest.mark.parametrize(("device", "dtype"), PLACES)
-@pytest.mark.parametrize("estimator", [*ESTIMATORS, *SOLVERS])
+@each_case(("estimator", "device", "dtype"), in_turn([*ESTIMATORS, *SOLVERS]))
 def test_an_estimator_learns_the_same_from_tensors(user, estimator, device, dtype):
     slack = 100 if estimator in SOLVERS else 1
     user.do(f"libraries.check_estimator({estimator!r}, globals(), {device!r}, {dtype!r}, slack={slack})")
 
 
-@pytest.mark.parametrize(("device", "dtype"), PLACES)
-@pytest.mark.parametrize("function", FUNCTIONS)
+@each_case(("function", "device", "dtype"), in_turn(FUNCTIONS))
 def test_a_function_says_the_same_of_tensors(user, function, device, dtype):
     user.do(f"libraries.check_expression({function!r}, globals(), {device!r}, {dtype!r})")
 
 
-@pytest.mark.parametrize("estimator", UNABLE)
+@each_case("estimator", UNABLE)
 def test_an_estimator_that_is_not_able_to_says_so_and_what_to_do(user, estimator):
     """Rather than to wait, without a word, for values that it would then work on elsewhere."""
     with pytest.raises(Failed, match=r"\.numpy\(\), which waits for (its|the) value") as failed:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ..daemon import Daemon
+from ..each_case import each_case
 from ..puppet import Failed, Puppet
-from .conftest import PLACES
+from .conftest import in_turn
 
 EXPRESSIONS = (
     "cluster.vq.whiten(A)",
@@ -172,13 +174,12 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
             assert "Traceback" not in daemon.log
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-@pytest.mark.parametrize(("device", "dtype"), PLACES)
-def test_a_function_says_the_same_of_tensors(user, device, expression, dtype):
+@each_case(("expression", "device", "dtype"), sorted(in_turn(EXPRESSIONS), key=itemgetter(1)))
+def test_a_function_says_the_same_of_tensors(user, expression, device, dtype):
     user.check(expression, device, dtype)
 
 
-@pytest.mark.parametrize("expression", UNABLE)
+@each_case("expression", UNABLE)
 def test_a_function_that_is_not_able_to_says_so_and_what_to_do(user, expression):
     """Rather than to wait, without a word, for values that it would then work on elsewhere."""
     with pytest.raises(Failed, match=r"\.numpy\(\), which waits for (its|the) value") as failed:

@@ -17,6 +17,7 @@ import pytest
 
 from tensord.client.tensor.tensor import Tensor
 
+from ..each_case import each_case
 from .test_against_strict_data_types import KINDS
 
 
@@ -73,40 +74,40 @@ def parameters(function: Callable[..., Any], *, method: bool = False) -> Paramet
     return [(p.name, p.kind, None if repr(p.default).startswith("<Undef") else p.default) for p in found]
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@each_case("name", sorted(FUNCTIONS))
 def test_signatures_of_functions(name, session):
     expected = TEXT.get(name) or parameters(getattr(array_api_strict, name))
     assert parameters(getattr(session.xp, name)) == expected
 
 
-@pytest.mark.parametrize("name", sorted(LINALG))
+@each_case("name", sorted(LINALG))
 def test_signatures_of_linear_algebra(name, session):
     assert parameters(getattr(session.xp.linalg, name)) == parameters(getattr(array_api_strict.linalg, name))
 
 
-@pytest.mark.parametrize("name", sorted(FFT))
+@each_case("name", sorted(FFT))
 def test_signatures_of_fourier_transforms(name, session):
     assert parameters(getattr(session.xp.fft, name)) == parameters(getattr(array_api_strict.fft, name))
 
 
-@pytest.mark.parametrize("name", sorted(INFO))
+@each_case("name", sorted(INFO))
 def test_signatures_of_inspection(name, session):
     ours, strict = (xp.__array_namespace_info__() for xp in (session.xp, array_api_strict))
     assert parameters(getattr(ours, name)) == parameters(getattr(strict, name))
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@each_case("name", sorted(METHODS))
 def test_signatures_of_methods(name):
     expected = TEXT.get(name) or parameters(getattr(array_api_strict._array_object.Array, name), method=True)
     assert parameters(getattr(Tensor, name), method=True) == expected
 
 
-@pytest.mark.parametrize("name", sorted(PROPERTIES))
+@each_case("name", sorted(PROPERTIES))
 def test_properties(name):
     assert isinstance(getattr(Tensor, name), property)
 
 
-@pytest.mark.parametrize("name", sorted(BEYOND | BEYOND_LINALG))
+@each_case("name", sorted(BEYOND | BEYOND_LINALG))
 def test_functions_beyond_the_standard_take_what_numpys_take(name, session):
     """Each of ours has the name, and the place if it may be given by position, that it has in NumPy's function."""
     linalg = name in BEYOND_LINALG
@@ -136,12 +137,12 @@ def test_the_default_namespace_has_the_same_names(session):
     assert set(array_api.__all__) == set(session.xp.__all__)
 
 
-@pytest.mark.parametrize("name", CONSTANTS)
+@each_case("name", CONSTANTS)
 def test_constants(name, session):
     np.testing.assert_equal(getattr(session.xp, name), CONSTANTS[name])
 
 
-@pytest.mark.parametrize("name", sorted(DTYPES | OURS))
+@each_case("name", sorted(DTYPES | OURS))
 def test_dtypes_are_those_of_tensors(name, session):
     xp = session.xp
     dtype = getattr(xp, name)
@@ -170,7 +171,7 @@ def test_inspection(session):
         assert set(ours.dtypes(device=device)) == DTYPES
 
 
-@pytest.mark.parametrize(
+@each_case(
     "kind",
     [
         *KINDS,

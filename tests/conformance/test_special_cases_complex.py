@@ -8,7 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from ..each_case import each_case
 from .batch import Batch, awake
+from .conftest import TABLED
 from .special import COMPLEX, NEAR, PARTS, Case, Result, cases_of, finite_values, join, symmetric, turned
 from .tables_complex import (
     BRANCH_CUTS,
@@ -31,7 +33,7 @@ def started(session):
     return awake(session)
 
 
-@pytest.fixture(params=["cpu:0", "sim:0"])
+@pytest.fixture(params=TABLED)
 def batch(request, started):
     return Batch(started, request.param)
 
@@ -52,21 +54,21 @@ def scaled(case: Case, base: float) -> Case:
     return Case(case.operands, tuple(results), case.line)
 
 
-@pytest.mark.parametrize("name", ANALYTIC)
+@each_case("name", ANALYTIC)
 def test_functions(name, batch):
     for dtype in COMPLEX:
         batch.cases(getattr(batch.xp, name), complex_cases(name, PARTS[dtype]), dtype)
     batch.settle()
 
 
-@pytest.mark.parametrize("name", BRANCH_CUTS)
+@each_case("name", BRANCH_CUTS)
 def test_branch_cuts(name, batch):
     for dtype in COMPLEX:
         batch.cases(getattr(batch.xp, name), symmetric(cases_of(BRANCH_CUTS[name], PARTS[dtype])), dtype)
     batch.settle()
 
 
-@pytest.mark.parametrize("name", ANALYTIC)
+@each_case("name", ANALYTIC)
 def test_the_function_of_the_conjugate_is_the_conjugate(name, batch):
     function, conj = getattr(batch.xp, name), batch.xp.conj
     for dtype in COMPLEX:
@@ -84,14 +86,14 @@ def plane(dtype: str) -> np.ndarray:
     return join([(a, b) for a in values for b in values], dtype)
 
 
-@pytest.mark.parametrize("name", COMPLEX_PREDICATES)
+@each_case("name", COMPLEX_PREDICATES)
 def test_predicates(name, batch):
     for dtype in COMPLEX:
         batch.cases(getattr(batch.xp, name), cases_of(COMPLEX_PREDICATES[name], PARTS[dtype]), dtype)
     batch.settle()
 
 
-@pytest.mark.parametrize(("name", "table"), [("abs", COMPLEX_ABS), ("sign", COMPLEX_SIGN)])
+@each_case(("name", "table"), [("abs", COMPLEX_ABS), ("sign", COMPLEX_SIGN)])
 def test_magnitude_and_direction(name, table, batch):
     for dtype in COMPLEX:
         cases = cases_of(table, PARTS[dtype])
@@ -114,7 +116,7 @@ def unlike_five(found: np.ndarray, scale: float, near: float) -> list[str]:
     return [] if abs(found / scale - 5) <= near else [repr(found)]
 
 
-@pytest.mark.parametrize("name", ["negative", "positive", "conj", "real", "imag"])
+@each_case("name", ["negative", "positive", "conj", "real", "imag"])
 def test_parts_and_signs(name, batch):
     values = [0.0, -0.0, 1.5, -2.0, INF, -INF, NAN]
     for dtype in COMPLEX:
@@ -172,7 +174,7 @@ def test_log1p_and_expm1_keep_the_digits_of_small_numbers(batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("name", PARITY)
+@each_case("name", PARITY)
 def test_odd_and_even_functions(name, batch):
     function = getattr(batch.xp, name)
     for dtype in COMPLEX:

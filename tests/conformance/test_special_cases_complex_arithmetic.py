@@ -7,7 +7,9 @@ import operator
 import numpy as np
 import pytest
 
+from ..each_case import each_case
 from .batch import Batch, awake
+from .conftest import TABLED
 from .special import COMPLEX, PARTS, Case, cases_of, join
 from .tables_binary import REAL_BINARY
 from .tables_complex import COMPLEX_BINARY
@@ -26,12 +28,12 @@ def started(session):
     return awake(session)
 
 
-@pytest.fixture(params=["cpu:0", "sim:0"])
+@pytest.fixture(params=TABLED)
 def batch(request, started):
     return Batch(started, request.param)
 
 
-@pytest.mark.parametrize("name", COMPLEX_BINARY)
+@each_case("name", COMPLEX_BINARY)
 def test_functions_and_operators(name, batch):
     for dtype in COMPLEX:
         cases = cases_of(COMPLEX_BINARY[name], PARTS[dtype])
@@ -40,7 +42,7 @@ def test_functions_and_operators(name, batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("name", ["divide", "multiply", "pow"])
+@each_case("name", ["divide", "multiply", "pow"])
 def test_operators_in_place(name, batch):
     function = {"divide": operator.itruediv, "multiply": operator.imul, "pow": operator.ipow}[name]
     for dtype in COMPLEX:

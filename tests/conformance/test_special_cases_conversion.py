@@ -9,6 +9,8 @@ import operator
 import numpy as np
 import pytest
 
+from ..each_case import each_case
+from .conftest import TABLED
 from .special import COMPLEX, REAL
 
 INF, NAN = math.inf, math.nan
@@ -26,30 +28,30 @@ COMPLEX_TRUTHS = [
 INTEGER_PARTS = [(1.75, 1), (-1.75, -1), (-0.0, 0), (0.0, 0), (-3.0, -3), (2.0**40, 2**40)]
 
 
-@pytest.fixture(params=["cpu:0", "sim:0"])
+@pytest.fixture(params=TABLED)
 def number(request, session):
     """number(value, dtype) -> a tensor without dimensions."""
     return lambda value, dtype: session.asarray(np.asarray(value, dtype), request.param)
 
 
-@pytest.mark.parametrize("dtype", REAL)
+@each_case("dtype", REAL)
 def test_truth_of_real_numbers(dtype, number):
     assert [bool(number(value, dtype)) for value, _ in TRUTHS] == [truth for _, truth in TRUTHS]
 
 
-@pytest.mark.parametrize("dtype", COMPLEX)
+@each_case("dtype", COMPLEX)
 def test_truth_of_complex_numbers(dtype, number):
     assert [bool(number(value, dtype)) for value, _ in COMPLEX_TRUTHS] == [truth for _, truth in COMPLEX_TRUTHS]
 
 
-@pytest.mark.parametrize("dtype", REAL)
+@each_case("dtype", REAL)
 def test_integer_parts(dtype, number):
     found = [int(number(value, dtype)) for value, _ in INTEGER_PARTS]
     assert found == [whole for _, whole in INTEGER_PARTS]
     assert {type(each) for each in found} == {int}
 
 
-@pytest.mark.parametrize("dtype", REAL)
+@each_case("dtype", REAL)
 def test_infinities_and_nan_are_no_integers(dtype, number):
     for value in (INF, -INF):
         with pytest.raises(OverflowError):
@@ -58,7 +60,7 @@ def test_infinities_and_nan_are_no_integers(dtype, number):
         int(number(NAN, dtype))
 
 
-@pytest.mark.parametrize("dtype", COMPLEX)
+@each_case("dtype", COMPLEX)
 def test_complex_numbers_are_neither_integers_nor_real(dtype, number):
     for convert in (int, float, operator.index):
         with pytest.raises(TypeError):
@@ -72,26 +74,26 @@ def test_booleans_as_numbers(number):
         assert repr(complex(number(truth, "bool"))) == repr(complex(float(truth), 0.0))
 
 
-@pytest.mark.parametrize("dtype", REAL)
+@each_case("dtype", REAL)
 def test_real_numbers_as_floats(dtype, number):
     for value in (INF, -INF, 0.0, -0.0, 1.5):
         assert repr(float(number(value, dtype))) == repr(value)
     assert math.isnan(float(number(NAN, dtype)))
 
 
-@pytest.mark.parametrize("dtype", REAL)
+@each_case("dtype", REAL)
 def test_real_numbers_as_complex_ones(dtype, number):
     for value in (INF, -INF, 0.0, -0.0, 1.5):
         assert repr(complex(number(value, dtype))) == repr(complex(value, 0.0))
 
 
-@pytest.mark.parametrize("dtype", REAL)
+@each_case("dtype", REAL)
 def test_nan_is_nan_in_both_parts(dtype, number):
     found = complex(number(NAN, dtype))
     assert (math.isnan(found.real), math.isnan(found.imag)) == (True, True)
 
 
-@pytest.mark.parametrize("dtype", COMPLEX)
+@each_case("dtype", COMPLEX)
 def test_complex_numbers_stay_what_they_are(dtype, number):
     for value in (complex(-0.0, INF), complex(1.5, -0.0)):
         assert repr(complex(number(value, dtype))) == repr(value)
@@ -99,13 +101,13 @@ def test_complex_numbers_stay_what_they_are(dtype, number):
     assert complex(number(complex(NAN, 1.0), dtype)).imag == 1.0
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@each_case("dtype", INTEGERS)
 def test_integers_as_indices(dtype, number):
     for value in (np.iinfo(dtype).min, 0, np.iinfo(dtype).max):
         assert operator.index(number(value, dtype)) == value
 
 
-@pytest.mark.parametrize("dtype", REAL)
+@each_case("dtype", REAL)
 def test_floats_are_no_indices(dtype, number):
     with pytest.raises(TypeError):
         operator.index(number(1.0, dtype))

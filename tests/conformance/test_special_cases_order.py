@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from ..each_case import each_case
 from .batch import Batch, awake
+from .conftest import TABLED
 from .special import COMPLEX, REAL, join
 
 INF, NAN = math.inf, math.nan
@@ -23,7 +25,7 @@ def started(session):
     return awake(session)
 
 
-@pytest.fixture(params=["cpu:0", "sim:0"])
+@pytest.fixture(params=TABLED)
 def batch(request, started):
     return Batch(started, request.param)
 
@@ -74,7 +76,7 @@ def test_first_occurrences_are_where_the_values_are(batch):
         assert indices[values == 0].tolist() == [1]
 
 
-@pytest.mark.parametrize("descending", [False, True])
+@each_case("descending", [False, True])
 def test_a_stable_sort_keeps_zeros_of_both_signs_as_they_come(descending, batch):
     for dtype in REAL:
         x = np.asarray([1.0, 0.0, -0.0, -1.0, -0.0, 0.0], dtype)
@@ -84,7 +86,7 @@ def test_a_stable_sort_keeps_zeros_of_both_signs_as_they_come(descending, batch)
     batch.settle()
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
+@each_case("side", ["left", "right"])
 def test_what_is_inserted_where_it_is_searched_is_sorted(side, batch):
     x2 = [NAN, -0.0, 0.0, INF, -INF, 0.5]
     for dtype in REAL:
@@ -115,7 +117,7 @@ TRACES = [
 ]
 
 
-@pytest.mark.parametrize(("matrix", "expected"), TRACES)
+@each_case(("matrix", "expected"), TRACES)
 def test_traces_are_sums(matrix, expected, batch):
     for dtype in (*REAL, *COMPLEX):
         found = batch.xp.linalg.trace(batch.tensor(matrix, dtype))

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ..each_case import each_case
 from .batch import Batch, awake
+from .conftest import TABLED
 from .special import REAL, Case, cases_of, finite_values
 from .tables_binary import CLIP, INTEGER_BINARY, REAL_BINARY
 from .tables_unary import REAL_UNARY
@@ -36,7 +38,7 @@ def started(session):
     return awake(session)
 
 
-@pytest.fixture(params=["cpu:0", "sim:0"])
+@pytest.fixture(params=TABLED)
 def batch(request, started):
     return Batch(started, request.param)
 
@@ -56,28 +58,28 @@ def operator_function(name: str) -> Callable[..., Any]:
     return getattr(operator, name)
 
 
-@pytest.mark.parametrize("name", REAL_UNARY)
+@each_case("name", REAL_UNARY)
 def test_functions_of_one_operand(name, batch):
     for dtype in REAL:
         batch.cases(getattr(batch.xp, name), cases_of(REAL_UNARY[name], dtype), dtype)
     batch.settle()
 
 
-@pytest.mark.parametrize("name", [*REAL_BINARY, "subtract"])
+@each_case("name", [*REAL_BINARY, "subtract"])
 def test_functions_of_two_operands(name, batch):
     for dtype in REAL:
         batch.cases(getattr(batch.xp, name), binary_cases(name, dtype), dtype)
     batch.settle()
 
 
-@pytest.mark.parametrize("name", [*REAL_BINARY, "subtract"])
+@each_case("name", [*REAL_BINARY, "subtract"])
 def test_functions_of_a_tensor_and_a_number(name, batch):
     for position, dtype in enumerate(REAL):
         batch.scalars(getattr(batch.xp, name), binary_cases(name, dtype), dtype, position)
     batch.settle()
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@each_case("name", OPERATORS)
 def test_operators(name, batch):
     for position, dtype in enumerate(reversed(REAL)):
         cases = binary_cases(OPERATORS[name], dtype)
@@ -86,7 +88,7 @@ def test_operators(name, batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("name", sorted(OPERATORS.keys() - COMPARISONS))
+@each_case("name", sorted(OPERATORS.keys() - COMPARISONS))
 def test_operators_in_place(name, batch):
     for dtype in REAL:
         batch.cases(operator_function(f"__i{name[2:]}"), binary_cases(OPERATORS[name], dtype), dtype)
@@ -109,7 +111,7 @@ def test_clip(batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("limits", [{"min": float("nan")}, {"max": float("nan")}])
+@each_case("limits", [{"min": float("nan")}, {"max": float("nan")}])
 def test_clip_on_one_side(limits, batch):
     for dtype in REAL:
         batch.equal("clip", batch.xp.clip(batch.tensor([1, np.inf], dtype), **limits), [np.nan] * 2)
@@ -118,7 +120,7 @@ def test_clip_on_one_side(limits, batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("name", PARITY)
+@each_case("name", PARITY)
 def test_symmetries(name, batch):
     function = getattr(batch.xp, name)
     for dtype in REAL:
@@ -144,7 +146,7 @@ def test_hypot_knows_no_signs_and_no_order(batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("name", ["ceil", "floor", "round", "trunc"])
+@each_case("name", ["ceil", "floor", "round", "trunc"])
 def test_what_is_whole_is_not_rounded(name, batch):
     for dtype in INTEGERS:
         limits = np.iinfo(dtype)
@@ -153,7 +155,7 @@ def test_what_is_whole_is_not_rounded(name, batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("name", INTEGER_BINARY)
+@each_case("name", INTEGER_BINARY)
 def test_integers(name, batch):
     for dtype in INTEGERS:
         cases = [c for c in cases_of(INTEGER_BINARY[name], "float64") if min(c.operands) >= np.iinfo(dtype).min]
@@ -169,7 +171,7 @@ def test_sign_of_integers(batch):
     batch.settle()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "expected"),
     [
         ("logical_and", [False, True, True]),

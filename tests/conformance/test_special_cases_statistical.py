@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ..each_case import each_case
 from .batch import Batch, awake
+from .conftest import TABLED
 from .special import COMPLEX, PARTS, REAL, join
 
 INF, NAN = math.inf, math.nan
@@ -151,7 +153,7 @@ def started(session):
     return awake(session)
 
 
-@pytest.fixture(params=["cpu:0", "sim:0"])
+@pytest.fixture(params=TABLED)
 def batch(request, started):
     return Batch(started, request.param)
 
@@ -161,7 +163,7 @@ def in_dtype(result: float | bool, dtype: str) -> np.ndarray:
     return np.asarray(result, dtype if isinstance(result, float) else None)
 
 
-@pytest.mark.parametrize("name", REAL_ROWS)
+@each_case("name", REAL_ROWS)
 def test_real_reductions(name, batch):
     reduce = getattr(batch.xp, name)
     for dtype in REAL:
@@ -175,7 +177,7 @@ def test_real_reductions(name, batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "var", "std"])
+@each_case("name", ["sum", "prod", "max", "min", "mean", "var", "std"])
 def test_nan_among_many(name, batch):
     for dtype in REAL:
         for place in (0, 17, 99):
@@ -185,8 +187,8 @@ def test_nan_among_many(name, batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("name", ["var", "std"])
-@pytest.mark.parametrize("correction", [2, 2.5, 1e300])
+@each_case("name", ["var", "std"])
+@each_case("correction", [2, 2.5, 1e300])
 def test_no_freedom_left_by_the_correction(name, correction, batch):
     for dtype in REAL:
         found = getattr(batch.xp, name)(batch.tensor([1.0, 3.0], dtype), correction=correction)
@@ -194,7 +196,7 @@ def test_no_freedom_left_by_the_correction(name, correction, batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("correction", [0, 0.5, 1, 1.5, 2, 3])
+@each_case("correction", [0, 0.5, 1, 1.5, 2, 3])
 def test_the_correction_is_taken_from_the_number_of_elements(correction, batch):
     values = [1.0, 2.0, 4.0, 9.0]  # 38 is the sum of the squares of their distances from the mean
     for dtype in REAL:
@@ -204,7 +206,7 @@ def test_the_correction_is_taken_from_the_number_of_elements(correction, batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("name", COMPLEX_ROWS)
+@each_case("name", COMPLEX_ROWS)
 def test_complex_reductions(name, batch):
     for dtype in COMPLEX:
         for values, expected in COMPLEX_ROWS[name]:
@@ -214,7 +216,7 @@ def test_complex_reductions(name, batch):
     batch.settle()
 
 
-@pytest.mark.parametrize("name", COMPLEX_TRUTHS)
+@each_case("name", COMPLEX_TRUTHS)
 def test_complex_numbers_are_true_unless_both_parts_are_zero(name, batch):
     for dtype in COMPLEX:
         for values, expected in COMPLEX_TRUTHS[name]:
@@ -222,15 +224,15 @@ def test_complex_numbers_are_true_unless_both_parts_are_zero(name, batch):
     batch.settle()
 
 
-@pytest.mark.parametrize(("name", "nothing"), [("sum", 0), ("prod", 1)])
-@pytest.mark.parametrize("dtype", ["int8", "int64", "uint16"])
+@each_case(("name", "nothing"), [("sum", 0), ("prod", 1)])
+@each_case("dtype", ["int8", "int64", "uint16"])
 def test_nothing_but_integers(name, nothing, dtype, batch):
     found = getattr(batch.xp, name)(batch.tensor(np.zeros((2, 0), dtype)), axis=1)
     batch.equal(name, found, np.full(2, nothing))
     batch.settle()
 
 
-@pytest.mark.parametrize("name", CUMULATIVE_ROWS)
+@each_case("name", CUMULATIVE_ROWS)
 def test_running_sums_and_products(name, batch):
     running = getattr(batch.xp, name)
     for dtype in REAL:

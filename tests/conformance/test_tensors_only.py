@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from ..each_case import each_case
 from .calls import Call, Host, find, leaves, make, ours
 from .judge import Entry, Refusal, expect
 from .test_coverage import TABLES
@@ -24,11 +25,11 @@ def untaken(value: Any) -> Any:
     return type(value)(map(untaken, value)) if isinstance(value, list | tuple) else value
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_case("name", FUNCTIONS)
 def test_arrays_are_refused_as_what_they_are(name, session):
     entry: Entry = FUNCTIONS[name]
 
-    @settings(max_examples=4, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=2, suppress_health_check=list(HealthCheck))
     @given(entry.calls)
     def refuses(made: Call) -> None:
         has_tensors = any(isinstance(each, np.ndarray) for each in leaves([*made.args, *made.kwargs.values()]))
@@ -41,7 +42,7 @@ def test_arrays_are_refused_as_what_they_are(name, session):
     refuses()
 
 
-@pytest.mark.parametrize("name", [name for name in OPERATORS if name not in UNARY.split()])
+@each_case("name", [name for name in OPERATORS if name not in UNARY.split()])
 def test_arrays_are_refused_on_either_side_of_an_operator(name, session):
     array = np.ones((2, 2), "int8")
     x = session.asarray(array)

@@ -147,9 +147,10 @@ def dtypes_of(op: OpDef) -> list[str]:
     return [name for name in DTYPES if name in accepted] or [""]
 
 
-def cases(op: OpDef, dtype: str, *, subnormal: bool = True) -> list[Case]:
+def cases(op: OpDef, dtype: str, *, subnormal: bool = True, most: int = MOST) -> list[Case]:
     """Calls of the op with that dtype, each valid, the ordinary ones first. `subnormal`: as in `special_values`."""
-    return list(islice(_valid(op, dtype, subnormal=subnormal), MOST if dtype in VARIED or not dtype else FEWER))
+    most = most if dtype in VARIED or not dtype else min(most, FEWER)
+    return list(islice(_valid(op, dtype, subnormal=subnormal), most))
 
 
 def _valid(op: OpDef, dtype: str, *, subnormal: bool) -> Iterator[Case]:

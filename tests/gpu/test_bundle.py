@@ -9,6 +9,7 @@ import zipfile
 
 import pytest
 
+from ..each_case import each_case
 from . import bundle
 from .bundle import MANIFEST, Wheel, choose, floor_of, installed_as, keep, requirements, unpack
 
@@ -77,7 +78,7 @@ def test_without_a_bundle_one_is_told_how_to_make_it(tmp_path):
     assert "make gpu-bundle" in problem
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tags", "fits"),
     [
         ("py3-none-any", True),
@@ -92,7 +93,7 @@ def test_a_wheel_for_another_python_or_platform_does_not_fit(tags, fits):
     assert (Wheel(f"name-1.0-{tags}.whl", "", 0).misfit(HERE) == "") is fits
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("member", "where"),
     [
         ("package/module.py", "package/module.py"),

@@ -7,6 +7,7 @@ import pytest
 
 from tensord.interpreter.schema.opdef import find
 
+from ..each_case import each_case
 from .deviation import compare, deviation
 from .op_cases import Case
 
@@ -22,7 +23,7 @@ def test_what_is_equal_has_no_deviation(values):
     assert deviation(find("sin"), *arrays(values, values)) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("found", "expected"),
     [([1.0], [NAN]), ([NAN], [1.0]), ([INF], [-INF]), ([3.0e38], [INF]), ([0.0], [-0.0]), ([1.0], [1.1])],
 )

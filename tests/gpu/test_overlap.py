@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
+from ..each_case import each_case
 from .overlap import busy, overlap
 
 
@@ -14,7 +13,7 @@ def record(stream: str, started: int, finished: int) -> Any:
     return SimpleNamespace(stream=f"cuda:0/{stream}0", started=1 + started, finished=1 + finished)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("copies", "kernels", "part"),
     [
         ([(0, 10)], [(0, 10)], 1.0),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from ..each_case import each_case
 from .stage_daemon import has_frame_of_ours
 
 CUPYS = (
@@ -12,7 +11,7 @@ CUPYS = (
 OURS = '  File "/opt/tensord/streams/cuda.py", line 200, in _block\n'
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("trace", "ours"), [(CUPYS, False), (OURS + CUPYS, True), (OURS, True), ("ValueError: without a frame", True)]
 )
 def test_only_a_traceback_of_cupys_frames_alone_is_left_out(trace, ours):

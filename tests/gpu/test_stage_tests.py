@@ -8,8 +8,7 @@ import sys
 import time
 from typing import Any
 
-import pytest
-
+from ..each_case import each_case
 from .bundle import ROOT
 from .record import Tally, read
 from .stage_tests import ELSEWHERE, SETS, in_source
@@ -85,7 +84,7 @@ def test_tests_that_are_not_reached_are_a_failure_and_those_that_a_name_leaves_o
     assert found.failures[0]["message"].startswith("1 tests were not reached")
 
 
-@pytest.mark.parametrize("chosen", SETS.values(), ids=SETS)
+@each_case("chosen", SETS.values(), ids=SETS)
 def test_what_is_chosen_is_there(chosen):
     assert all((ROOT / "tests" / path).exists() for path in chosen.paths)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -61,17 +62,20 @@ def infer() -> Callable[..., Any]:
 def make() -> Callable[..., np.ndarray]:
     """make(shape, dtype name, seed) -> an array with ordinary and special values of that dtype."""
 
-    def build(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
-        rng = np.random.default_rng(seed)
-        kind = DTYPES[dtype].kind
-        if kind in "biu":
-            return rng.integers(0 if kind in "bu" else -4, 2 if kind == "b" else 5, shape).astype(dtype)
-        values = np.where(rng.random(shape) < 0.2, rng.choice(SPECIAL, shape), rng.normal(size=shape))
-        if kind == "c":
-            values = values + 1j * rng.normal(size=shape)
-        return np.asarray(values).astype(dtype)
+    return lambda shape, dtype, seed: made(shape, dtype, seed).copy()
 
-    return build
+
+@cache
+def made(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+    """The array that `make` copies."""
+    rng = np.random.default_rng(seed)
+    kind = DTYPES[dtype].kind
+    if kind in "biu":
+        return rng.integers(0 if kind in "bu" else -4, 2 if kind == "b" else 5, shape).astype(dtype)
+    values = np.where(rng.random(shape) < 0.2, rng.choice(SPECIAL, shape), rng.normal(size=shape))
+    if kind == "c":
+        values = values + 1j * rng.normal(size=shape)
+    return np.asarray(values).astype(dtype)
 
 
 @pytest.fixture(scope="session")

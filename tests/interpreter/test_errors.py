@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tensord.interpreter.errors import DeviceMemoryError, KernelError, kernel_error, without_frames
+
+from ..each_case import each_case
 
 
 def throw(error: Exception) -> None:
@@ -38,7 +38,7 @@ def test_a_kept_error_and_its_causes_have_no_frames() -> None:
     assert error.__cause__.__traceback__ is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("cause", "kind"),
     [
         (MemoryError("no block"), DeviceMemoryError),

@@ -14,6 +14,8 @@ from tensord.streams.catalogue import KINDS, check_devices, close_devices, open_
 from tensord.streams.cuda import available
 from tensord.streams.options import MEMORY, count, defaults_of, options_of, parse_size, read_options, rows
 
+from ..each_case import each_case
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -32,7 +34,7 @@ def test_without_any_there_is_the_cpu():
     assert close_devices(devices, 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "nbytes"),
     [
         (0, 0),
@@ -49,13 +51,13 @@ def test_sizes(value, nbytes):
     assert parse_size(value) == nbytes
 
 
-@pytest.mark.parametrize("value", ["1GB", "-1", "", "MiB", -1, True, None, float("inf"), float("nan"), [1]])
+@each_case("value", ["1GB", "-1", "", "MiB", -1, True, None, float("inf"), float("nan"), [1]])
 def test_what_is_no_size(value):
     with pytest.raises(ValueError, match="size"):
         parse_size(value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("specs", "message"),
     [
         (["gpu:0"], "known: cpu, sim, cuda"),
@@ -138,9 +140,7 @@ def test_an_option_of_the_store_that_would_mean_nothing_is_refused(option, told)
         open_devices(["cpu:0", {"name": "store:0", **option}], print)
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"), [("50%", 1 << 19), ("12.5 %", 1 << 17), ("1 KiB", 1024), (7, 7), (0, 0)]
-)
+@each_case(("given", "expected"), [("50%", 1 << 19), ("12.5 %", 1 << 17), ("1 KiB", 1024), (7, 7), (0, 0)])
 def test_a_ceiling_is_a_size_or_a_share_of_the_device(given, expected):
     devices = open_devices(["cpu:0", {"name": "sim:0", "memory": "1 MiB", "ceiling": given}], print)
     try:
@@ -149,7 +149,7 @@ def test_a_ceiling_is_a_size_or_a_share_of_the_device(given, expected):
         close_devices(devices, 1.0)
 
 
-@pytest.mark.parametrize("given", ["0%", "101%", "%", "half", -1, None, True])
+@each_case("given", ["0%", "101%", "%", "half", -1, None, True])
 def test_a_ceiling_is_nothing_else(given):
     with pytest.raises(MetadataError, match="option 'ceiling': must be a size such as"):
         check_devices([{"name": "sim:0", "ceiling": given}])
@@ -161,7 +161,7 @@ def test_the_table_in_the_documentation_is_that_of_the_declarations():
     assert runpy.run_path(str(DOCS / "make_devices.py"))["renewed"](page) == page
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_case("kind", KINDS)
 def test_every_option_of_every_kind_is_declared_and_reads_its_own_default(kind):
     options = KINDS[kind].options
     made = read_options(f"{kind}:0", options, {})

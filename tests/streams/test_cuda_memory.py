@@ -12,6 +12,7 @@ from tensord.streams.events import TURNSTILE
 from tensord.streams.pool import size_class
 from tensord.streams.stream import StreamKind
 
+from ..each_case import each_case
 from .conftest import WAIT, FakeTask
 from .fake_cuda.gpu import Gpu, IllegalAddress, current_queue
 from .fake_cuda.module import installed
@@ -47,8 +48,8 @@ def test_the_reserve_is_not_more_than_the_memory(gpu, open_device):
     assert gpu.total - gpu.free[0] == device.limit == 64 * MIB
 
 
-@pytest.mark.parametrize("limit", [1 << 30, 1 << 36])
-@pytest.mark.parametrize("size", [4096 + 8, MIB + 8, 64 * MIB + 8])
+@each_case("limit", [1 << 30, 1 << 36])
+@each_case("size", [4096 + 8, MIB + 8, 64 * MIB + 8])
 def test_the_pool_has_room_for_the_ledgers_memory_although_blocks_are_larger(size, limit):
     """Sizes just above those of a class take an eighth more, and CuPy rounds up to 512 bytes."""
     block = -(-size_class(size) // 512) * 512

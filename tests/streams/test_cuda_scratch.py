@@ -9,6 +9,8 @@ from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda_scratch import FIGURES, least_temporaries
 
+from ..each_case import each_case
+
 REAL, COMPLEX, WHOLE = (Meta.of((1000, 1000), dtype) for dtype in ("float64", "complex128", "int64"))
 FEW = Meta.of((10,), "int64")
 
@@ -40,7 +42,7 @@ def test_a_work_area_is_small_for_a_small_matrix_and_bounded_for_a_large_one():
     assert least_temporaries("qr", (large,), (large, large)) == least_temporaries("qr", (larger,), (larger, larger))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("op", "metas", "outputs"),
     [
         ("advanced_setitem", (REAL, FEW, FEW), (REAL,)),  # which writes a few elements of a large tensor

@@ -10,6 +10,7 @@ from tensord.streams.cuda_staging import BLOCKS, PIECE, pieces
 from tensord.streams.pinned import is_pinned
 from tensord.streams.stream import StreamKind
 
+from ..each_case import each_case
 from .conftest import FakeTask
 from .fake_cuda.gpu import Gpu
 from .fake_cuda.module import installed
@@ -76,7 +77,7 @@ def test_a_large_pinned_array_is_copied_as_it_is(gpu, open_device, reports):
     assert gpu.calls["memcpyAsync"] == 2
 
 
-@pytest.mark.parametrize("shape", [(7,), (1, 1, 100), (3, 50), (100, 1), (2, 3, 4, 5), (0, 5)])
+@each_case("shape", [(7,), (1, 1, 100), (3, 50), (100, 1), (2, 3, 4, 5), (0, 5)])
 def test_pieces_are_the_array_in_the_order_of_its_elements(shape):
     array = np.arange(np.prod(shape), dtype="int64").reshape(shape)
     parts = list(pieces(array, 64))

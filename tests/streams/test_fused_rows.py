@@ -18,6 +18,7 @@ from tensord.interpreter.schema.opdef import UNNOTICED, find
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.fused_kernel import CACHE, FusedKernel
 
+from ..each_case import each_case
 from ..interpreter.programs.passes.conftest import Writer
 from ..interpreter.programs.passes.random_programs import inputs_of
 from ..interpreter.programs.passes.running import run
@@ -95,9 +96,9 @@ def seen(arrays: list[np.ndarray], loose: bool) -> list[bytes]:
     return [each.tobytes() for each in arrays]
 
 
-@pytest.mark.parametrize("loose", [False, True])
-@pytest.mark.parametrize("shape", [(40, 1000), (300, 129), (5, 7, 1030), (9, 2, 4096)])
-@pytest.mark.parametrize("function", FUNCTIONS)
+@each_case("loose", [False, True])
+@each_case("shape", [(40, 1000), (300, 129), (5, 7, 1030), (9, 2, 4096)])
+@each_case("function", FUNCTIONS)
 def test_pieces_of_rows_get_the_bits_of_the_steps_one_by_one(
     function: Any, shape: tuple[int, ...], loose: bool
 ) -> None:
@@ -167,7 +168,7 @@ def test_random_programs_have_reductions_in_their_fusions() -> None:
     assert sum(max(fusion.over, default=-1) >= 0 for fusion in reducing) > 0
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_case("seed", range(60))
 def test_a_program_with_reductions_does_what_it_does_step_by_step(seed: int) -> None:
     program = by_rows(seed)
     inputs = inputs_of(program, seed)

@@ -8,6 +8,8 @@ import pytest
 
 from tensord.streams.spill import PAGE, SpillFile, whole_pages
 
+from ..each_case import each_case
+
 QUOTA = 1 << 20
 METADATA = 8 * PAGE  # that the file system may count beside the blocks
 
@@ -76,6 +78,6 @@ def test_where_the_disk_is_full_the_place_serves_again(file, monkeypatch):
     assert (bytes(read), file.end) == (bytes(range(64)), end)
 
 
-@pytest.mark.parametrize(("nbytes", "pages"), [(0, 0), (1, 1), (PAGE, 1), (PAGE + 1, 2)])
+@each_case(("nbytes", "pages"), [(0, 0), (1, 1), (PAGE, 1), (PAGE + 1, 2)])
 def test_values_take_whole_pages(nbytes, pages):
     assert whole_pages(nbytes) == pages * PAGE

@@ -10,6 +10,8 @@ from tensord.interpreter.types.meta import Meta
 from tensord.streams import stored
 from tensord.streams.stored import StoredArray, Stretch, pieces
 
+from ..each_case import each_case
+
 PIECE = 96  # bytes, in place of some MiB
 
 
@@ -62,7 +64,7 @@ def views_of(base):
     yield from (base[1, 2, 3, ...], np.broadcast_to(base[:, :1, :1], (5, 40, 2)), base[:0], base[None, :, ::2])
 
 
-@pytest.mark.parametrize("number", range(11))
+@each_case("number", range(11))
 def test_the_pieces_of_an_array_are_its_elements_in_order(number):
     base = np.random.default_rng(number).random((5, 7, 6))
     view = list(views_of(base))[number]

@@ -22,7 +22,7 @@ from tensord.interpreter.errors import FileError
 from tensord.interpreter.types.meta import Meta
 
 Content = dict[str, Any]  # an array, or the text of a routine, by name
-PIECE: Final = 48  # bytes of an array that are given at a time
+PIECE: Final = 48  # bytes of an array that are given at a time; of a large one an eighth
 SMALL: Final[dict[str, Any]] = {"LARGE": 64, "FULL": 300, "TOGETHER": 2}  # so that a few bytes take every way
 
 
@@ -50,8 +50,9 @@ def write(writer: GenerationWriter, name: str, value: Any) -> Record:
         return writer.routine(name, value, {"name": name})
     writer.start(name, Meta.of(value.shape, value.dtype), {"name": name})
     content = value.tobytes()
-    for begin in range(0, len(content), PIECE):
-        writer.append(content[begin : begin + PIECE])
+    step = max(PIECE, len(content) // 8)
+    for begin in range(0, len(content), step):
+        writer.append(content[begin : begin + step])
     return writer.records[name]
 
 

@@ -22,13 +22,13 @@ def small() -> Iterator[None]:
         yield
 
 
-def test_the_last_generation_survives_a_kill_at_every_call(tmp_path):
-    command = [sys.executable, "-m", "tests.interpreter.checkpoints.dying", str(tmp_path)]
+def test_the_last_generation_survives_a_kill_at_every_call(memory):
+    command = [sys.executable, "-m", "tests.interpreter.checkpoints.dying", str(memory)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=100)  # noqa: S603
-    model = Play(tmp_path / "model")
+    model = Play(memory / "model")
     model.play(STEPS)
     numbers = [0, *model.expected]
-    died = sorted(tmp_path.glob("[0-9]*"), key=lambda folder: int(folder.name))
+    died = sorted(memory.glob("[0-9]*"), key=lambda folder: int(folder.name))
     seen = set()
     for folder in died:
         committed = list(map(int, (folder / "committed").read_text().split()))

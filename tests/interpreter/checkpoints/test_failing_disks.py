@@ -13,6 +13,7 @@ from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.writer import GenerationWriter
 from tensord.interpreter.errors import FileError
 
+from ...each_case import each_case
 from ...full_disk import longest_file
 from .calls import Nth, half, watched
 from .histories import (
@@ -50,6 +51,9 @@ def failing(code: int, *, done: bool = False) -> Any:
     return fail
 
 
+FAILURES = ((errno.ENOSPC, False), (errno.EIO, False), (errno.EIO, True))
+
+
 def number_of_calls(path) -> int:
     watch = Nth(0, failing(0))
     with watched(watch):
@@ -57,11 +61,14 @@ def number_of_calls(path) -> int:
     return watch.count
 
 
-@pytest.mark.parametrize(("code", "done"), [(errno.ENOSPC, False), (errno.EIO, False), (errno.EIO, True)])
-def test_any_call_may_fail_once(tmp_path, code, done):
-    """Whatever fails, an error says so or nothing was lost; later steps go on from the last generation."""
-    for n in range(1, number_of_calls(tmp_path / "model") + 1):
-        path = tmp_path / str(n)
+@pytest.mark.parametrize("turn", range(2))
+def test_any_call_may_fail_once(memory, turn):
+    """Whatever fails, an error says so or nothing was lost; later steps go on from the last generation.
+
+    Each call fails in two of three ways, in turn."""
+    for n in range(1, number_of_calls(memory / "model") + 1):
+        code, done = FAILURES[(n + turn) % len(FAILURES)]
+        path = memory / str(n)
         play, watch = Play(path), Nth(n, failing(code, done=done))
         with watched(watch):
             play.play(STEPS, faults=True)
@@ -74,10 +81,10 @@ def test_any_call_may_fail_once(tmp_path, code, done):
         check_goes_on(path, play.expected, check_whole(path, play.expected, [play.last]))
 
 
-def test_from_any_call_on_everything_may_fail(tmp_path):
+def test_from_any_call_on_everything_may_fail(memory):
     """A disk that is gone: what it holds when it comes back."""
-    for n in range(1, number_of_calls(tmp_path / "model") + 1):
-        path = tmp_path / str(n)
+    for n in range(1, number_of_calls(memory / "model") + 1):
+        path = memory / str(n)
         play, watch = Play(path), Nth(n, failing(errno.EIO))
         fail = failing(errno.EIO)
 
@@ -97,9 +104,9 @@ def test_from_any_call_on_everything_may_fail(tmp_path):
             CheckpointDirectory.open(path, create=True).close()
 
 
-@pytest.mark.parametrize("room", range(0, 200, 3))
-def test_a_full_disk_at_any_byte_leaves_the_last_generation_and_nothing_else(tmp_path, room):
-    play = Play(tmp_path / "checkpoints")
+@each_case("room", range(0, 200, 7))
+def test_a_full_disk_at_any_byte_leaves_the_last_generation_and_nothing_else(memory, room):
+    play = Play(memory / str(room))
     play.play([Generate({"a": array(3)})])
     with CheckpointDirectory.open(play.path) as directory:
         before = names_of(play.path)
@@ -186,15 +193,15 @@ def test_values_stay_until_the_removal_of_their_manifest_was_flushed(tmp_path):
         assert names_of(play.path) == needed_of(directory)
 
 
-def test_an_interrupt_at_any_call_leaves_the_last_generation(tmp_path):
+def test_an_interrupt_at_any_call_leaves_the_last_generation(memory):
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
     watch = Nth(0, interrupt)
-    with CheckpointDirectory.open(tmp_path / "model", create=True) as directory, watched(watch):
+    with CheckpointDirectory.open(memory / "model", create=True) as directory, watched(watch):
         two_generations(directory)
     for n in range(1, watch.count + 1):
-        path = tmp_path / str(n)
+        path = memory / str(n)
         with CheckpointDirectory.open(path, create=True) as directory:
             with watched(Nth(n, interrupt)), pytest.raises(KeyboardInterrupt):
                 two_generations(directory)

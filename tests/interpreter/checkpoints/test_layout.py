@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tensord.interpreter.checkpoints import layout
 
+from ...each_case import each_case
 
-@pytest.mark.parametrize("number", [1, 7, 99_999_999, 10**9, layout.LAST])
+
+@each_case("number", [1, 7, 99_999_999, 10**9, layout.LAST])
 def test_a_generation_has_one_name(number):
     assert layout.generation_of(layout.generation_file(number)) == number
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         *("generation-00000000", "generation-1", "generation-000000001", "generation-0000000a", "generation-00000001 "),

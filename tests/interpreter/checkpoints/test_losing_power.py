@@ -6,7 +6,7 @@ import errno
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from .histories import (
     small_files,
 )
 from .losing_power import Disk, State
+
+SOME = 4
 
 
 @pytest.fixture(autouse=True)
@@ -79,19 +81,29 @@ def check_state(path: Path, state: State | None, allowed: tuple[int, ...], expec
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_was_committed_is_there_after_a_loss_of_power(tmp_path, monkeypatch, seed):
-    states = States(tmp_path / "c", seed)
+def test_what_was_committed_is_there_after_a_loss_of_power(memory, seed):
+    states = States(memory / "c", seed)
     with watched(states):
         states.play.play(STEPS)
     assert {"open", "write", "fsync", "rename", "unlink", "mkdir"} <= set(CALLS)
     assert len(states.found) > 500
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # the states are not what is to last
     numbers = set()
-    for state, allowed in sorted(states.found, key=repr):
-        numbers.add((allowed, check_state(tmp_path / "after", state, allowed, states.play.expected)))
+    for state, allowed in some_of(states.found):
+        numbers.add((allowed, check_state(memory / "after", state, allowed, states.play.expected)))
     between = [allowed for allowed, _ in numbers if len(allowed) > 1]
     assert {(allowed, allowed[1]) for allowed in between} <= numbers, "no generation was there before it was committed"
     assert {(allowed, allowed[0]) for allowed in between} <= numbers
+
+
+def some_of(found: Iterable[Any]) -> list[Any]:
+    """Some states of those with the same manifests, of which the same generations are allowed: to check one takes a
+    hundred system calls."""
+    alike: dict[Any, list[Any]] = {}
+    for state, *rest in sorted(found, key=repr):
+        manifests = tuple(name for name, _ in state or () if name.startswith("generation"))
+        alike.setdefault((manifests, *rest), []).append((state, *rest))
+    rnd = random.Random(1)
+    return [one for several in alike.values() for one in rnd.sample(several, min(SOME, len(several)))]
 
 
 def dies(n: int, disk: Disk) -> Watch:
@@ -108,7 +120,7 @@ def dies(n: int, disk: Disk) -> Watch:
     return watch
 
 
-def test_what_was_committed_is_there_after_a_kill_and_then_a_loss_of_power(tmp_path, monkeypatch):
+def test_what_was_committed_is_there_after_a_kill_and_then_a_loss_of_power(memory):
     """What the next process sees, and counts on, may not have been flushed by the one that died."""
     found: set[tuple[State | None, tuple[int, ...], int]] = set()
     contents: dict[int, dict[int, Content]] = {}
@@ -116,7 +128,7 @@ def test_what_was_committed_is_there_after_a_kill_and_then_a_loss_of_power(tmp_p
     n, died = 0, True
     while died:
         n += 1
-        states = States(tmp_path / str(n), n)
+        states = States(memory / str(n), n)
         with watched(dies(n, states.disk)):
             states.play.play(STEPS[:2], faults=True)
         before, died = states.play.last, bool(states.play.errors)
@@ -130,9 +142,8 @@ def test_what_was_committed_is_there_after_a_kill_and_then_a_loss_of_power(tmp_p
         contents[n] = states.play.expected
         found |= {(state, allowed, n) for state, allowed in states.found}
     assert seen == {0, 1}, "no generation was seen that was not flushed"
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    for state, allowed, number in sorted(found, key=repr):
-        check_state(tmp_path / "after", state, allowed, contents[number])
+    for state, allowed, number in some_of(found):
+        check_state(memory / "after", state, allowed, contents[number])
 
 
 def test_the_disk_keeps_what_was_flushed_and_any_part_of_the_rest(tmp_path):

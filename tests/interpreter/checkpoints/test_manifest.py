@@ -14,6 +14,7 @@ from tensord.interpreter.errors import FileError, MetadataError, QuotaError
 from tensord.interpreter.files.tensor_file import TensorFile
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
 from ..files.sound_files import opened
 from .mangling import LIMITS, frames_of, manifest_around, manifest_of
 
@@ -50,7 +51,7 @@ def random_generation(rnd, names):
     return Generation(1, rnd.getrandbits(62), tensors, routines, files)
 
 
-@pytest.mark.parametrize("names", [0, 1, 2, 20, 3000])
+@each_case("names", [0, 1, 2, 20, 3000])
 def test_a_generation_comes_back(names):
     limits = CheckpointLimits()
     for seed in range(10 if names < 1000 else 2):
@@ -89,7 +90,7 @@ def test_the_sound_one_is_sound():
     assert generation == Generation(1, 0, {"a": Record(Meta.of((4,), "int8"), 7, 0, 4, 0)}, {}, {7: 10})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("frames", "why"),
     [
         ([], "it does not begin with its head"),
@@ -203,7 +204,7 @@ def test_limits_are_checked_before_memory_is_spent():
             read_manifest(large, 1, LIMITS)
 
 
-@pytest.mark.parametrize("unit", [b"\x91\x00", b"\x90", b"\xc0", b"\x81\xa1a\x90", b"\x92\xa0\x90"])
+@each_case("unit", [b"\x91\x00", b"\x90", b"\xc0", b"\x81\xa1a\x90", b"\x92\xa0\x90"])
 def test_objects_take_little_memory_however_many_there_are(unit):
     """Each frame is refused before the next one is decoded, and none is long."""
     frame = b"\xdc" + (15_000).to_bytes(2, "big") + b"\x02" + unit * 14_999

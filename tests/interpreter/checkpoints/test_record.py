@@ -9,10 +9,12 @@ from tensord.interpreter.errors import MetadataError, QuotaError
 from tensord.interpreter.files.header import Entry, Piece
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
+
 LIMITS = CheckpointLimits(name=8, fields=64)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "fields",
     [{}, {"device": "cpu:0"}, {"a": None, "b": [1, 2.5, b"x"], "c": {"d": 2 + 3j}}, {"deep": [[[[[[[[1]]]]]]]]}],
 )
@@ -25,7 +27,7 @@ def test_fields_come_back_with_tuples_for_lists(fields):
     assert Record(None, 1, 0, 0, 0, pack_fields("a", fields, LIMITS)).fields == plain(fields)
 
 
-@pytest.mark.parametrize("fields", [{"a": object()}, {"a": 2**64}, {"a": {1: 2}}, {1: 2}, {"a": "\ud800"}])
+@each_case("fields", [{"a": object()}, {"a": 2**64}, {"a": {1: 2}}, {1: 2}, {"a": "\ud800"}])
 def test_fields_are_values_of_msgpack_by_name(fields):
     with pytest.raises(MetadataError, match=r"^fields of 'x': "):
         pack_fields("x", fields, LIMITS)
@@ -36,15 +38,13 @@ def test_fields_are_limited():
         pack_fields("x", {"a": "b" * 63}, LIMITS)
 
 
-@pytest.mark.parametrize(
-    "packed", [b"\x00", b"\x92\x00\x01", b"\x92\x01\x80", b"\x92\x00\x81\xc4\x01a\x01", b"\xff" * 9]
-)
+@each_case("packed", [b"\x00", b"\x92\x00\x01", b"\x92\x01\x80", b"\x92\x00\x81\xc4\x01a\x01", b"\xff" * 9])
 def test_malformed_fields_are_an_error_when_they_are_asked_for(packed):
     with pytest.raises(MetadataError, match=r"^malformed fields: "):
         _ = Record(None, 1, 0, 0, 0, packed).fields
 
 
-@pytest.mark.parametrize("name", ["", " ", "a\n", "\ud800", 1, None, b"a", "123456789"])
+@each_case("name", ["", " ", "a\n", "\ud800", 1, None, b"a", "123456789"])
 def test_names_are_printable_and_not_too_long(name):
     with pytest.raises(MetadataError, match="name"):
         check_name(name, LIMITS)

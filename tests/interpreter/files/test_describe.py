@@ -13,6 +13,7 @@ from tensord.interpreter.files.describe import describe
 from tensord.interpreter.files.header import Format
 from tensord.interpreter.files.tensor_file import TensorFile
 
+from ...each_case import each_case
 from .sound_files import npy, npz, opened, safetensors
 
 SOUND = {
@@ -30,7 +31,7 @@ def test_a_name_says_nothing_about_the_format(kind):
         assert header.identity == TensorFile(file.fd, "again").identity
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"GGUF" + bytes(100), b"\x89HDF\r\n\x1a\n", b"PK\x07\x08", bytes(100)])
+@each_case("content", [b"", b"x", b"GGUF" + bytes(100), b"\x89HDF\r\n\x1a\n", b"PK\x07\x08", bytes(100)])
 def test_what_is_of_no_known_format_is_said_with_its_beginning(content):
     text = r"^w\.bin: begins with b.* and is of no known format; tensord reads"
     with opened(content, "w.bin") as file, pytest.raises(MetadataError, match=text):

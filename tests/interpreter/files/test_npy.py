@@ -17,6 +17,7 @@ from tensord.interpreter.files.npy import ALONE
 from tensord.interpreter.files.values import read_array
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
 from .sound_files import npy, npy_of, opened
 
 KINDS = st.sampled_from(list(DTYPES.values()))
@@ -95,7 +96,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("case", HOSTILE)
+@each_case("case", HOSTILE)
 def test_a_malformed_header_is_refused_with_a_sentence(case):
     content, text = HOSTILE[case]
     with opened(content, "w.npy") as file, pytest.raises(MetadataError, match=text) as caught:
@@ -133,7 +134,7 @@ def test_a_pickle_is_no_file_of_tensors():
         describe(file)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("array", "why", "raw"),
     [
         (np.zeros(2, [("a", "i4"), ("b", "f8", (3,))]), "array of records", None),

@@ -17,6 +17,7 @@ from tensord.interpreter.files.header import FileLimits, Format
 from tensord.interpreter.files.values import digest, read_array
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
 from .sound_files import archive, npy, opened, patched
 from .sound_files import npz as npz_of
 from .test_npy import ARRAYS, OBJECTS
@@ -50,7 +51,7 @@ def test_members_that_are_no_arrays_or_hold_objects_fail_alone():
             header.entry("objects")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("members", "text"),
     [
         ({"a.npy": npy(1), "a": npy(2)}, "two members are called 'a'"),
@@ -62,7 +63,7 @@ def test_members_that_are_no_arrays_or_hold_objects_fail_alone():
         ({"a.npy": b"\x93NUMPY"}, "array 'a': is of no version"),
     ],
 )
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@each_case("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_malformed_members_are_refused_with_a_sentence(members, text, method):
     with opened(archive(members, method), "w.npz") as file, pytest.raises(TensordError, match=text) as caught:
         describe(file)

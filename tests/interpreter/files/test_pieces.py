@@ -14,6 +14,7 @@ from tensord.interpreter.files import pieces
 from tensord.interpreter.files.header import Piece
 from tensord.interpreter.files.pieces import PieceReader
 
+from ...each_case import each_case
 from .sound_files import opened
 
 CONTENT = bytes(range(256)) * 500 + zlib.crc32(b"noise").to_bytes(4, "little") * 100
@@ -77,7 +78,7 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("case", DAMAGED)
+@each_case("case", DAMAGED)
 def test_damaged_bytes_are_an_error_with_the_file_and_the_place(case):
     stored, text = DAMAGED[case]
     text = rf"^w\.npz: is damaged: what lies at byte 3 {text}"

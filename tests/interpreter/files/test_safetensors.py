@@ -20,6 +20,7 @@ from tensord.interpreter.files.safetensors import DTYPES, read_safetensors
 from tensord.interpreter.files.values import read_array
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
 from .sound_files import opened, safetensors, tensor
 
 F = tensor("F32", [2], 0, 8)
@@ -133,7 +134,7 @@ LENIENT = {
 }
 
 
-@pytest.mark.parametrize("case", HOSTILE)
+@each_case("case", HOSTILE)
 def test_what_the_format_forbids_is_refused_with_a_sentence(case):
     content, text = HOSTILE[case]
     with opened(content, "w.safetensors") as file, pytest.raises(MetadataError, match=text) as caught:
@@ -143,7 +144,7 @@ def test_what_the_format_forbids_is_refused_with_a_sentence(case):
     assert caught.value.message.isprintable()
 
 
-@pytest.mark.parametrize("case", sorted(set(HOSTILE) - LENIENT - {"empty"}))
+@each_case("case", sorted(set(HOSTILE) - LENIENT - {"empty"}))
 def test_the_package_refuses_it_as_well(case):
     with pytest.raises((SafetensorError, KeyError)):
         reference.load(HOSTILE[case][0])
@@ -167,7 +168,7 @@ def test_a_tensor_that_is_not_there_is_an_error_when_it_is_asked_for():
         header.entry("b")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("dtype", "shape", "nbytes", "raw"),
     [
         ("BF16", [3], 6, "uint16[3]"),
@@ -213,7 +214,7 @@ def test_limits_can_be_narrower(header, limits, text):
         describe(file, limits=limits)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("part", "count"),
     [
         (b"[],", 2_000_000),
@@ -235,7 +236,7 @@ def test_a_header_of_many_parts_takes_little_memory(part, count):
             tracemalloc.stop()
 
 
-@pytest.mark.parametrize("text", [b" {}", b"[1]", b"1", b'"a"'])
+@each_case("text", [b" {}", b"[1]", b"1", b'"a"'])
 def test_a_header_that_became_another_since_its_format_was_recognised_is_refused(text):
     with opened(safetensors(text)) as file, pytest.raises(MetadataError, match=r"does not begin with {"):
         read_safetensors(file, raw=False, limits=FileLimits())

@@ -12,10 +12,11 @@ from tensord.interpreter.files import tensor_file
 from tensord.interpreter.files.tensor_file import TensorFile, flat
 from tensord.interpreter.wire.frames import decode_error, encode_error
 
+from ...each_case import each_case
 from .sound_files import opened
 
 
-@pytest.mark.parametrize("make", [os.pipe, os.openpty, lambda: [os.open("/", os.O_RDONLY)], lambda: [os.eventfd(0)]])
+@each_case("make", [os.pipe, os.openpty, lambda: [os.open("/", os.O_RDONLY)], lambda: [os.eventfd(0)]])
 def test_what_is_no_regular_file_is_refused_unread(make):
     made = make()
     try:
@@ -110,7 +111,7 @@ def test_names_are_shown_without_control_characters():
         assert file.name == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[0m"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "buffer",
     [
         np.zeros((2, 3), np.complex128),

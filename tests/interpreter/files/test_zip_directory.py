@@ -13,6 +13,7 @@ from tensord.interpreter.errors import MetadataError, QuotaError, TensordError
 from tensord.interpreter.files.header import FileLimits
 from tensord.interpreter.files.zip_directory import END, LOCAL, MEMBER, read_directory
 
+from ...each_case import each_case
 from .sound_files import archive, opened, patched
 
 TWO = {"a.npy": b"first", "b.npy": b"second and longer"}
@@ -97,7 +98,7 @@ def test_an_archive_without_members_is_empty():
         assert read_directory(file, FileLimits()) == []
 
 
-@pytest.mark.parametrize("case", HOSTILE)
+@each_case("case", HOSTILE)
 def test_a_contradictory_archive_is_refused_with_a_sentence(case):
     content, text = HOSTILE[case]
     with opened(content, "w.npz") as file, pytest.raises(MetadataError, match=text) as caught:
@@ -154,7 +155,7 @@ def test_long_numbers_are_read_where_they_stand():
     assert zipfile.ZipFile(io.BytesIO(long_archive())).read("a.npy") == b"first"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("content", "text"),
     [
         (long_archive(count=2), "ends before its 2 members do"),

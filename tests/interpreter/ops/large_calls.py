@@ -192,7 +192,7 @@ def spd(x: np.ndarray) -> np.ndarray:
 
 
 def every_case() -> list[Case]:
-    """All of these, and for ops that they lack, calls on tensors of one shape."""
+    """All of these, and for ops that they lack, calls on tensors of one shape, of two dtypes."""
     found = [*of_one_tensor(I1), *of_one_tensor(D), *of_several(), *of_none()]
     for dtype in (H, F):
         found += of_networks(dtype)
@@ -201,11 +201,12 @@ def every_case() -> list[Case]:
     for dtype in (F, D):
         found += of_matrices(dtype)
     missing = REGISTRY.keys() - {case.op for case in found}
-    for name in sorted(missing):
+    for place, name in enumerate(sorted(missing)):
         op = REGISTRY[name]
         if op.library is not None:  # slow, with temporaries of many times the operand
             found += calls(name, *[some(D, 96, 96)] * op.inputs)
             continue
-        for dtype in (I1, H, D, C):
+        usual = D if D in op.dtypes[0] else I1
+        for dtype in (usual, (I1, H, C)[place % 3]):
             found += calls(name, *[some(dtype)] * max(op.inputs, op.least))
     return found

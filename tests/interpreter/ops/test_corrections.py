@@ -21,6 +21,7 @@ from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.schema.promotion import promote
 from tensord.interpreter.types.meta import DTYPES
 
+from ...each_case import each_case
 from ...streams.fake_cuda.values import like_cupy
 from ..conftest import meta_of
 from .elsewhere import Elsewhere, evaluate_elsewhere
@@ -40,7 +41,7 @@ UNUSUAL: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 @given(st.data())
 def test_ordinary_values_have_numpys_results(name, evaluate, make, assert_same, data):
     op = REGISTRY[name]
@@ -83,8 +84,8 @@ def test_floor_division_of_infinities_is_the_standards(dtype, evaluate, assert_s
         assert_same(evaluate("floor_divide", float(one), np.array(other)), np.array(quotient))
 
 
-@pytest.mark.parametrize("dtype", COMPLEX)
-@pytest.mark.parametrize(
+@each_case("dtype", COMPLEX)
+@each_case(
     ("name", "operands", "expected"),
     [
         ("expm1", [complex(INF, 0)], complex(INF, 0)),
@@ -137,8 +138,8 @@ def test_a_power_is_no_root_however_the_exponent_is_shared(dtype, evaluate, asse
     assert_same(evaluate("pow", base[:0], 0.5), expected[:0])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "complex128"])
-@pytest.mark.parametrize("name", NAMES)
+@each_case("dtype", ["float32", "complex128"])
+@each_case("name", NAMES)
 def test_an_array_module_that_is_not_asked_for_values_gives_the_same(name, dtype, evaluate):
     if name in REAL and dtype == "complex128":
         return
@@ -154,7 +155,7 @@ def test_an_array_module_that_is_not_asked_for_values_gives_the_same(name, dtype
         np.testing.assert_allclose(here, there)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_a_result_may_be_stored_in_a_narrower_dtype_of_its_kind(name):
     op = REGISTRY[name]
     for wide, narrow in (("float64", "float32"), ("complex128", "complex64"), ("float64", "complex64")):
@@ -202,8 +203,8 @@ def test_limits_that_are_nan_make_nan_elsewhere():
     np.testing.assert_array_equal(evaluate_elsewhere("clip", x, low, high), np.clip(x, low, high))
 
 
-@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor", "logical_not"])
-@pytest.mark.parametrize("scalar", [None, 1 + 2j, 0j, 2, 0.0])
+@each_case("name", ["logical_and", "logical_or", "logical_xor", "logical_not"])
+@each_case("scalar", [None, 1 + 2j, 0j, 2, 0.0])
 def test_complex_numbers_have_truth_elsewhere(name, scalar):
     x = np.array([0, 1, 1j, NAN, complex(0, NAN)])
     operands = (x,) if name == "logical_not" else (x, x[::-1].copy() if scalar is None else scalar)
@@ -234,7 +235,7 @@ def complex_grid():
     return values.ravel()
 
 
-@pytest.mark.parametrize("name", ["log", "log2", "log10", "log1p", "expm1", "acosh", "reciprocal"])
+@each_case("name", ["log", "log2", "log10", "log1p", "expm1", "acosh", "reciprocal"])
 def test_functions_of_complex_numbers_elsewhere_are_those_of_numpy(name, evaluate):
     x = complex_grid()
     with np.errstate(all="ignore"):
@@ -286,7 +287,7 @@ AT_THE_LIMITS: dict[str, list[complex]] = {
 }
 
 
-@pytest.mark.parametrize("name", AT_THE_LIMITS)
+@each_case("name", AT_THE_LIMITS)
 def test_special_complex_numbers_elsewhere_are_those_of_the_standard(name, evaluate):
     x = np.array([*AT_THE_LIMITS[name], 1 + 1j], "complex64")
     found, expected = evaluate_elsewhere(name, x), evaluate(name, x)

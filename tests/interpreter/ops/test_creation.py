@@ -11,11 +11,12 @@ from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.promotion import check_scalar
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
 from .elsewhere import evaluate_elsewhere
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+@each_case("dtype", DTYPES)
+@each_case("shape", [(), (0,), (2, 3)])
 def test_constant_tensors(evaluate, assert_same, shape, dtype):
     assert_same(evaluate("zeros", shape=shape, dtype=dtype), np.zeros(shape, dtype))
     assert_same(evaluate("ones", shape=shape, dtype=dtype), np.ones(shape, dtype))
@@ -31,7 +32,7 @@ def test_the_default_dtype_is_float64(evaluate):
     assert {evaluate(name, shape=2).dtype.name for name in ("zeros", "ones", "empty")} == {"float64"}
 
 
-@pytest.mark.parametrize("value", [True, -3, 2.5, float("nan"), 1 - 2j])
+@each_case("value", [True, -3, 2.5, float("nan"), 1 - 2j])
 def test_full_takes_the_dtype_of_its_value(evaluate, assert_same, value):
     assert_same(evaluate("full", value, shape=(2, 2)), np.full((2, 2), value))
     assert_same(evaluate("full", value, shape=(), dtype="complex64"), np.full((), value, "complex64"))
@@ -67,7 +68,7 @@ def test_arange_of_a_dtype(evaluate, assert_same, dtype):
     assert_same(evaluate("arange", start=1, stop=9, step=3, dtype=dtype), np.arange(1, 9, 3, dtype=dtype))
 
 
-@pytest.mark.parametrize(("start", "stop", "step"), [(-1, 3, 1), (300.5, 302, 1), (255, 257, 1), (254, 600, 254)])
+@each_case(("start", "stop", "step"), [(-1, 3, 1), (300.5, 302, 1), (255, 257, 1), (254, 600, 254)])
 def test_arange_refuses_numbers_that_the_dtype_does_not_have(infer, start, stop, step):
     with pytest.raises(OverflowError, match="does not fit uint8"):
         infer("arange", start=start, stop=stop, step=step, dtype="uint8")
@@ -82,8 +83,8 @@ def test_linspace(evaluate, assert_same, start, stop, num, endpoint):
     )
 
 
-@pytest.mark.parametrize("n_cols", [None, 0, 2, 5])
-@pytest.mark.parametrize("k", [-2, 0, 1, 9])
+@each_case("n_cols", [None, 0, 2, 5])
+@each_case("k", [-2, 0, 1, 9])
 def test_eye(evaluate, assert_same, n_cols, k):
     assert_same(evaluate("eye", n_rows=3, n_cols=n_cols, k=k, dtype="int8"), np.eye(3, n_cols, k, "int8"))
 
@@ -100,7 +101,7 @@ def test_a_shape_that_no_memory_could_hold_is_refused(infer):
         infer("arange", start=-(2**63), stop=2**63 - 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "attributes"),
     [
         ("arange", {"start": 3, "dtype": "bool"}),
@@ -120,8 +121,8 @@ def test_arange_is_as_long_as_that_of_the_array_module_where_its_quotient_rounds
     assert_same(evaluate("arange", start=start, stop=stop, step=step), np.arange(start, stop, step))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "complex128"])
-@pytest.mark.parametrize("value", [0, 0.0, -0.0, 1.5])
+@each_case("dtype", ["float32", "complex128"])
+@each_case("value", [0, 0.0, -0.0, 1.5])
 def test_a_fill_value_keeps_the_sign_of_zero_elsewhere(value, dtype):
     found = evaluate_elsewhere("full", value, shape=(3,), dtype=dtype)
     np.testing.assert_array_equal(found, value)

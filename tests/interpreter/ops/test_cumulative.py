@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
+
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4)
 DTYPE = st.sampled_from(sorted(DTYPES))
 FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {"cumulative_sum": np.cumsum, "cumulative_prod": np.cumprod}
@@ -42,9 +44,9 @@ def test_the_initial_value_comes_before_the_first(name, evaluate, make, assert_s
     assert_same(evaluate(name, x, axis=axis, include_initial=True), np.concatenate([first, totals], axis=axis))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("wanted", ["int8", "uint16", "int64", "float16", "float64", "complex64"])
-@pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
+@each_case("name", FUNCTIONS)
+@each_case("wanted", ["int8", "uint16", "int64", "float16", "float64", "complex64"])
+@each_case("dtype", ["bool", "int32", "float32"])
 def test_elements_are_cast_to_the_dtype_asked_for_first(name, wanted, dtype, evaluate, make, assert_same):
     x = np.nan_to_num(np.abs(make((3, 4), dtype, 1)), posinf=3)
     expected = quietly(FUNCTIONS[name], x.astype(wanted), axis=1, dtype=wanted)

@@ -13,6 +13,8 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
+
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 REAL = {"float32": "float32", "float64": "float64", "complex64": "float32", "complex128": "float64"}
 MATRICES = hnp.array_shapes(min_dims=2, max_dims=4, min_side=0, max_side=4)
@@ -150,34 +152,34 @@ def test_eigvalsh(shape, dtype):
 # --- all of them
 
 
-@pytest.mark.parametrize("name", ["svd", "svdvals", "eigh", "eigvalsh", "pinv", "matrix_rank"])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@each_case("name", ["svd", "svdvals", "eigh", "eigvalsh", "pinv", "matrix_rank"])
+@each_case("value", [np.nan, np.inf])
 def test_what_lapack_would_get_wrong_is_refused(name, value):
     x = np.array([[value, 1], [1, 2]])  # with NaN, LAPACK may answer that the eigenvalues are -1.41 and 1.41
     with pytest.raises(np.linalg.LinAlgError, match="a NaN or an infinity"):
         run(name, x)
 
 
-@pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("dtype", ["float16", "int32", "bool"])
+@each_case("name", EVERY)
+@each_case("dtype", ["float16", "int32", "bool"])
 def test_lapack_takes_four_dtypes(infer, name, dtype):
     with pytest.raises(MetadataTypeError, match="takes float32, float64, complex64 and complex128"):
         infer(name, Meta.of((2, 2), dtype))
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each_case("name", EVERY)
 def test_a_vector_is_no_matrix(infer, name):
     with pytest.raises(MetadataError, match="a matrix has two dimensions"):
         infer(name, Meta.of((2,), "float32"))
 
 
-@pytest.mark.parametrize("name", ["cholesky", "eigh", "eigvalsh", "det", "slogdet", "inv"])
+@each_case("name", ["cholesky", "eigh", "eigvalsh", "det", "slogdet", "inv"])
 def test_only_square_matrices_have_them(infer, name):
     with pytest.raises(MetadataError, match="have to be square"):
         infer(name, Meta.of((3, 3, 2), "float32"))
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each_case("name", EVERY)
 def test_any_memory_layout_does(name):
     op, x = find(name), positive((2, 3, 3), "complex128")
     attributes = dict(op.freeze({}))
@@ -191,7 +193,7 @@ def test_any_memory_layout_does(name):
         np.testing.assert_allclose(out, packed, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each_case("name", EVERY)
 def test_their_work_grows_with_the_third_power(name):
     op = find(name)
 

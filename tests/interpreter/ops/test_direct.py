@@ -13,6 +13,8 @@ from tensord.interpreter.schema.infer import InferCache
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
+
 DTYPES = ("bool", "int8", "uint16", "int64", "float16", "float32", "float64", "complex64")
 # Of each op the shapes of its operands, and attributes.
 CASES: dict[str, list[tuple[tuple[tuple[int, ...], ...], dict[str, Any]]]] = {
@@ -54,7 +56,7 @@ def test_each_direct_kernel_is_compared_here() -> None:
     assert {op.name for op in REGISTRY.values() if op.direct is not None} == CASES.keys() | ELSEWHERE
 
 
-@pytest.mark.parametrize(("name", "dtype", "shapes", "attributes"), list(cases()))
+@each_case(("name", "dtype", "shapes", "attributes"), list(cases()))
 def test_it_gives_what_the_kernel_gives(name: str, dtype: str, shapes: Any, attributes: Any) -> None:
     op, rng = REGISTRY[name], np.random.default_rng(5)
     frozen = op.freeze(attributes)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ...each_case import each_case
 
-@pytest.mark.parametrize(
+
+@each_case(
     ("subscripts", "shapes", "message"),
     [
         ("ij,jk->ik", [(2, 3)], "subscripts are of 2 operands, 1 are given"),
@@ -36,7 +38,7 @@ def test_numpys_other_form_is_refused_with_what_to_write(session):
         session.xp.einsum(x, [0, 1])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int64"])
+@each_case("dtype", ["float32", "float64", "complex64", "int64"])
 def test_large_products_are_those_of_one_loop(evaluate, dtype):
     rng = np.random.default_rng(3)
     x, y, z = (rng.integers(-3, 4, (20, 20)).astype(dtype) for _ in range(3))

@@ -15,6 +15,7 @@ from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.schema.promotion import promote
 from tensord.interpreter.types.meta import DTYPES
 
+from ...each_case import each_case
 from ..conftest import meta_of
 
 PLAIN = {name for name, op in REGISTRY.items() if op.ufunc and name != "clip"} - {
@@ -47,8 +48,8 @@ def mix(arguments):
     return True
 
 
-@pytest.mark.parametrize("name", UFUNCS)
-@settings(max_examples=20)
+@each_case("name", UFUNCS)
+@settings(max_examples=8)
 @given(st.data())
 def test_ufuncs(name, evaluate, make, assert_same, data):
     op = REGISTRY[name]
@@ -70,10 +71,8 @@ def test_ufuncs(name, evaluate, make, assert_same, data):
         assert_same(evaluate(name, *arguments), expected)
 
 
-@pytest.mark.parametrize(
-    ("name", "ufunc"), [("floor", "floor"), ("ceil", "ceil"), ("trunc", "trunc"), ("round", "rint")]
-)
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_case(("name", "ufunc"), [("floor", "floor"), ("ceil", "ceil"), ("trunc", "trunc"), ("round", "rint")])
+@each_case("dtype", DTYPES)
 def test_rounding_leaves_integers_alone(name, ufunc, dtype, evaluate, make, assert_same):
     x = make((2, 5), dtype, 0)
     if dtype.startswith("complex") and name != "round":
@@ -102,8 +101,8 @@ def test_clip(evaluate, make, assert_same, data):
         assert_same(evaluate("clip", x, lo, hi), np.clip(x, lo, hi))
 
 
-@pytest.mark.parametrize("name", ["astype", "cast"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_case("name", ["astype", "cast"])
+@each_case("dtype", DTYPES)
 def test_astype(name, dtype, evaluate, make, assert_same):
     for wanted in DTYPES:
         x = make((2, 3), dtype, 3)
@@ -116,7 +115,7 @@ def test_astype(name, dtype, evaluate, make, assert_same):
         assert_same(evaluate(name, x, dtype=wanted), expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_case("dtype", DTYPES)
 def test_parts_of_numbers(dtype, evaluate, make, assert_same):
     x = make((3, 4), dtype, 1)
     if dtype == "bool":

@@ -12,6 +12,7 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
 from ..conftest import evaluate_all
 
 LINALG = np.linalg
@@ -69,7 +70,7 @@ def without_residuals(found: Any) -> tuple[Any, ...]:
     return found[0], found[2], found[3]
 
 
-@pytest.mark.parametrize(("name", "function", "operands", "attributes"), CASES)
+@each_case(("name", "function", "operands", "attributes"), CASES)
 def test_they_are_as_numpys(name: str, function: Any, operands: Any, attributes: Any) -> None:
     try:
         expected = function(*operands, **attributes)

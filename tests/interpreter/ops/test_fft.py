@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
+
 COMPLEX, REAL, HERMITIAN = ("fft", "ifft"), ("rfft", "ihfft"), ("irfft", "hfft")
 ONE = (*COMPLEX, *REAL, *HERMITIAN)
 SEVERAL = ("fftn", "ifftn", "rfftn", "irfftn")
@@ -40,7 +42,7 @@ def close(actual, expected, dtype):
 # --- along one axis
 
 
-@pytest.mark.parametrize("name", ONE)
+@each_case("name", ONE)
 @given(shape=SHAPES, n=st.none() | st.integers(1, 7), norm=NORM, data=st.data())
 def test_along_one_axis(name, evaluate, shape, n, norm, data):
     given_dtype, dtype = data.draw(st.sampled_from(sorted(dtypes(name).items())))
@@ -53,9 +55,9 @@ def test_along_one_axis(name, evaluate, shape, n, norm, data):
     close(evaluate(name, x, n=n, axis=axis, norm=norm), expected, dtype)
 
 
-@pytest.mark.parametrize(("name", "inverse"), [("fft", "ifft"), ("rfft", "irfft"), ("ihfft", "hfft")])
-@pytest.mark.parametrize("n", [6, 7])
-@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+@each_case(("name", "inverse"), [("fft", "ifft"), ("rfft", "irfft"), ("ihfft", "hfft")])
+@each_case("n", [6, 7])
+@each_case("norm", ["backward", "ortho", "forward"])
 def test_the_inverse_brings_back_what_was_transformed(name, inverse, n, norm, evaluate):
     x = random((3, n), "float64")
     there = evaluate(name, x, norm=norm)
@@ -69,7 +71,7 @@ def test_a_spectrum_of_m_points_makes_2m_minus_2(name, evaluate):
         evaluate(name, random((2, 1), "complex64"))
 
 
-@pytest.mark.parametrize("name", [*ONE, *SEVERAL])
+@each_case("name", [*ONE, *SEVERAL])
 def test_nothing_but_padding_is_zero_and_nothing_at_all_stays_empty(name, evaluate):
     dtype = "float64" if name.startswith(("rfft", "ihfft")) else "complex128"
     length = {"n": 4, "axis": 1} if name in ONE else {"s": (4,), "axes": (1,)}
@@ -80,7 +82,7 @@ def test_nothing_but_padding_is_zero_and_nothing_at_all_stays_empty(name, evalua
     assert evaluate(name, np.ones((0, 5), dtype), **length).shape[0] == 0
 
 
-@pytest.mark.parametrize("name", ONE)
+@each_case("name", ONE)
 def test_what_one_axis_refuses(name, evaluate):
     x = random((2, 3), "float32")
     with pytest.raises(ValueError, match="at least one point, not 0"):
@@ -112,7 +114,7 @@ def test_transforms_of_real_points_take_no_complex_ones(name, evaluate):
 # --- along several axes
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@each_case("name", SEVERAL)
 @given(shape=SHAPES, norm=NORM, data=st.data())
 def test_along_several_axes(name, evaluate, shape, norm, data):
     given_dtype, dtype = data.draw(st.sampled_from(sorted(dtypes(name).items())))
@@ -124,14 +126,14 @@ def test_along_several_axes(name, evaluate, shape, norm, data):
     close(evaluate(name, x, s=sizes, axes=axes, norm=norm), expected, dtype)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
-@pytest.mark.parametrize("axes", [None, (0,), (1, 0), (-1, 0, 1)])
+@each_case("name", SEVERAL)
+@each_case("axes", [None, (0,), (1, 0), (-1, 0, 1)])
 def test_without_sizes_the_axes_are_used_whole(name, axes, evaluate):
     x = random((2, 3, 4), "float64")
     close(evaluate(name, x, axes=axes), getattr(np.fft, name)(x, axes=axes), dtypes(name)["float64"])
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@each_case("name", SEVERAL)
 def test_a_size_of_minus_one_is_the_whole_axis(name, evaluate, assert_same):
     x = random((3, 4), "float64")
     assert_same(evaluate(name, x, s=(-1, -1), axes=(0, 1)), evaluate(name, x))
@@ -150,7 +152,7 @@ def test_transforms_that_halve_an_axis_need_one(name, evaluate):
             evaluate(name, x, axes=axes)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@each_case("name", SEVERAL)
 def test_what_several_axes_refuse(name, evaluate):
     x = random((2, 3), "float64")
     with pytest.raises(ValueError, match="axes have to be given, too"):

@@ -9,13 +9,14 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
 from ..conftest import evaluate_all
 from .elsewhere import evaluate_elsewhere
 
 X = Meta.of((3,), "float64")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("metas", "attributes", "message"),
     [
         ([X, X], {}, "2 tensors do not go with bins=10"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ...each_case import each_case
 from .elsewhere import evaluate_elsewhere
 
 X = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
@@ -62,7 +63,7 @@ EMPTY_SELECTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", EMPTY_SELECTIONS)
+@each_case("name", EMPTY_SELECTIONS)
 def test_a_position_out_of_bounds_is_reported_where_nothing_is_selected(evaluate, name):
     """As NumPy does: whether the other axes are empty does not make a wrong position right."""
     operands, attributes = EMPTY_SELECTIONS[name]
@@ -70,7 +71,7 @@ def test_a_position_out_of_bounds_is_reported_where_nothing_is_selected(evaluate
         evaluate(name, *operands, **attributes)
 
 
-@pytest.mark.parametrize("name", EMPTY_SELECTIONS)
+@each_case("name", EMPTY_SELECTIONS)
 def test_positions_in_bounds_select_nothing_of_empty_axes(evaluate, name):
     operands, attributes = EMPTY_SELECTIONS[name]
     within = tuple(each[:0] if name.endswith("setitem") and each is SEVENTH else each * 0 for each in operands)
@@ -85,7 +86,7 @@ def test_nothing_of_a_vast_axis_costs_nothing(evaluate):
     assert evaluate("advanced_getitem", vast, np.zeros(0, "int64"), index=("tensor",)).shape == (0, 1 << 40)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("index", "arrays"),
     [
         (("tensor",), [[1, 1, -1, 1]]),
@@ -95,7 +96,7 @@ def test_nothing_of_a_vast_axis_costs_nothing(evaluate):
         (("tensor", "tensor"), [[True, False], [1, 1, 2, 1]]),
     ],
 )
-@pytest.mark.parametrize("axes", [4, 3, 2, 1, 0])
+@each_case("axes", [4, 3, 2, 1, 0])
 def test_of_several_values_for_one_element_the_last_one_stays_whatever_the_order_of_writing(index, arrays, axes):
     selectors = [np.array(array) for array in arrays]
     rest = iter(selectors)
@@ -112,7 +113,7 @@ def test_the_last_uint64_counts_from_the_end_as_in_numpy():
     assert evaluate_elsewhere("advanced_getitem", x, last, index=("tensor",)) == [4]
 
 
-@pytest.mark.parametrize("index", [(ALL,), (...,), (), (slice(0, 2), ..., None), (slice(None, None, -1), None)])
+@each_case("index", [(ALL,), (...,), (), (slice(0, 2), ..., None), (slice(None, None, -1), None)])
 def test_writing_all(evaluate, assert_same, index):
     expected = np.empty((2, 3), np.int8)
     value = np.arange(6, dtype=np.int8).reshape(expected[index].shape)

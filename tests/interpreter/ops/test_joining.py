@@ -13,6 +13,8 @@ from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.kinds import FLOATING, INTEGER, UNSIGNED
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
+
 # Dtypes that promote together: uint64 and signed integers have no common one.
 MIXED = [{"bool"}, INTEGER - {"uint64"}, UNSIGNED, FLOATING]
 DTYPE_LISTS = st.sampled_from(MIXED).flatmap(
@@ -46,21 +48,21 @@ def test_stack(evaluate, make, assert_same, dtypes, data):
     assert_same(evaluate("stack", *arrays, axis=axis), np.stack(arrays, axis))
 
 
-@pytest.mark.parametrize("name", ["concat", "stack"])
-@pytest.mark.parametrize("other", [(3, 3), (2, 3, 1), (4,)])
+@each_case("name", ["concat", "stack"])
+@each_case("other", [(3, 3), (2, 3, 1), (4,)])
 def test_shapes_that_differ_elsewhere_are_refused(infer, name, other):
     with pytest.raises(MetadataError, match="differ"):
         infer(name, Meta.of((2, 3), "int8"), Meta.of(other, "int8"), axis=1)
 
 
-@pytest.mark.parametrize("name", ["concat", "stack"])
-@pytest.mark.parametrize("dtype", ["bool", "float32", "uint64"])
+@each_case("name", ["concat", "stack"])
+@each_case("dtype", ["bool", "float32", "uint64"])
 def test_kinds_do_not_mix(infer, name, dtype):
     with pytest.raises(MetadataTypeError, match=r"different kinds|no common integer dtype"):
         infer(name, Meta.of((2,), "int8"), Meta.of((2,), dtype))
 
 
-@pytest.mark.parametrize(("name", "axis"), [("concat", 1), ("concat", -2), ("stack", 2), ("stack", -3)])
+@each_case(("name", "axis"), [("concat", 1), ("concat", -2), ("stack", 2), ("stack", -3)])
 def test_an_axis_that_does_not_exist_is_an_index_error(infer, name, axis):
     with pytest.raises(MetadataIndexError, match=f"axis {axis} is out of bounds"):
         infer(name, Meta.of((2,), "int8"), axis=axis)
@@ -130,7 +132,7 @@ def test_a_value_may_have_leading_axes_of_size_one(evaluate):
         evaluate("advanced_setitem", np.zeros(3), np.ones((2, 2)), mask, index=index)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("dtype", "value", "taken"),
     [
         ("int8", int, True),

@@ -14,6 +14,8 @@ from tensord.interpreter.errors import MetadataError, MetadataIndexError, Metada
 from tensord.interpreter.schema.opdef import REGISTRY, find
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
+
 DTYPE_PAIRS = st.tuples(st.sampled_from(sorted(DTYPES)), st.sampled_from(sorted(DTYPES)))
 NUMERIC = st.sampled_from(sorted(set(DTYPES) - {"bool"}))
 F32 = Meta.of((2, 3), "float32")
@@ -57,7 +59,7 @@ def test_matmul(evaluate, make, assert_same, shapes, dtypes):
     assert_same(evaluate("matmul", x, y), expected)
 
 
-@pytest.mark.parametrize(("left", "right"), [((), (2,)), ((2, 3), (2, 3)), ((2, 1, 2), (3, 2, 2)), ((2,), (3,))])
+@each_case(("left", "right"), [((), (2,)), ((2, 3), (2, 3)), ((2, 1, 2), (3, 2, 2)), ((2,), (3,))])
 def test_shapes_that_do_not_match_are_refused(infer, left, right):
     with pytest.raises(MetadataError, match=r"0-d|do not match|do not broadcast"):
         infer("matmul", Meta.of(left, "float32"), Meta.of(right, "float32"))
@@ -102,8 +104,8 @@ def test_an_axis_is_counted_from_the_back(infer, name):
         infer(name, Meta.of((3, 3), "float32"), Meta.of((3, 3), "float32"), axis=1)
 
 
-@pytest.mark.parametrize("name", ["vecdot", "cross"])
-@pytest.mark.parametrize("shape", [(), (3,)])
+@each_case("name", ["vecdot", "cross"])
+@each_case("shape", [(), (3,)])
 def test_both_operands_have_the_axis(infer, name, shape):
     with pytest.raises(MetadataIndexError, match="out of bounds"):
         infer(name, Meta.of((3, 3), "float32"), Meta.of(shape, "float32"), axis=-2)
@@ -169,7 +171,7 @@ def test_tensordot_contracts_two_axes_by_default(evaluate):
     np.testing.assert_array_equal(evaluate("tensordot", x, y), np.tensordot(x, y))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("axes", "message"),
     [
         (3, "3 axes cannot be contracted"),
@@ -229,20 +231,20 @@ def test_bool_has_no_such_product(infer, name):
         infer(name, vector, vector)
 
 
-@pytest.mark.parametrize("name", ["matmul", "vecdot", "tensordot", "outer", "cross"])
-@pytest.mark.parametrize("other", ["int32", "bool"])
+@each_case("name", ["matmul", "vecdot", "tensordot", "outer", "cross"])
+@each_case("other", ["int32", "bool"])
 def test_kinds_do_not_mix(infer, name, other):
     with pytest.raises(MetadataTypeError, match=r"do not mix|takes numeric"):
         infer(name, Meta.of((3,), "float32"), Meta.of((3,), other), **({"axes": 1} if name == "tensordot" else {}))
 
 
-@pytest.mark.parametrize("name", ["matmul", "vecdot", "tensordot", "outer", "cross"])
+@each_case("name", ["matmul", "vecdot", "tensordot", "outer", "cross"])
 def test_a_number_is_no_tensor(infer, name):
     with pytest.raises(MetadataTypeError, match="expected a tensor"):
         infer(name, Meta.of((3,), "float32"), float)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "shapes", "attributes"),
     [
         ("matmul", ((2, 4, 3), (3, 5)), {}),

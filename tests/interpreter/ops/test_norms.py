@@ -17,6 +17,8 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
+
 FLOATS = ["float16", "float32", "float64", "complex64", "complex128"]
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 MATRICES = hnp.array_shapes(min_dims=2, max_dims=4, min_side=0, max_side=4)
@@ -61,7 +63,7 @@ def vector_norm(x, axis, keepdims, ord_):
         return np.sum(magnitude ** float(ord_), **options) ** (1 / ord_)
 
 
-@pytest.mark.parametrize("ord_", ORDERS)
+@each_case("ord_", ORDERS)
 @given(case=vectors())
 def test_vector_norm(ord_, evaluate, make, case):
     shape, dtype, axis, keepdims = case
@@ -70,7 +72,7 @@ def test_vector_norm(ord_, evaluate, make, case):
     assert_close(actual, vector_norm(x, axis, keepdims, ord_), real(dtype))
 
 
-@pytest.mark.parametrize("ord_", [0, 1, 2, 3, math.inf])
+@each_case("ord_", [0, 1, 2, 3, math.inf])
 def test_vector_norm_says_what_numpy_says(ord_, evaluate):
     x = np.random.default_rng(0).normal(size=(4, 5)) + 1j
     assert_close(evaluate("vector_norm", x, axis=-1, ord=ord_), np.linalg.norm(x, ord=ord_, axis=-1), "float64")
@@ -81,7 +83,7 @@ def test_vector_norm_is_euclidean_by_default(evaluate):
     assert evaluate("vector_norm", np.array([[3.0, 0], [0, 4]])) == 5
 
 
-@pytest.mark.parametrize("ord_", ORDERS)
+@each_case("ord_", ORDERS)
 def test_the_norm_of_no_elements(ord_, evaluate):
     smallest = ord_ < 0  # of nothing, what leaves every other norm as it is
     assert evaluate("vector_norm", np.ones((0,)), ord=ord_) == (math.inf if smallest else 0)
@@ -92,7 +94,7 @@ def test_the_squares_of_a_half_precision_vector_do_not_overflow(evaluate):
     assert evaluate("matrix_norm", np.full((2, 2), 1000, "float16")) == 2000
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("attributes", "kind", "message"),
     [
         ({"axis": 2}, MetadataIndexError, "out of bounds"),
@@ -110,14 +112,14 @@ def test_norms_that_do_not_exist_are_refused(infer, attributes, kind, message):
         infer("vector_norm", Meta.of((2, 3), "float32"), **attributes)
 
 
-@pytest.mark.parametrize("name", ["vector_norm", "matrix_norm"])
-@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool"])
+@each_case("name", ["vector_norm", "matrix_norm"])
+@each_case("dtype", ["int64", "uint8", "bool"])
 def test_norms_are_of_floats(infer, name, dtype):
     with pytest.raises(MetadataTypeError, match="takes floating-point dtypes"):
         infer(name, Meta.of((2, 3), dtype))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value", "normal"),
     [
         ("vector_norm", 2, 2.0),
@@ -148,7 +150,7 @@ def matrix_norm(x, ord_, keepdims):
             return np.full((*x.shape[:-2], 1, 1) if keepdims else x.shape[:-2], math.inf)
 
 
-@pytest.mark.parametrize("ord_", MATRIX_ORDERS)
+@each_case("ord_", MATRIX_ORDERS)
 @given(shape=MATRICES, dtype=st.sampled_from(FLOATS[1:]), keepdims=st.booleans())
 def test_matrix_norm(ord_, evaluate, shape, dtype, keepdims):
     rng = np.random.default_rng(0)
@@ -157,7 +159,7 @@ def test_matrix_norm(ord_, evaluate, shape, dtype, keepdims):
     assert_close(actual, matrix_norm(x, ord_, keepdims), real(dtype))
 
 
-@pytest.mark.parametrize("ord_", ["fro", 1, -1, math.inf, -math.inf])
+@each_case("ord_", ["fro", 1, -1, math.inf, -math.inf])
 @given(shape=MATRICES, seed=st.integers(0, 9))
 def test_matrix_norm_of_special_values(ord_, evaluate, make, shape, seed):
     x = make(shape, "float16", seed)
@@ -176,7 +178,7 @@ def test_there_are_no_singular_values_in_half_precision(ord_, infer):
         infer("matrix_norm", Meta.of((2, 2), "float16"), ord=ord_)
 
 
-@pytest.mark.parametrize(("ord_", "kind"), [(3, ValueError), (0, ValueError), ("max", ValueError), ([], TypeError)])
+@each_case(("ord_", "kind"), [(3, ValueError), (0, ValueError), ("max", ValueError), ([], TypeError)])
 def test_other_matrix_norms_are_refused(ord_, kind, infer):
     with pytest.raises(kind, match=r"no such norm|expected a number"):
         infer("matrix_norm", Meta.of((2, 2), "float32"), ord=ord_)
@@ -209,8 +211,8 @@ def test_the_trace_of_integers_is_of_64_bits(dtype, wide, evaluate, assert_same)
     assert_same(evaluate("trace", np.eye(2, dtype=dtype)), np.array(2, wide))
 
 
-@pytest.mark.parametrize("wanted", ["int16", "uint64", "float32", "complex64"])
-@pytest.mark.parametrize("dtype", ["int8", "float16"])
+@each_case("wanted", ["int16", "uint64", "float32", "complex64"])
+@each_case("dtype", ["int8", "float16"])
 def test_the_trace_is_computed_in_the_dtype_asked_for(dtype, wanted, evaluate, assert_same):
     assert_same(evaluate("trace", np.diag(np.full(3, 100, dtype)), dtype=wanted), np.array(300, wanted))
 
@@ -252,7 +254,7 @@ def test_diagonal_as_a_view_and_as_a_copy(evaluate, assert_same, case, offset):
     assert_same(as_strided(first, out.shape, strides), expected)
 
 
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@each_case("dtype", sorted(DTYPES))
 def test_every_dtype_has_a_diagonal(dtype, evaluate, make, assert_same):
     x = make((2, 3, 3), dtype, 0)
     assert_same(evaluate("diagonal", x, offset=-1), np.diagonal(x, -1, -2, -1))
@@ -273,7 +275,7 @@ def test_an_offset_is_an_int(infer, name):
 # --- all of them
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "attributes"),
     [("vector_norm", {"axis": (0, 2)}), ("matrix_norm", {"ord": 1}), ("matrix_norm", {"ord": "nuc"}), ("trace", {})],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from tensord.interpreter.ops.quantiles import METHODS
 
+from ...each_case import each_case
 from .elsewhere import evaluate_elsewhere
 
 
@@ -17,7 +18,7 @@ def test_nothing_has_no_median_and_no_quantile(evaluate):
     assert evaluate("quantile", np.zeros((0, 3)), 0.5, axis=1).shape == (0,)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@each_case("method", METHODS)
 def test_every_method_of_numpys_is_known(evaluate, assert_same, method):
     x, q = np.arange(5, dtype="int16"), np.array([0.1, 0.7])
     assert_same(evaluate("quantile", x, q, method=method), np.quantile(x, q, method=method))
@@ -33,9 +34,9 @@ def test_what_is_no_fraction_is_refused(evaluate, q, kind, message):
         evaluate("quantile", np.ones(3), 0.5, method=None)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ["quantile", "percentile"])
-@pytest.mark.parametrize(("shape", "axis"), [((7,), None), ((1, 5), 1), ((2, 3, 4), (0, 2)), ((2, 3, 4), 1)])
+@each_case("method", METHODS)
+@each_case("name", ["quantile", "percentile"])
+@each_case(("shape", "axis"), [((7,), None), ((1, 5), 1), ((2, 3, 4), (0, 2)), ((2, 3, 4), 1)])
 def test_on_a_gpu_quantiles_are_those_of_numpy(name, method, shape, axis):
     x = np.random.default_rng(1).normal(size=shape)
     x.flat[0] = np.nan
@@ -46,8 +47,8 @@ def test_on_a_gpu_quantiles_are_those_of_numpy(name, method, shape, axis):
         np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
 
 
-@pytest.mark.parametrize("q", [np.array([0.5, -0.1]), np.array([0.5, 1.1]), np.array([np.nan, 0.5]), 1.5, -1])
-@pytest.mark.parametrize("shape", [(4,), (0, 3)])
+@each_case("q", [np.array([0.5, -0.1]), np.array([0.5, 1.1]), np.array([np.nan, 0.5]), 1.5, -1])
+@each_case("shape", [(4,), (0, 3)])
 def test_a_fraction_out_of_range_is_refused_before_anything_is_read(q, shape):
     with pytest.raises(ValueError, match=r"range \[0, 1\]"):
         evaluate_elsewhere("quantile", np.ones(shape), q, axis=len(shape) - 1)

@@ -18,6 +18,8 @@ from tensord.interpreter.schema.promotion import check_scalar
 from tensord.interpreter.types import kinds
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
+
 ELSEWHERE = types.SimpleNamespace(
     asarray=np.asarray, take=lambda x, order, axis, out: out.__setitem__(..., np.take(x, order, axis))
 )
@@ -37,8 +39,8 @@ def differ(a, b):
     return not np.array_equal(a, b)
 
 
-@pytest.mark.parametrize("name", ["uniform", "normal"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@each_case("name", ["uniform", "normal"])
+@each_case("dtype", ["float32", "float64"])
 def test_the_seed_decides(name, dtype, evaluate, assert_same):
     first = evaluate(name, 7, shape=(50, 3), dtype=dtype)
     assert first.dtype == dtype
@@ -56,7 +58,7 @@ def test_a_seed_alone_gives_what_numpy_draws_from_it(dtype, evaluate, assert_sam
     assert_same(evaluate("normal", 7, shape=(5, 3), dtype=dtype, mean=1, std=2), expected)
 
 
-@pytest.mark.parametrize(("name", "attributes"), DRAWS, ids=IDS)
+@each_case(("name", "attributes"), DRAWS, ids=IDS)
 def test_seed_and_call_decide(name, attributes, evaluate, assert_same):
     first = evaluate(name, 7, 0, **attributes)
     assert_same(evaluate(name, 7, 0, **attributes), first)
@@ -64,7 +66,7 @@ def test_seed_and_call_decide(name, attributes, evaluate, assert_same):
         assert differ(evaluate(name, *other, **attributes), first), other
 
 
-@pytest.mark.parametrize(("name", "attributes"), DRAWS, ids=IDS)
+@each_case(("name", "attributes"), DRAWS, ids=IDS)
 def test_layout_and_device_do_not_matter(name, attributes, evaluate, assert_same):
     op = find(name)
     frozen = op.freeze(attributes)
@@ -80,8 +82,8 @@ def test_layout_and_device_do_not_matter(name, attributes, evaluate, assert_same
         assert_same(elsewhere, expected)
 
 
-@pytest.mark.parametrize(("name", "attributes"), DRAWS[:-1], ids=IDS[:-1])
-@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (1, 1)])
+@each_case(("name", "attributes"), DRAWS[:-1], ids=IDS[:-1])
+@each_case("shape", [(), (0,), (0, 3), (1, 1)])
 def test_every_shape_is_drawn(name, attributes, shape, evaluate):
     drawn = evaluate(name, 7, 1, **{**attributes, "shape": shape})
     assert drawn.shape == shape
@@ -107,7 +109,7 @@ def test_uniform_stays_in_its_interval(evaluate):
     assert 2.9 < x.max() < 3
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (-2, 3), (0.1, 0.3), (1, 1.001), (-60_000, 60_000), (-1, -0.5)])
+@each_case(("low", "high"), [(0, 1), (-2, 3), (0.1, 0.3), (1, 1.001), (-60_000, 60_000), (-1, -0.5)])
 def test_half_precision_is_not_rounded_up_to_the_bound(low, high, evaluate):
     x = evaluate("uniform", 0, 1, shape=100_000, low=low, high=high, dtype="float16")
     assert float(x.max()) < high
@@ -126,7 +128,7 @@ def test_normal_has_its_moments(evaluate):
     assert abs(x.std() - 2) < 0.05
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", "complex128"])
+@each_case("dtype", ["float16", "float32", "complex64", "complex128"])
 def test_normal_has_its_moments_in_every_dtype(dtype, evaluate):
     x = evaluate("normal", 3, 4, shape=100_000, mean=5, std=2, dtype=dtype).astype("complex128")
     assert abs(x.mean() - 5) < 0.05
@@ -137,7 +139,7 @@ def test_normal_has_its_moments_in_every_dtype(dtype, evaluate):
     assert not x.imag.any() or abs(np.corrcoef(x.real, x.imag)[0, 1]) < 0.02
 
 
-@pytest.mark.parametrize("dtype", sorted(kinds.INTEGER))
+@each_case("dtype", sorted(kinds.INTEGER))
 def test_integers_take_the_whole_range_of_their_dtype(dtype, evaluate):
     limits = np.iinfo(dtype)
     low, end = int(limits.min), int(limits.max) + 1
@@ -162,7 +164,7 @@ def test_the_bound_past_all_integers_travels_as_a_string():
     assert dict(find("integers").freeze(frozen)) == frozen
 
 
-@pytest.mark.parametrize(("p", "tolerance"), [(0, 0), (1, 0), (0.5, 0.01), (0.03, 0.005), (1e-300, 0)])
+@each_case(("p", "tolerance"), [(0, 0), (1, 0), (0.5, 0.01), (0.03, 0.005), (1e-300, 0)])
 def test_bernoulli_is_true_as_often_as_it_should(p, tolerance, evaluate):
     x = evaluate("bernoulli", 4, 2, shape=(100, 1000), p=p)
     assert abs(x.mean() - p) <= tolerance + 1e-12
@@ -182,9 +184,9 @@ def test_every_order_is_as_likely(evaluate):
     assert sum((count - 500) ** 2 / 500 for count in counts) < 20.5  # chi-square of 5 degrees of freedom
 
 
-@pytest.mark.parametrize("shape", [(0,), (0, 3), (1,), (5,), (5, 2, 3), (4, 0)])
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
-@pytest.mark.parametrize("stream", [(9,), (9, 4)], ids=["seed", "call"])
+@each_case("shape", [(0,), (0, 3), (1,), (5,), (5, 2, 3), (4, 0)])
+@each_case("dtype", sorted(DTYPES))
+@each_case("stream", [(9,), (9, 4)], ids=["seed", "call"])
 def test_rows_come_in_the_order_of_the_permutation(shape, dtype, stream, evaluate, make, assert_same):
     x = make(shape, dtype, 1)
     x.flags.writeable = False
@@ -216,7 +218,7 @@ def test_a_seed_has_64_bits_and_no_sign(seed):
         op.bind(np, 2, dict(op.freeze({"shape": 2})))(1, seed, np.empty(2))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "attributes", "kind", "message"),
     [
         ("uniform", {"low": 1, "high": 0}, ValueError, "is above high"),
@@ -245,7 +247,7 @@ def test_nonsense_is_refused(infer, name, attributes, kind, message):
     assert isinstance(caught.value, kind)
 
 
-@pytest.mark.parametrize("n", [-1, 2.0, True, None])
+@each_case("n", [-1, 2.0, True, None])
 def test_a_permutation_is_of_a_number_of_things(infer, n):
     with pytest.raises(MetadataError, match="permutation"):
         infer("permutation", int, n=n)

@@ -13,6 +13,8 @@ from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.kinds import INTEGER
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
+
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 DTYPE = st.sampled_from(sorted(DTYPES))
 INTEGERS = st.sampled_from(sorted(INTEGER))
@@ -66,7 +68,7 @@ def test_shifts_along_the_same_axis_add_up(evaluate):
     assert evaluate("roll", np.arange(5), shift=(1, 2), axis=(0, -1)).tolist() == [2, 3, 4, 0, 1]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("attributes", "complaint"),
     [
         ({"shift": (1, 2)}, "need as many axes"),
@@ -116,7 +118,7 @@ def test_as_many_dimensions_as_there_may_be(evaluate, ndim):
     assert evaluate("tile", x, repetitions=(2,)).ravel().tolist() == [0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "attributes"),
     [
         ("repeat", {"repeats": 2, "axis": 1}),
@@ -141,7 +143,7 @@ def test_a_result_may_go_to_memory_with_gaps(evaluate, name, attributes):
     assert gaps.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "attributes", "complaint"),
     [
         ("repeat", {"repeats": -1}, "a negative number of repeats: -1"),
@@ -164,7 +166,7 @@ def test_the_result_of_repeat_each_is_pending(infer):
     assert infer("repeat_each", Meta.of((2, 3), "int8"), Meta.of((3,), "uint8"), axis=1) == (None,)
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((2,), 1), ((3,), None), ((3, 1), 1), ((1, 1), 1), ((0,), 1)])
+@each_case(("shape", "axis"), [((2,), 1), ((3,), None), ((3, 1), 1), ((1, 1), 1), ((0,), 1)])
 def test_counts_of_another_shape_are_refused(infer, shape, axis):
     with pytest.raises(MetadataError, match="do not broadcast to"):
         infer("repeat_each", Meta.of((2, 3), "int8"), Meta.of(shape, "int64"), axis=axis)
@@ -214,8 +216,8 @@ def test_what_is_cleared_is_a_positive_zero_whatever_was_there(evaluate):
     assert not np.signbit(cleared).any()
 
 
-@pytest.mark.parametrize("name", ["tril", "triu"])
-@pytest.mark.parametrize("shape", [(), (3,)])
+@each_case("name", ["tril", "triu"])
+@each_case("shape", [(), (3,)])
 def test_a_triangle_is_of_a_matrix(infer, name, shape):
     with pytest.raises(MetadataError, match="a matrix has two dimensions"):
         infer(name, Meta.of(shape, "int8"))
@@ -259,9 +261,7 @@ def taken_along(x, indices, axis):
     return np.take_along_axis(x, indices.astype(np.int64), axis)
 
 
-@pytest.mark.parametrize(
-    ("shape", "index", "axis"), [((3,), 3, 0), ((3,), -4, 0), ((2, 3), 2, 0), ((2, 0), 0, 1), ((0, 2), -1, 0)]
-)
+@each_case(("shape", "index", "axis"), [((3,), 3, 0), ((3,), -4, 0), ((2, 3), 2, 0), ((2, 0), 0, 1), ((0, 2), -1, 0)])
 def test_a_position_out_of_bounds_is_an_index_error_of_the_result(evaluate, shape, index, axis):
     along = [1 if i == axis else n for i, n in enumerate(shape)]
     for name, indices in (("take", np.array([index])), ("take_along_axis", np.full(along, index))):
@@ -274,8 +274,8 @@ def test_a_position_beyond_int64_is_out_of_bounds_too(evaluate):
         evaluate("take", np.arange(3), np.array([2**64 - 1], np.uint64))
 
 
-@pytest.mark.parametrize("name", ["take", "take_along_axis"])
-@pytest.mark.parametrize("dtype", ["bool", "float32", "complex64"])
+@each_case("name", ["take", "take_along_axis"])
+@each_case("dtype", ["bool", "float32", "complex64"])
 def test_positions_are_integers(infer, name, dtype):
     with pytest.raises(MetadataTypeError, match="indices takes integer dtypes"):
         infer(name, Meta.of((3,), "int8"), Meta.of((2,), dtype))
@@ -287,7 +287,7 @@ def test_a_number_is_no_list_of_positions(infer, name):
         infer(name, Meta.of((3,), "int8"), int)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shape", "indices", "axis", "complaint"),
     [
         ((2, 3), (2,), None, "`axis` has to say which one"),

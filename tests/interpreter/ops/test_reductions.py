@@ -15,6 +15,8 @@ from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.types.kinds import REAL
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
+
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 
 
@@ -32,7 +34,7 @@ def reference(name, x, **options):
         return getattr(np, name)(x, **options)
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "any", "all", "max", "min", "count_nonzero"])
+@each_case("name", ["sum", "prod", "any", "all", "max", "min", "count_nonzero"])
 @given(cases())
 def test_exact_reductions(name, evaluate, make, assert_same, case):
     shape, dtype, axis, keepdims = case
@@ -92,9 +94,9 @@ def freedom(shape, axis, correction):
     return math.prod(shape[a] for a in axes) - correction
 
 
-@pytest.mark.parametrize("name", ["sum", "prod"])
-@pytest.mark.parametrize("wanted", sorted(DTYPES))
-@pytest.mark.parametrize("dtype", ["bool", "int16", "uint64", "float32", "complex64"])
+@each_case("name", ["sum", "prod"])
+@each_case("wanted", sorted(DTYPES))
+@each_case("dtype", ["bool", "int16", "uint64", "float32", "complex64"])
 def test_elements_are_cast_to_the_dtype_asked_for_and_then_summed(name, wanted, dtype, evaluate, make, assert_same):
     x = np.nan_to_num(make((3, 4), dtype, 1), posinf=3, neginf=2)
     if dtype == "complex64" and wanted in REAL:
@@ -108,15 +110,13 @@ def test_a_sum_of_fractions_in_an_integer_dtype_cuts_each_of_them(evaluate):
     assert evaluate("sum", np.array([1.6, 2.6, -0.5]), dtype="int64") == 3
 
 
-@pytest.mark.parametrize(
-    ("dtype", "wide"), [("bool", "int64"), ("int8", "int64"), ("uint32", "uint64"), ("uint64", "uint64")]
-)
+@each_case(("dtype", "wide"), [("bool", "int64"), ("int8", "int64"), ("uint32", "uint64"), ("uint64", "uint64")])
 def test_sums_of_integers_are_of_64_bits(dtype, wide, evaluate):
     assert evaluate("sum", np.ones(300, dtype), axis=0) == 300
     assert evaluate("sum", np.ones(3, dtype)).dtype == wide
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "any", "all", "count_nonzero", "mean", "var", "std"])
+@each_case("name", ["sum", "prod", "max", "min", "any", "all", "count_nonzero", "mean", "var", "std"])
 def test_without_axes_every_element_is_reduced_alone(name, evaluate):
     x = np.array([[0.5, 0], [2, np.nan]])
     alone = {"any": x != 0, "all": x != 0, "count_nonzero": x != 0, "var": x - x, "std": x - x}.get(name, x)
@@ -135,8 +135,8 @@ def test_a_nan_stays_in_its_part_of_a_complex_mean(evaluate):
     assert np.isnan(nothing.imag)
 
 
-@pytest.mark.parametrize("name", ["var", "std"])
-@pytest.mark.parametrize("correction", [2, 2.0, 3.5])
+@each_case("name", ["var", "std"])
+@each_case("correction", [2, 2.0, 3.5])
 def test_without_degrees_of_freedom_there_is_no_variance(name, correction, evaluate):
     assert np.isnan(evaluate(name, np.array([1.0, 5.0]), correction=correction))
 
@@ -170,8 +170,8 @@ def test_the_first_of_equal_elements_and_the_first_nan_are_found(evaluate):
     assert evaluate("argmin", np.array([2.0, np.nan, 0.0, np.nan])) == 1
 
 
-@pytest.mark.parametrize("name", ["sum", "max", "argmax", "count_nonzero", "mean"])
-@pytest.mark.parametrize("axis", [2, -3])
+@each_case("name", ["sum", "max", "argmax", "count_nonzero", "mean"])
+@each_case("axis", [2, -3])
 def test_an_axis_that_is_not_there_is_an_index_error(name, axis, evaluate):
     with pytest.raises(IndexError, match=f"axis {axis} is out of bounds for 2 dimensions"):
         evaluate(name, np.ones((2, 2)), axis=axis)
@@ -182,13 +182,13 @@ def test_an_axis_is_reduced_once(evaluate):
         evaluate("sum", np.ones((2, 2)), axis=(0, -2))
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "var", "all"])
+@each_case("name", ["sum", "mean", "var", "all"])
 def test_a_shape_may_be_absurdly_large(name, infer):
     huge = Meta.of((2**40, 2**19), "int8")
     assert infer(name, huge, axis=0)[0].shape == (2**19,)
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "max", "argmin", "any", "count_nonzero", "mean", "std"])
+@each_case("name", ["sum", "prod", "max", "argmin", "any", "count_nonzero", "mean", "std"])
 def test_inputs_may_be_strided_and_read_only(name, evaluate):
     x = np.arange(24.0).reshape(4, 6)[::-2, ::3].T
     x.flags.writeable = False

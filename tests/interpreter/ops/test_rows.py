@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tensord.interpreter.schema.opdef import REGISTRY, find
 from tensord.interpreter.types.meta import DTYPES, Meta
+
+from ...each_case import each_case
 
 BY_ROWS = sorted(name for name, op in REGISTRY.items() if op.rows is not None)
 SHAPES = [(9, 2), (40, 7), (23, 128), (12, 1030), (5, 8193), (4, 5, 33), (6, 12, 129), (3, 5, 1640)]
@@ -69,7 +70,7 @@ def bits_but_nan(array: np.ndarray) -> bytes:
     return parts.tobytes()
 
 
-@pytest.mark.parametrize("name", BY_ROWS)
+@each_case("name", BY_ROWS)
 def test_pieces_of_rows_get_the_bits_of_the_whole(name: str) -> None:
     turn = BY_ROWS.index(name)
     op, rng, ran = find(name), np.random.default_rng(turn), 0
@@ -98,7 +99,7 @@ def test_pieces_of_rows_get_the_bits_of_the_whole(name: str) -> None:
     assert ran > 5
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "dtype", "attributes", "rows"),
     [
         ("sum", "float32", {"axis": -1}, 2),

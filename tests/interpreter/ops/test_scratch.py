@@ -22,6 +22,7 @@ from tensord.interpreter.schema.scratch import largest
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.blas import BLAS
 
+from ...each_case import each_case
 from ..conftest import meta_of
 from .large_calls import COUNT, Case, every_case, strided
 
@@ -111,14 +112,14 @@ def test_every_op_declares_what_it_takes() -> None:
     assert seen == REGISTRY.keys()
 
 
-@pytest.mark.parametrize("name", sorted(name for name, op in REGISTRY.items() if "linalg.svd" in op.needs))
+@each_case("name", sorted(name for name, op in REGISTRY.items() if "linalg.svd" in op.needs))
 def test_what_lapack_takes_by_itself_is_declared(name: str) -> None:
     op, x = find(name), Meta.of((512, 512), "float64")
     frozen = op.freeze({"ord": "nuc"} if name == "matrix_norm" else {})
     assert op.temporaries((x,), infer_once(op, (x,), frozen), dict(frozen)) >= x.nbytes
 
 
-@pytest.mark.parametrize("name", sorted(name for name, op in REGISTRY.items() if op.pointwise and op.scratch))
+@each_case("name", sorted(name for name, op in REGISTRY.items() if op.pointwise and op.scratch))
 def test_an_op_gives_in_pieces_what_it_gives_at_once(name: str, make: Any) -> None:
     """Also written over an operand, and with operands that broadcast or are not packed."""
     op, length = find(name), PIECE // 16

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
+
 REAL = sorted(name for name, dtype in DTYPES.items() if dtype.kind in "iuf")
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 SIDE = st.sampled_from(["left", "right"])
@@ -58,7 +60,7 @@ def test_a_position_outside_of_what_is_searched_is_a_fault(bad, evaluate):
         evaluate("searchsorted", np.arange(3.0), np.array([2.5]), np.array([0, 1, bad]))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("operands", "kind", "message"),
     [
         ([np.ones((2, 2)), np.ones(2)], ValueError, "has one dimension"),

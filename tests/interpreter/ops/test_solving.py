@@ -13,6 +13,7 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
 from .elsewhere import evaluate_elsewhere
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
@@ -110,7 +111,7 @@ def test_a_stack_of_as_many_rows_is_no_vector(evaluate):
     assert_close(evaluate("solve", x1, x2), np.stack([np.linalg.solve(a, x2) for a in x1]))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("right", "message"),
     [
         ((), "x2 has no dimensions"),
@@ -168,8 +169,8 @@ SINGULAR_VALUES = np.stack([np.diag([8.0, 4, 2, 1]), np.diag([1.0, 0, 0, 0])])
 TOLERANCES = [0, 0.25, 1, 1.0, np.array(0.2), np.array([0.2]), np.array([0.5, 0.1]), np.array([0.2], "float32")]
 
 
-@pytest.mark.parametrize("rtol", TOLERANCES)
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_case("rtol", TOLERANCES)
+@each_case("dtype", DTYPES)
 def test_singular_values_up_to_the_tolerance_are_zero(evaluate, assert_same, rtol, dtype):
     x = SINGULAR_VALUES.astype(dtype)
     tolerances = np.broadcast_to(np.asarray(rtol), 2)
@@ -185,8 +186,8 @@ def test_there_are_not_more_tolerances_than_matrices(infer):
                 infer(name, SQUARES, Meta.of(shape, "float32"))
 
 
-@pytest.mark.parametrize("name", ["pinv", "matrix_rank"])
-@pytest.mark.parametrize(
+@each_case("name", ["pinv", "matrix_rank"])
+@each_case(
     ("rtol", "message"),
     [
         (Meta.of((), "complex64"), "rtol takes real floating-point"),
@@ -223,7 +224,7 @@ def test_the_power_of_a_half_precision_matrix(evaluate, infer, assert_same):
         infer("matrix_power", Meta.of((2, 2), "float16"), n=-1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("meta", "n", "kind", "message"),
     [
         (Meta.of((2, 2), "int64"), 2, MetadataTypeError, "floating-point"),

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
+
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=6)
 DTYPE = st.sampled_from(sorted(DTYPES))
 
@@ -63,7 +65,7 @@ def test_nan_counts_as_the_largest(evaluate, descending, places):
     assert evaluate("argsort", x, descending=descending).tolist() == places
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "uint64"])
+@each_case("dtype", ["int8", "int64", "uint8", "uint64"])
 def test_extremes_downwards(evaluate, assert_same, dtype):
     limits = np.iinfo(dtype)
     x = np.array([limits.min, limits.max, 1], dtype)

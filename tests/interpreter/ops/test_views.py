@@ -16,6 +16,8 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
+
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)
 
 
@@ -168,7 +170,7 @@ def test_getitem(evaluate, assert_same, case, data):
     check("getitem", x, storage, {"index": index}, np.asarray(x[index]), evaluate, assert_same)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "attributes"),
     [
         ("permute_dims", {"axes": (0,)}),
@@ -194,7 +196,7 @@ def test_what_does_not_fit_is_refused(infer, name, attributes):
         infer(name, Meta.of((2, 3), "float32"), **attributes)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "attributes"),
     [
         ("permute_dims", {"axes": (0, 2)}),

@@ -21,6 +21,8 @@ from tensord.interpreter.programs.program import NO_DEVICE, Program
 from tensord.interpreter.schema.infer import InferCache
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
+
 VECTOR = Meta.of((3,), "float32")
 MATRIX = Meta.of((3, 4), "float32")
 INTEGERS = Meta.of((3,), "int8")
@@ -73,28 +75,28 @@ def test_numbers_are_slots_in_the_order_of_their_making():
     assert builder.finish([]).numbers[7] == ("float", "add", (1, 2), None, "sum")
 
 
-@pytest.mark.parametrize("kind", ["str", "", "int64", 1, None, ["int"], int])
+@each_case("kind", ["str", "", "int64", 1, None, ["int"], int])
 def test_a_number_has_a_type_of_python(kind):
     refuses(numbers(), ProtocolError, "no type of a number", lambda b: b.number(kind, "parameter"))
 
 
-@pytest.mark.parametrize("op", ["sqrt", "", "matmul", 1, None, ["add"]])
+@each_case("op", ["sqrt", "", "matmul", 1, None, ["add"]])
 def test_there_is_no_other_arithmetic(op):
     refuses(numbers(), ProtocolError, "no arithmetic", lambda b: b.number("int", op, (1, 1)))
 
 
-@pytest.mark.parametrize("operands", [(), (1,), (1, 1, 1), (1, 4), (-1, 1), (1.0, 1), (True, 1), ("1", 1), (None, 1)])
+@each_case("operands", [(), (1,), (1, 1, 1), (1, 4), (-1, 1), (1.0, 1), (True, 1), ("1", 1), (None, 1)])
 def test_arithmetic_takes_earlier_numbers_as_many_as_it_needs(operands):
     refuses(numbers(), ProtocolError, "takes 2 earlier numbers", lambda b: b.number("int", "add", operands))
 
 
-@pytest.mark.parametrize("op", ["parameter", "constant", "seed", "draw"])
+@each_case("op", ["parameter", "constant", "seed", "draw"])
 def test_what_is_not_computed_takes_no_numbers(op):
     value = 1 if op == "constant" else None
     refuses(numbers(), ProtocolError, "takes no numbers", lambda b: b.number("int", op, (1,), value))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "value"),
     [
         ("int", None),
@@ -117,7 +119,7 @@ def test_only_constants_have_values():
         refuses(numbers(), ProtocolError, "has not the value", lambda b, op=op, n=operands: b.number("int", op, n, 1))
 
 
-@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, HUGE, -HUGE], ids=["wide", "low", "huge", "huge and negative"])
+@each_case("value", [2**64, -(2**63) - 1, HUGE, -HUGE], ids=["wide", "low", "huge", "huge and negative"])
 def test_a_constant_has_at_most_64_bits(value):
     refuses(numbers(), MetadataError, "more than 64 bits", lambda b: b.number("int", "constant", value=value))
 
@@ -134,7 +136,7 @@ def test_seeds_and_draws_are_ints(op):
     refuses(numbers(), ProtocolError, "is an int", lambda b: b.number("float", op))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "op", "operands", "match"),
     [
         ("int", "truediv", (1, 1), "truediv of int and int is float, not int"),
@@ -150,14 +152,14 @@ def test_arithmetic_has_a_type_that_python_gives(kind, op, operands, match):
     refuses(numbers(), MetadataTypeError, match, lambda b: b.number(kind, op, operands))
 
 
-@pytest.mark.parametrize("op", sorted(ARITHMETIC))
+@each_case("op", sorted(ARITHMETIC))
 def test_each_arithmetic_can_be_had(op):
     builder = numbers()
     kind = "float" if op == "truediv" else "int"
     assert builder.number(kind, op, (1,) * ARITHMETIC[op][0]) == 4
 
 
-@pytest.mark.parametrize("name", ["x" * (LONGEST + 1), "a\nb", "\0", "\ud800", 1, None, b"x"])
+@each_case("name", ["x" * (LONGEST + 1), "a\nb", "\0", "\ud800", 1, None, b"x"])
 def test_a_name_is_a_short_printable_text(name):
     refuses(Builder(), ProtocolError, "no name", lambda b: b.number("int", "parameter", name=name))
     refuses(Builder(), ProtocolError, "no name", lambda b: b.parameter(VECTOR, name=name))
@@ -183,7 +185,7 @@ def test_parameters_come_first():
     refuses(builder, ProtocolError, "parameters come before", lambda b: b.parameter(VECTOR))
 
 
-@pytest.mark.parametrize("device", [-1, SLOTS, 1.0, True, "d0", None, HUGE], ids=kinds)
+@each_case("device", [-1, SLOTS, 1.0, True, "d0", None, HUGE], ids=kinds)
 def test_devices_are_slots(device):
     builder = with_parameters(VECTOR)
     refuses(builder, ProtocolError, "no device", lambda b: b.parameter(VECTOR, device))
@@ -252,7 +254,7 @@ def test_only_the_value_of_a_constant_is_known():
     assert len(builder.steps) == 1
 
 
-@pytest.mark.parametrize("operand", [1, 99, 0.0, True, "0", None, HUGE], ids=kinds)
+@each_case("operand", [1, 99, 0.0, True, "0", None, HUGE], ids=kinds)
 def test_operands_are_values_that_exist(operand):
     builder = with_parameters(VECTOR)
     refuses(builder, ProtocolError, "there is no value", lambda b: b.op("exp", [operand]))
@@ -352,7 +354,7 @@ def test_a_print_has_a_place_for_each_value():
         refuses(builder, MetadataError, "surrogate", lambda b, p=parts, s=sep: b.print(p, [], s))
 
 
-@pytest.mark.parametrize("slot", [-1, SLOTS, True, 1.0, None, HUGE], ids=kinds)
+@each_case("slot", [-1, SLOTS, True, 1.0, None, HUGE], ids=kinds)
 def test_chains_and_callbacks_are_slots(slot):
     builder = with_parameters(VECTOR)
     refuses(builder, ProtocolError, "no chain", lambda b: b.print([None], [0], chain=slot))

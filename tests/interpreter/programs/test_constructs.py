@@ -17,6 +17,8 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.programs.records import Reader, wire_records
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
+
 TRUTH, INDEX, VECTOR, OTHER = (
     Meta.of(*given) for given in (((), "bool"), ((), "int64"), ((3,), "float32"), ((4,), "int8"))
 )
@@ -100,7 +102,7 @@ CASES: list[tuple[str, str, list[int], list[tuple[Body, tuple[Meta, ...]]], dict
 ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("op", "operands", "blocks", "attributes", "match"), [each[1:] for each in CASES], ids=[each[0] for each in CASES]
 )
 def test_what_does_not_fit_is_refused(op, operands, blocks, attributes, match):
@@ -129,9 +131,7 @@ def test_a_number_of_another_type_is_refused():
         builder.construct("repeat_loop", [~count, 0, 0], [body])
 
 
-@pytest.mark.parametrize(
-    ("op", "count", "operands"), [("cond", 1, 2), ("cond", 3, 2), ("case", 0, 1), ("exp", 1, 2), ("cond", 2, 3)]
-)
+@each_case(("op", "count", "operands"), [("cond", 1, 2), ("cond", 3, 2), ("case", 0, 1), ("exp", 1, 2), ("cond", 2, 3)])
 def test_the_number_of_blocks_and_operands_fits(op, count, operands):
     builder = program_with(TRUTH, VECTOR)
     blocks = [block(builder, negated, VECTOR) for _ in range(count)]
@@ -224,7 +224,7 @@ def test_a_program_counts_what_is_in_its_blocks():
     assert (program.depth, program.weight, program.asks) == (2, 8, True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "text", "match"),
     [
         (3, LOOP.replace("%1: float32[3] = while", "%1: float32[4] = while"), "in the text, but while_loop makes"),

@@ -26,6 +26,8 @@ from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.codec import Encoder
 from tensord.interpreter.wire.codec import decode as decode_header
 
+from ...each_case import each_case
+
 ONE = Meta.of((1,), "float64")
 
 
@@ -71,7 +73,7 @@ def deep(levels: int) -> Any:
     return node
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wire",
     [
         (),
@@ -118,7 +120,7 @@ def test_what_is_no_convention_for_the_program_is_refused(wire: Any) -> None:
     assert len(caught.value.message) < 300
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("node", "said"),
     [
         (Fixed(object()), "the result is a object, which has no meaning"),

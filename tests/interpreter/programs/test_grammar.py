@@ -10,12 +10,12 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs.parse import parse
 
+from ...each_case import each_case
 from .mangling import mangled_text
 from .programs import PROGRAMS, random_program
 
@@ -95,7 +95,7 @@ def test_the_grammar_has_every_line_that_is_taken():
     assert taken > 10
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         *("tensord program", "program 1", "number 0: int", "number $0 int", "number $0: int 3", "number $0: int ="),

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataOverflowError, MetadataTypeError
 from tensord.interpreter.programs.numbers import ARITHMETIC, BITS, Number, evaluate, kinds_of
+
+from ...each_case import each_case
 
 KINDS = {
     "bool": st.booleans(),
@@ -45,7 +47,8 @@ def arithmetic(op: str, *operands: Any) -> Any:
     return evaluate([*of(*operands), Number(kind, op, tuple(range(len(operands))))], [])[-1]
 
 
-@pytest.mark.parametrize("op", sorted(ARITHMETIC))
+@each_case("op", sorted(ARITHMETIC))
+@settings(max_examples=8)
 @given(data=st.data())
 def test_arithmetic_is_pythons_own(op, data):
     operands = [data.draw(SMALL) for _ in range(ARITHMETIC[op][0])]
@@ -53,7 +56,8 @@ def test_arithmetic_is_pythons_own(op, data):
     assert outcome(arithmetic, op, *operands) == outcome(native, *operands)
 
 
-@pytest.mark.parametrize("op", sorted(ARITHMETIC))
+@each_case("op", sorted(ARITHMETIC))
+@settings(max_examples=8)
 @given(data=st.data())
 def test_arithmetic_gives_one_of_its_types(op, data):
     for kinds in product(KINDS, repeat=ARITHMETIC[op][0]):
@@ -76,7 +80,7 @@ def test_parameters_and_draws_are_taken_in_their_order():
     assert evaluate(numbers, [0.5, 4], seed=7, draws=[10, 11]) == [0.5, 10, 7, 4, 11, 2.0]
 
 
-@pytest.mark.parametrize("value", [1, True, None, "1", np.float64(1)])
+@each_case("value", [1, True, None, "1", np.float64(1)])
 def test_a_value_of_another_type_is_refused(value):
     with pytest.raises(MetadataTypeError, match=f"is float, and {type(value).__name__} for these values"):
         evaluate([Number("float", "parameter")], [value])
@@ -119,7 +123,7 @@ def test_no_integer_takes_long_to_make():
             evaluate([*of(2**64 - 1), *chain], [])
 
 
-@pytest.mark.parametrize(("base", "exponent"), [(2, BITS - 1), (1, 2**64 - 1), (-1, 2**63), (0, 2**64 - 1), (3, True)])
+@each_case(("base", "exponent"), [(2, BITS - 1), (1, 2**64 - 1), (-1, 2**63), (0, 2**64 - 1), (3, True)])
 def test_powers_within_the_bound_are_made(base, exponent):
     assert evaluate([*of(base, exponent), Number("int", "pow", (0, 1))], [])[-1] == base**exponent
 

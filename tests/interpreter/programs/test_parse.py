@@ -22,6 +22,7 @@ from tensord.interpreter.programs.parse import LINE, LINES, SIZE, parse
 from tensord.interpreter.schema.infer import MAX_OPERANDS
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
 from .mangling import check_text, mangled_text
 from .programs import SOURCES, random_program
 
@@ -86,7 +87,7 @@ def test_escapes_are_those_of_python():
 # -- what is refused, with its line ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "error", "match"),
     [
         # grammar
@@ -219,19 +220,17 @@ def test_an_error_shows_its_line_and_its_op():
     assert str(found).endswith("\n    %3: float32[3] = exp %2 on d0  # a.py:1 in f")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\n\n", "# tensord program 1", "program 1", "tensord", "tensord programs 1", "\0"]
-)
+@each_case("text", ["", "\n\n", "# tensord program 1", "program 1", "tensord", "tensord programs 1", "\0"])
 def test_a_text_says_what_it_is(text):
     refused(text, ProtocolError, "begins with 'tensord program 1'|not printable|expected")
 
 
-@pytest.mark.parametrize("version", ["0", "2", "-1", "99999999999999999999"])
+@each_case("version", ["0", "2", "-1", "99999999999999999999"])
 def test_a_text_of_another_version_is_refused(version):
     refused(f"tensord program {version}\nreturn", ProtocolError, f"is of version {version}; .* reads version 1")
 
 
-@pytest.mark.parametrize("version", ["one", "", "1.0", "1 2"])
+@each_case("version", ["one", "", "1.0", "1 2"])
 def test_a_version_is_a_number(version):
     refused(f"tensord program {version}\nreturn", ProtocolError, "line 1: expected")
 
@@ -241,13 +240,13 @@ def test_a_text_ends_with_its_return():
     refused("tensord program 1\nreturn %0", ProtocolError, "line 2: there is no value %0")
 
 
-@pytest.mark.parametrize("text", [b"tensord program 1\nreturn", None, 1, ["tensord program 1", "return"]])
+@each_case("text", [b"tensord program 1\nreturn", None, 1, ["tensord program 1", "return"]])
 def test_a_text_is_a_string(text):
     with pytest.raises(MetadataTypeError, match="is a str, not"):
         parse(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "match"),
     [
         ("%3: float32[3] = zeros {shape: [[[[[[[[[1]]]]]]]]]} on d0", "nested at most 8 levels deep"),
@@ -301,7 +300,7 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("text", LONG.values(), ids=LONG.keys())
+@each_case("text", LONG.values(), ids=LONG.keys())
 def test_a_long_line_is_refused_at_once(text):
     refused(text, TensordError, "line 7|line 8")
 

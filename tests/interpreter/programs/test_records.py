@@ -14,6 +14,7 @@ from tensord.interpreter.errors import MetadataError, ProtocolError, QuotaError,
 from tensord.interpreter.programs.records import Reader, wire_records
 from tensord.interpreter.wire.codec import Encoder, decode
 
+from ...each_case import each_case
 from .mangling import built, check_records, mangled_records
 from .programs import INFER, PROGRAMS, SOURCES, random_program
 
@@ -61,14 +62,12 @@ def test_nothing_is_a_program_before_its_return():
     assert built([*BEGIN, ("return", ())]) is not None
 
 
-@pytest.mark.parametrize(
-    "record", [None, 0, True, "return", b"return", {}, {"return": ()}, (), [], (0,), (b"return", ()), ((),)]
-)
+@each_case("record", [None, 0, True, "return", b"return", {}, {"return": ()}, (), [], (0,), (b"return", ()), ((),)])
 def test_a_record_is_an_array_that_begins_with_a_word(record):
     refused(record, match="is no record of a program")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "record",
     [
         ("number",),
@@ -186,7 +185,7 @@ def test_what_is_too_large_is_refused():
         reader.add(BEGIN[0])
 
 
-@pytest.mark.parametrize("location", [None, "train.py:3 in f", "", 0, 2**40])
+@each_case("location", [None, "train.py:3 in f", "", 0, 2**40])
 def test_locations_travel_and_count_for_nothing(location):
     program = built([*BEGIN, ("exp", (0,), (), 0, None, location), ("return", ())])
     assert program is not None

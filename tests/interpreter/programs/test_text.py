@@ -6,7 +6,6 @@ import math
 import struct
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from tensord.interpreter.programs.tokens import Line
 from tensord.interpreter.schema.opdef import REGISTRY, REQUIRED
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
 from .programs import PROGRAMS
 
 TRAINING = """\
@@ -130,7 +130,7 @@ CANDIDATES = (
 ATTRIBUTES = [(op.name, attribute) for op in REGISTRY.values() for attribute in op.attributes]
 
 
-@pytest.mark.parametrize(("op", "attribute"), ATTRIBUTES, ids=lambda part: getattr(part, "name", part))
+@each_case(("op", "attribute"), ATTRIBUTES, ids=lambda part: getattr(part, "name", part))
 def test_each_attribute_comes_back_in_its_normal_form(op, attribute):
     """Bit for bit, and type for type: `repr` shows both."""
     taken = 0
@@ -144,7 +144,7 @@ def test_each_attribute_comes_back_in_its_normal_form(op, attribute):
     assert taken
 
 
-@pytest.mark.parametrize(("op", "attribute"), ATTRIBUTES, ids=lambda part: getattr(part, "name", part))
+@each_case(("op", "attribute"), ATTRIBUTES, ids=lambda part: getattr(part, "name", part))
 def test_a_default_is_left_out_if_it_is_exactly_that(op, attribute):
     if attribute.default is REQUIRED:
         assert attribute.name not in defaults(op)
@@ -164,7 +164,7 @@ def test_floats_come_back_bit_for_bit(value):
     assert bits(returned(text)) == bits(value)
 
 
-@pytest.mark.parametrize("pattern", [0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001, 0xFFFFFFFFFFFFFFFF])
+@each_case("pattern", [0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001, 0xFFFFFFFFFFFFFFFF])
 def test_each_nan_comes_back_bit_for_bit(pattern):
     (value,) = struct.unpack("<d", struct.pack("<Q", pattern))
     (text,) = numbers(value)
@@ -217,7 +217,7 @@ def test_tuples_of_anything_come_back(value):
     assert repr(returned(attribute_text(value))) == repr(value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "text"),
     [
         (("slice", None, None, None), ":"),
@@ -255,7 +255,7 @@ def one_step(location: Any) -> Program:
     return builder.finish([])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "location",
     [
         "train.py:31 in step",
@@ -275,12 +275,12 @@ def test_locations_come_back(location):
     assert str(again) == str(one_step(location))
 
 
-@pytest.mark.parametrize("location", [None, 7, "", ("a",), b"x"])
+@each_case("location", [None, 7, "", ("a",), b"x"])
 def test_a_location_that_is_no_text_is_left_out(location):
     assert "#" not in str(one_step(location))
 
 
-@pytest.mark.parametrize("location", ["a\nreturn", "\0", "\u2028", "\r", "\ud800", "x" * 5000, "\n" * 5000])
+@each_case("location", ["a\nreturn", "\0", "\u2028", "\r", "\ud800", "x" * 5000, "\n" * 5000])
 def test_a_location_stays_in_its_line(location):
     text = str(one_step(location))
     assert len(text.splitlines()) == 3

@@ -9,6 +9,8 @@ import pytest
 from tensord.interpreter.schema import attributes as a
 from tensord.interpreter.schema.indexing import check_index
 
+from ...each_case import each_case
+
 TAKEN = [
     (a.check_bool, np.True_, True),
     (a.check_int, np.int8(-3), -3),
@@ -82,20 +84,20 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("check", "value", "normal"), TAKEN)
+@each_case(("check", "value", "normal"), TAKEN)
 def test_a_value_gets_its_normal_form(check, value, normal):
     assert check(value) == normal
     assert type(check(value)) is type(normal)
 
 
-@pytest.mark.parametrize(("check", "value", "normal"), TAKEN)
+@each_case(("check", "value", "normal"), TAKEN)
 def test_a_normal_form_is_its_own_and_travels(check, value, normal):
     travelled = msgpack.unpackb(msgpack.packb(check(value)), use_list=False)
     assert check(travelled) == normal
     hash(travelled)
 
 
-@pytest.mark.parametrize(("check", "value"), REFUSED)
+@each_case(("check", "value"), REFUSED)
 def test_anything_else_is_refused(check, value):
     with pytest.raises((TypeError, ValueError, OverflowError, IndexError)):
         check(value)

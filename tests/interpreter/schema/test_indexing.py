@@ -17,6 +17,8 @@ from tensord.interpreter.schema.indexing import (
     selects_all,
 )
 
+from ...each_case import each_case
+
 
 @st.composite
 def shapes_and_indices(draw):
@@ -51,7 +53,7 @@ def test_an_index_out_of_bounds_does_not_select_all(index):
     assert not selects_all(check_index(index), (3, 2))
 
 
-@pytest.mark.parametrize("index", [3, -4, (0, 0, 0), (..., 2)])
+@each_case("index", [3, -4, (0, 0, 0), (..., 2)])
 def test_an_index_out_of_bounds_is_refused(index):
     with pytest.raises(IndexError, match=r"out of bounds|too many"):
         selected_shape(check_index(index), (3, 2))
@@ -61,7 +63,7 @@ def test_an_empty_selection_does_not_start_behind_the_end():
     assert select(check_index(slice(3, None)), (3,), (16, (8,))) == ((0,), (16, (8,)))
 
 
-@pytest.mark.parametrize("step", [2**62, -(2**62), 2**63 - 1, -(2**63)])
+@each_case("step", [2**62, -(2**62), 2**63 - 1, -(2**63)])
 def test_a_step_that_nobody_takes_leaves_no_stride(step):
     """It may be of any size, also over again; a stride is a machine word."""
     shape, layout = select(check_index(slice(None, None, step)), (5,), (0, (8,)))

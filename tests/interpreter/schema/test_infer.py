@@ -10,6 +10,8 @@ from tensord.interpreter.schema.opdef import OpDef, find
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import decode_meta
 
+from ...each_case import each_case
+
 X = Meta.of((2, 3), "float32")
 
 
@@ -73,7 +75,7 @@ def test_a_pending_operand_makes_all_outputs_pending_without_asking():
     assert not calls
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "count", "expected"),
     [
         ("add", 1, "2 operands"),
@@ -90,7 +92,7 @@ def test_a_wrong_number_of_operands_is_named(name, count, expected):
     assert caught.value.op == name
 
 
-@pytest.mark.parametrize("kind", [TypeError, ValueError, OverflowError, MetadataError])
+@each_case("kind", [TypeError, ValueError, OverflowError, MetadataError])
 def test_an_error_names_the_op_and_its_operands(kind):
     def infer(_metas, _attributes):
         raise kind("the reason")
@@ -120,7 +122,7 @@ def test_a_result_of_more_dimensions_than_numpy_has_is_refused(infer):
         infer("getitem", x, index=(None, ...))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "metas", "attributes", "message"),
     [
         ("add", (X, Meta.of((2,), "float32")), {}, "do not broadcast"),

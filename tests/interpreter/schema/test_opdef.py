@@ -13,6 +13,8 @@ from tensord.interpreter.schema.opdef import OpDef, find, lacking, register
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.engine import INLINE_WORK
 
+from ...each_case import each_case
+
 
 def test_attributes_are_frozen_in_schema_order_with_defaults():
     assert find("sum").freeze({"keepdims": True, "axis": [0, 1]}) == (
@@ -33,7 +35,7 @@ def test_frozen_attributes_freeze_to_themselves():
         assert find(name).freeze(dict(frozen)) == frozen
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "given", "message"),
     [
         ("sum", {"axes": 0}, r"unknown attribute 'axes' \(known: axis, dtype, keepdims\)"),

@@ -14,6 +14,8 @@ from tensord.interpreter.schema.opdoc import SCALAR, description_of
 from tensord.interpreter.types import kinds
 from tensord.interpreter.types.meta import DTYPES
 
+from ...each_case import each_case
+
 
 def an_op(**options):
     def infer(metas, _attributes):
@@ -22,7 +24,7 @@ def an_op(**options):
     return OpDef(**{"name": "made", "inputs": 2, "infer": infer, "summary": "Made up.", **options})
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@each_case("name", sorted(REGISTRY))
 def test_every_op_can_be_described(name):
     op = REGISTRY[name]
     found = description_of(op)
@@ -64,7 +66,7 @@ def test_a_definition_is_told_in_full():
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("inputs", "operands", "expected"),
     [
         (0, (), ()),
@@ -95,7 +97,7 @@ def test_which_operands_may_be_left_out_and_which_repeat(least, operands, uses, 
     assert (op.least_operands(), op.most_operands()) == counts
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("dtypes", "takes"),
     [
         (kinds.ANY, "all"),

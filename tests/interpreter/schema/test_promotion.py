@@ -14,6 +14,8 @@ from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.promotion import broadcast, broadcast_shapes, check_scalar, promote
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
+
 SHAPES = st.lists(hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3), min_size=1, max_size=3)
 
 
@@ -42,7 +44,7 @@ GOES_WITH = {bool: {"bool"}, int: {"integer", "floating"}, float: {"floating"}, 
 NO_COMMON = ({"uint64", "int8"}, {"uint64", "int16"}, {"uint64", "int32"}, {"uint64", "int64"})
 
 
-@pytest.mark.parametrize(("left", "right"), list(product(DTYPES, DTYPES)))
+@each_case(("left", "right"), list(product(DTYPES, DTYPES)))
 def test_tensors_of_one_kind_promote_as_in_numpy_and_kinds_do_not_mix(left, right):
     metas = (Meta.of((), left), Meta.of((2,), right))
     if FAMILIES[DTYPES[left].kind] != FAMILIES[DTYPES[right].kind]:
@@ -55,8 +57,8 @@ def test_tensors_of_one_kind_promote_as_in_numpy_and_kinds_do_not_mix(left, righ
         assert promote(metas) == np.result_type(DTYPES[left], DTYPES[right])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("scalar", [True, 1, 1.0, 1j])
+@each_case("dtype", DTYPES)
+@each_case("scalar", [True, 1, 1.0, 1j])
 def test_a_python_scalar_is_weak_and_goes_with_its_own_kind(dtype, scalar):
     metas = (Meta.of((2,), dtype), type(scalar))
     if FAMILIES[DTYPES[dtype].kind] in GOES_WITH[type(scalar)]:
@@ -66,7 +68,7 @@ def test_a_python_scalar_is_weak_and_goes_with_its_own_kind(dtype, scalar):
             promote(metas)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("op", "value", "dtype"),
     [("add", 127, "int8"), ("add", -128, "int8"), ("add", 2**64 - 1, "uint64"), ("add", 10**6, "float16")],
 )
@@ -74,7 +76,7 @@ def test_an_int_that_fits_is_taken(op, value, dtype):
     check_scalar(op, value, (Meta.of((2,), dtype), int))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("op", "value", "dtype"),
     [("add", 128, "int8"), ("add", -1, "uint8"), ("add", 2**63, "int64"), ("maximum", -129, "int8")],
 )
@@ -84,7 +86,7 @@ def test_an_int_that_does_not_fit_is_refused(op, value, dtype):
     assert caught.value.op == op
 
 
-@pytest.mark.parametrize("op", ["less", "equal", "divide", "logical_or"])
+@each_case("op", ["less", "equal", "divide", "logical_or"])
 def test_ops_that_do_not_cast_to_the_integer_dtype_take_any_int(op, evaluate, assert_same):
     x = np.array([1, 2], "uint8")
     assert_same(evaluate(op, x, 300), getattr(np, op)(x, 300))
@@ -114,8 +116,8 @@ def test_values_that_are_not_ints_are_not_its_business():
         check_scalar("add", value, (Meta.of((2,), "int8"), int))
 
 
-@pytest.mark.parametrize("chooses", ["bool", "int64"])
-@pytest.mark.parametrize("op", ["where", "advanced_setitem"])
+@each_case("chooses", ["bool", "int64"])
+@each_case("op", ["where", "advanced_setitem"])
 def test_what_chooses_has_no_say_in_which_ints_fit(op, chooses):
     """A condition, a mask or positions."""
     x, choice = Meta.of((2,), "int8"), Meta.of((2,), chooses)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tensord.interpreter.types.sizes import exact_size
 
+from ...each_case import each_case
 
-@pytest.mark.parametrize(
+
+@each_case(
     ("nbytes", "text"),
     [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB (1536 bytes)"), (16 << 20, "16 MiB (16777216 bytes)")],
 )

@@ -19,6 +19,8 @@ from tensord.interpreter.wire.addresses import (
     pid_of,
 )
 
+from ...each_case import each_case
+
 
 @pytest.fixture
 def runtime(tmp_path, monkeypatch):
@@ -46,7 +48,7 @@ def test_the_default_is_in_the_runtime_directory_else_in_one_of_the_user(monkeyp
         assert default_address() == f"ipc:///tmp/tensord-{os.getuid()}/socket"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("address", "host", "port"),
     [
         ("tcp://127.0.0.1:7700", "127.0.0.1", 7700),
@@ -62,7 +64,7 @@ def test_tcp_addresses(address, host, port):
     assert (parsed.kind, parsed.host, parsed.port, str(parsed)) == ("tcp", host, port, address)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("address", "told"),
     [
         ("", "ipc:///an/absolute/path"),
@@ -94,14 +96,14 @@ def test_a_socket_path_has_107_bytes_at_most():
         parse("ipc:///" + "é" * 54)
 
 
-@pytest.mark.parametrize("address", ["tcp://*:7700", "tcp://0.0.0.0:7700", "tcp://[::]:7700", "tcp://127.0.0.1:0"])
+@each_case("address", ["tcp://*:7700", "tcp://0.0.0.0:7700", "tcp://[::]:7700", "tcp://127.0.0.1:0"])
 def test_a_client_needs_one_host_and_port(address):
     with pytest.raises(MetadataError, match="name the daemon's host and port"):
         for_client(address)
     assert for_client("tcp://127.0.0.1:7700").port == 7700
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("address", "expected"),
     [
         ("ipc:///x", True),

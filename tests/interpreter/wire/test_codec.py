@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tensord.interpreter.errors import MetadataError, ProtocolError
 from tensord.interpreter.wire.codec import Encoder, decode
 
+from ...each_case import each_case
+
 LIMIT = 1 << 20
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
 ATOMS = st.none() | st.booleans() | INTEGERS | st.floats() | st.complex_numbers() | st.text() | st.binary()
@@ -51,7 +53,7 @@ def test_what_is_decoded_may_be_a_view() -> None:
     assert decode(memoryview(bytearray(Encoder().encode([3, 5]))), LIMIT) == (3, 5)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [2**64, -(2**63) - 1, "\ud800", object(), {1, 2}, [[object()]], lambda: 0],
     ids=lambda value: repr(value)[:20],
@@ -94,7 +96,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("frame", REFUSED.values(), ids=REFUSED)
+@each_case("frame", REFUSED.values(), ids=REFUSED)
 def test_what_is_no_header_is_a_protocol_error(frame: bytes) -> None:
     with pytest.raises(ProtocolError) as caught:
         decode(frame, LIMIT)

@@ -21,20 +21,22 @@ from tensord.interpreter.wire.frames import (
     host_identity,
 )
 
+from ...each_case import each_case
 
-@pytest.mark.parametrize("name", DTYPES)
+
+@each_case("name", DTYPES)
 def test_dtypes_travel_as_their_names(name: str) -> None:
     assert name_of(np.dtype(name)) == name
     assert dtype_of(name) == np.dtype(name)
 
 
-@pytest.mark.parametrize("name", ["object", "float65", "f8", ">f8", "", "M8[s]", "f4,f4", None, 8, b"float64", ("f8",)])
+@each_case("name", ["object", "float65", "f8", ">f8", "", "M8[s]", "f4,f4", None, 8, b"float64", ("f8",)])
 def test_other_dtypes_are_refused(name: Any) -> None:
     with pytest.raises(ProtocolError, match="not the name of a dtype"):
         dtype_of(name)
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3), (1,) * 64])
+@each_case("shape", [(), (0,), (3,), (2, 3), (2, 0, 3), (1,) * 64])
 def test_packed_bytes_are_arrays(shape: tuple[int, ...]) -> None:
     array = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
     found = array_of(array.tobytes(), shape, array.dtype)
@@ -42,7 +44,7 @@ def test_packed_bytes_are_arrays(shape: tuple[int, ...]) -> None:
     assert np.array_equal(found, array)
 
 
-@pytest.mark.parametrize("shape", [(2,), (0,), (2**62,), (2**62, 2**62), (2**63, 0)])
+@each_case("shape", [(2,), (0,), (2**62,), (2**62, 2**62), (2**63, 0)])
 def test_so_many_bytes_are_not_an_array_of_another_size(shape: tuple[int, ...]) -> None:
     with pytest.raises(ProtocolError):
         array_of(bytes(8), shape, np.dtype("float64"))
@@ -80,7 +82,7 @@ class InverseError(ValueError):
     """An error of a library."""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("cause", "kind", "text"),
     [
         (ValueError("no labels"), ValueError, "no labels"),
@@ -103,12 +105,12 @@ def test_the_cause_of_an_error_travels_as_a_type_of_python_s_own_and_text(
     assert len(str(found)) <= 1010
 
 
-@pytest.mark.parametrize("wire", [5, "text", [], ["ValueError", "ValueError"], ["a", "b", 7], [None, None, None], {}])
+@each_case("wire", [5, "text", [], ["ValueError", "ValueError"], ["a", "b", 7], [None, None, None], {}])
 def test_a_damaged_cause_is_none(wire: object) -> None:
     assert decode_error(["KernelError", "x", None, None, None, wire]).__cause__ is None
 
 
-@pytest.mark.parametrize("known", ["open", "BaseException", "SystemExit", "ExceptionGroup", "no such", "__import__"])
+@each_case("known", ["open", "BaseException", "SystemExit", "ExceptionGroup", "no such", "__import__"])
 def test_a_cause_of_no_exception_is_a_plain_one(known: str) -> None:
     found = decode_error(["KernelError", "x", None, None, None, [known, known, "text"]]).__cause__
     assert (type(found), str(found)) == (Exception, "text")

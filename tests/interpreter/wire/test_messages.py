@@ -54,6 +54,8 @@ from tensord.interpreter.wire.messages import (
 )
 from tensord.interpreter.wire.roles import ids_of, number_of, outputs_of, signatures_of
 
+from ...each_case import each_case
+
 DOCUMENT = Path(__file__).parents[3] / "docs" / "wire.md"
 PAYLOAD = np.ones(4)
 
@@ -98,7 +100,7 @@ def test_every_kind_has_a_declaration_and_an_example() -> None:
     assert [type(message) for message, *_ in EXAMPLES] == list(DECLARATIONS.values())
 
 
-@pytest.mark.parametrize("message", [row[0] for row in EXAMPLES], ids=IDS)
+@each_case("message", [row[0] for row in EXAMPLES], ids=IDS)
 def test_a_message_travels_as_its_kind_and_its_fields(message: NamedMessage) -> None:
     array = encode_message(message)
     assert type(array) is list
@@ -110,7 +112,7 @@ def test_a_message_travels_as_its_kind_and_its_fields(message: NamedMessage) -> 
         assert Encoder().encode(encode_message(decode_message(decode(packed, 1 << 10)))) == packed
 
 
-@pytest.mark.parametrize(("message", "used", "made", "request_", "location"), EXAMPLES, ids=IDS)
+@each_case(("message", "used", "made", "request_", "location"), EXAMPLES, ids=IDS)
 def test_ids_are_found_by_their_roles(
     message: NamedMessage, used: list[int], made: list[int], request_: int, location: int
 ) -> None:
@@ -132,7 +134,7 @@ def test_a_message_that_is_answered_leaves_no_outputs_to_poison() -> None:
     assert outputs_of(encode_message(ToDevice(1, 3, "sim:0", 70))) == [3]
 
 
-@pytest.mark.parametrize("array", [None, 5, "CALL", [], [99, 1], [True, 1], [1.0, (1,)], {3: 1}, [[3], 1], [ATOMIC, 5]])
+@each_case("array", [None, 5, "CALL", [], [99, 1], [True, 1], [1.0, (1,)], {3: 1}, [[3], 1], [ATOMIC, 5]])
 def test_nothing_is_found_in_what_is_no_message(array: Any) -> None:
     assert (ids_of(array), outputs_of(array), signatures_of(array)) == ([], [], [])
     assert (number_of(array, Role.REQUEST), number_of(array, Role.LOCATION)) == (0, 0)

@@ -26,6 +26,8 @@ from tensord.interpreter.wire.segments import (
     segment_of,
 )
 
+from ...each_case import each_case
+
 pytestmark = pytest.mark.skipif(not available(), reason="no sealed memory files here")
 
 PAGE = mmap.PAGESIZE
@@ -69,7 +71,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@each_case("what", HOSTILE)
 def test_what_is_no_sealed_memory_file_is_refused_with_a_sentence(what: str) -> None:
     process, fd = start(HOSTILE[what])
     try:
@@ -173,7 +175,7 @@ def test_places_are_found_through_any_view() -> None:
     assert place_of(np.zeros(3)) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("offset", "shape", "strides"),
     [
         (PAGE - 4, (1,), None),

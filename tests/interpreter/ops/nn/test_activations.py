@@ -13,6 +13,7 @@ from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.opdef import REGISTRY, find
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
 from ..differences import FLOATS, close, normal, numeric_gradient
 
 
@@ -30,22 +31,22 @@ FORMULAS = {
 OF_OPERAND = ["silu", "gelu"]
 
 
-@pytest.mark.parametrize("name", FORMULAS)
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", [(), (0,), (4, 5)])
+@each_case("name", FORMULAS)
+@each_case("dtype", FLOATS)
+@each_case("shape", [(), (0,), (4, 5)])
 def test_activations(name, dtype, shape, evaluate):
     x = normal(shape, dtype)
     close(evaluate(name, x), FORMULAS[name](x.astype("float64")), dtype)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", [(), (0,), (4, 5)])
+@each_case("dtype", FLOATS)
+@each_case("shape", [(), (0,), (4, 5)])
 def test_gelu_is_exact_if_asked(dtype, shape, evaluate):
     x = normal(shape, dtype)
     close(evaluate("gelu", x, approximate="none"), exact_gelu(x.astype("float64")), dtype)
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@each_case("name", FORMULAS)
 def test_operands_may_be_strided_and_read_only(name, evaluate, assert_same):
     x = normal((6, 8), "float32")
     part = x[::2, ::-1].T
@@ -53,14 +54,14 @@ def test_operands_may_be_strided_and_read_only(name, evaluate, assert_same):
     assert_same(evaluate(name, part), evaluate(name, part.copy()))
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@each_case("name", FORMULAS)
 def test_nan_is_a_value(name, evaluate):
     assert np.isnan(evaluate(name, np.array([np.nan, 1.0]))[0])
     assert np.isnan(evaluate("gelu", np.array(np.nan), approximate="none"))
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("attributes", [{}, {"approximate": "none"}])
+@each_case("dtype", FLOATS)
+@each_case("attributes", [{}, {"approximate": "none"}])
 def test_large_values_do_not_overflow(dtype, attributes, evaluate):
     largest = np.finfo(dtype).max
     x = np.array([-largest, -1e4, 0, 1e4, largest], dtype)
@@ -71,7 +72,7 @@ def test_large_values_do_not_overflow(dtype, attributes, evaluate):
     np.testing.assert_array_equal(evaluate("gelu_grad", np.ones(5, dtype), x, **attributes), [0, 0, 0.5, 1, 1])
 
 
-@pytest.mark.parametrize("name", sorted(name for name, op in REGISTRY.items() if op.compose))
+@each_case("name", sorted(name for name, op in REGISTRY.items() if op.compose))
 def test_compositions_are_the_same_function(name, evaluate):
     op = find(name)
     inputs = [normal((4, 5))] + [np.array([0, 4, 2, 2])] * (op.inputs - 1)
@@ -88,7 +89,7 @@ def test_relu_takes_integers(evaluate, assert_same):
     assert_same(evaluate("relu", np.array([-1, 2], "int8")), np.array([0, 2], "int8"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "attributes"),
     [
         ("relu", {}),
@@ -99,7 +100,7 @@ def test_relu_takes_integers(evaluate, assert_same):
         ("gelu", {"approximate": "none"}),
     ],
 )
-@pytest.mark.parametrize("shape", [(3, 4), (), (0, 2)])
+@each_case("shape", [(3, 4), (), (0, 2)])
 def test_gradients_are_what_differences_say(name, attributes, shape, evaluate):
     x, dy = normal(shape), normal(shape, seed=1)
     function = partial(evaluate, name, **attributes)
@@ -107,8 +108,8 @@ def test_gradients_are_what_differences_say(name, attributes, shape, evaluate):
     np.testing.assert_allclose(gradient, numeric_gradient(function, x, dy), atol=1e-7)
 
 
-@pytest.mark.parametrize("name", OF_OPERAND)
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@each_case("name", OF_OPERAND)
+@each_case("dtype", ["float16", "float32"])
 def test_gradients_in_less_precision(name, dtype, evaluate):
     dy, x = normal((50,), dtype), normal((50,), dtype, seed=1)
     close(evaluate(f"{name}_grad", dy, x), evaluate(f"{name}_grad", dy.astype(float), x.astype(float)), dtype)
@@ -122,7 +123,7 @@ def test_the_gradient_of_relu_takes_its_input_as_well(evaluate, assert_same):
 X = Meta.of((2, 3), "float32")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "metas", "attributes", "error"),
     [
         ("relu", (Meta.of((2,), "bool"),), {}, TypeError),

@@ -13,6 +13,7 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
 from ...conftest import evaluate_all
 from ..differences import FLOATS, check_gradients, close, normal
 
@@ -89,8 +90,8 @@ def test_less_precision(dtype):
         close(gradient, expected, dtype)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("mask", [np.zeros((3, 1), bool), np.full((1, 4), -np.inf)])
+@each_case("dtype", FLOATS)
+@each_case("mask", [np.zeros((3, 1), bool), np.full((1, 4), -np.inf)])
 def test_a_query_that_sees_no_key_gets_zeros_and_gives_none(dtype, mask):
     q, k, v, dy = (normal(shape, dtype) for shape in [(3, 2), (4, 2), (4, 5), (3, 5)])
     mask = mask if mask.dtype == bool else mask.astype(dtype)
@@ -146,7 +147,7 @@ def meta(*shape, dtype="float32"):
 Q = meta(2, 5, 4)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "metas", "error", "message"),
     [
         (NAME, (Q, Q), TypeError, "takes 3 to 4 operands, 2 given"),

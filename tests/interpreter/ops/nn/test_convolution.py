@@ -11,6 +11,7 @@ from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.ops.nn import blocks
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
 from ...conftest import evaluate_all
 from ..differences import FLOATS, check_gradients, close, normal
 
@@ -142,7 +143,7 @@ def test_a_shape_may_be_absurdly_large(infer):
 X, W = meta(2, 4, 5, 5), meta(6, 4, 3, 3)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "metas", "attributes", "error", "message"),
     [
         ("conv2d", (X,), {}, TypeError, "takes 2 to 3 operands, 1 given"),
@@ -164,7 +165,7 @@ def test_operands_that_do_not_fit_are_refused(infer, name, metas, attributes, er
     assert isinstance(caught.value, error)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("attributes", "error"),
     [
         ({"stride": 0}, ValueError),

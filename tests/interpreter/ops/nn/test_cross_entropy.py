@@ -16,6 +16,7 @@ from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import BoundKernel, find
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
 from ...conftest import meta_of
 from ..differences import FLOATS
 
@@ -114,8 +115,8 @@ def test_they_give_what_the_general_kernels_give(
     compare(name, *given, scale=scale, apart=apart)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("name", NAMES)
+@each_case("dtype", FLOATS)
+@each_case("name", NAMES)
 def test_they_do_so_in_every_layout_and_with_rows_of_minus_infinity(name: str, dtype: str) -> None:
     rng = np.random.default_rng(1)
     for (rows, classes), of_logits, of_labels in itertools.product(SHAPES, LAYOUTS, LAYOUTS):
@@ -140,8 +141,8 @@ def test_the_gradient_may_be_written_over_the_logits(dtype: str) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("dtype", [name for name in INTEGERS if name != "uint64"])
-@pytest.mark.parametrize("name", NAMES)
+@each_case("dtype", [name for name in INTEGERS if name != "uint64"])
+@each_case("name", NAMES)
 def test_labels_of_narrow_types_are_refused_where_a_class_has_their_bits(name: str, dtype: str) -> None:
     logits, labels = np.zeros((2, 300), "float32"), np.array([0, 1]).astype(dtype)
     labels[1] = np.iinfo(dtype).min or np.iinfo(dtype).max

@@ -8,12 +8,13 @@ import pytest
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
 from ..differences import FLOATS, normal
 from ..elsewhere import evaluate_elsewhere
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", [(), (0, 3), (4, 5)])
+@each_case("dtype", FLOATS)
+@each_case("shape", [(), (0, 3), (4, 5)])
 def test_what_stays_is_scaled(dtype, shape, evaluate):
     x = normal(shape, dtype)
     found = evaluate("dropout", x, 3, rate=0.25)
@@ -54,7 +55,7 @@ def test_it_is_linear_and_so_its_own_gradient(evaluate):
 X = Meta.of((2,), "float32")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("metas", "attributes", "error", "message"),
     [
         ((X, float), {"rate": 0.5}, TypeError, "Python int"),

@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
 from ...conftest import evaluate_all
 from ..differences import FLOATS, normal
 from ..elsewhere import evaluate_elsewhere
@@ -49,8 +50,8 @@ def test_an_index_outside_the_table_fails(index, evaluate):
         evaluate("embedding_grad", normal((1, 2, 2)), indices, num_embeddings=3)
 
 
-@pytest.mark.parametrize("index", [-1, 3])
-@pytest.mark.parametrize("dtype", ["int8", "uint64", "int64"])
+@each_case("index", [-1, 3])
+@each_case("dtype", ["int8", "uint64", "int64"])
 def test_an_index_outside_the_table_fails_on_a_device_too(index, dtype):
     indices = np.array([[1, index]]).astype(dtype)
     with pytest.raises(IndexError, match=r"indices have to be in \[0, 3\)"):
@@ -62,7 +63,7 @@ def test_an_index_outside_the_table_fails_on_a_device_too(index, dtype):
 INDICES, W = Meta.of((2,), "int64"), Meta.of((5, 3), "float32")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "metas", "attributes", "error", "message"),
     [
         ("embedding", (W, W), {}, TypeError, "indices takes integer"),

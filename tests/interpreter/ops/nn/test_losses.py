@@ -8,6 +8,7 @@ import pytest
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
 from ..differences import FLOATS, close, normal, numeric_gradient
 from ..elsewhere import evaluate_elsewhere
 
@@ -42,8 +43,8 @@ def test_the_gradient_of_cross_entropy(evaluate):
     np.testing.assert_allclose(scaled, 3 * expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["cross_entropy", "cross_entropy_grad"])
-@pytest.mark.parametrize("label", [-1, 4])
+@each_case("name", ["cross_entropy", "cross_entropy_grad"])
+@each_case("label", [-1, 4])
 def test_a_label_outside_the_classes_fails(name, label, evaluate):
     with pytest.raises(ValueError, match=r"labels have to be in \[0, 4\)"):
         evaluate(name, normal((2, 4)), np.array([0, label]))
@@ -94,7 +95,7 @@ def test_one_hot(evaluate, assert_same):
 X = Meta.of((2, 3), "float32")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "metas", "attributes", "error"),
     [
         ("one_hot", (X,), {"num_classes": 3}, TypeError),

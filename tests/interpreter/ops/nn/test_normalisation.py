@@ -10,6 +10,7 @@ import pytest
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
 from ...conftest import evaluate_all
 from ..differences import FLOATS, check_gradients, close, normal
 
@@ -28,18 +29,16 @@ NORMS: dict[str, tuple[Callable[..., np.ndarray], int]] = {"layer_norm": (layer_
 CASES = [(name, given) for name, (_, count) in NORMS.items() for given in range(count + 1)]
 
 
-@pytest.mark.parametrize(("name", "given"), CASES)
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_case(("name", "given"), CASES)
+@each_case("dtype", FLOATS)
 def test_norms_with_and_without_parameters(name, given, dtype, evaluate):
     operands = [normal((4, 6), dtype), *(normal((6,), dtype, seed=i) for i in range(1, given + 1))]
     expected = NORMS[name][0](*(operand.astype("float64") for operand in operands))
     close(evaluate(name, *operands), expected, dtype)
 
 
-@pytest.mark.parametrize("name", NORMS)
-@pytest.mark.parametrize(
-    ("axis", "spread"), [(0, (4, 1, 1)), (1, (1, 2, 1)), ((0, -1), (4, 1, 3)), ((2, 1), (1, 2, 3))]
-)
+@each_case("name", NORMS)
+@each_case(("axis", "spread"), [(0, (4, 1, 1)), (1, (1, 2, 1)), ((0, -1), (4, 1, 3)), ((2, 1), (1, 2, 3))])
 def test_norms_along_any_axes_take_parameters_in_the_order_of_x(name, axis, spread, evaluate):
     formula, count = NORMS[name]
     x = normal((4, 2, 3))
@@ -49,8 +48,8 @@ def test_norms_along_any_axes_take_parameters_in_the_order_of_x(name, axis, spre
     close(found, formula(x, *parameters, axis=axis), "float64")
 
 
-@pytest.mark.parametrize(("name", "given"), CASES)
-@pytest.mark.parametrize("axis", [0, -1, (1, 2)])
+@each_case(("name", "given"), CASES)
+@each_case("axis", [0, -1, (1, 2)])
 def test_gradients_are_what_differences_say(name, given, axis):
     x = normal((3, 2, 4))
     shape = {0: (3,), -1: (4,), (1, 2): (2, 4)}[axis]
@@ -67,8 +66,8 @@ def test_gradients_without_a_weight_are_those_at_ones(name, assert_same):
         assert_same(found, expected)
 
 
-@pytest.mark.parametrize("name", NORMS)
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@each_case("name", NORMS)
+@each_case("dtype", ["float16", "float32"])
 def test_gradients_in_less_precision(name, dtype):
     operands = [normal((40, 5), dtype, seed) for seed in range(2)] + [normal((5,), dtype, seed=2)]
     exact = evaluate_all(f"{name}_grad", *(operand.astype("float64") for operand in operands))
@@ -93,8 +92,8 @@ def test_nan_stays_in_its_row(name, evaluate):
     np.testing.assert_array_equal(np.isnan(found), [[True, True], [False, False]])
 
 
-@pytest.mark.parametrize("name", NORMS)
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+@each_case("name", NORMS)
+@each_case("shape", [(0, 3), (3, 0), (0, 0)])
 def test_nothing_has_gradients_of_zero(name, shape, evaluate):
     x, weight = np.empty(shape), np.ones(shape[-1:])
     assert evaluate(name, x, weight).shape == shape
@@ -121,7 +120,7 @@ def test_operands_may_be_strided_and_read_only(name):
 X, W = Meta.of((2, 3), "float32"), Meta.of((3,), "float32")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "metas", "attributes", "error", "message"),
     [
         ("layer_norm", (X, W, W, W), {}, TypeError, "takes 1 to 3 operands, 4 given"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
 from ...conftest import evaluate_all
 from ..differences import FLOATS, check_gradients, close, normal
 
@@ -66,7 +67,7 @@ def test_gradients_are_what_differences_say(case, name):
     check_gradients(name, [normal((1, *shape[1:]))], varied=1, **attributes)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("row", "winner"),
     [([1, 3, 3], 1), ([np.nan, 5, np.nan], 0), ([5, np.nan, 7], 1), ([-np.inf] * 3, 0), ([0.0, -0.0, 0.0], 0)],
 )
@@ -121,7 +122,7 @@ def test_operands_may_be_strided_and_read_only(name, evaluate):
 X = Meta.of((2, 4, 5, 5), "float32")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "metas", "attributes", "error", "message"),
     [
         ("max_pool2d", (Meta.of((4, 5, 5), "float32"),), {"kernel_size": 2}, ValueError, "expected images"),

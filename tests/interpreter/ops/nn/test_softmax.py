@@ -11,6 +11,7 @@ from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
 from ..differences import FLOATS, close, normal, numeric_gradient
 
 
@@ -22,9 +23,9 @@ def softmax(x, axis):
 ALONG = {"softmax": softmax, "log_softmax": lambda x, axis: np.log(softmax(x, axis))}
 
 
-@pytest.mark.parametrize("name", ALONG)
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("axis", [0, 1, -1])
+@each_case("name", ALONG)
+@each_case("dtype", FLOATS)
+@each_case("axis", [0, 1, -1])
 def test_activations_along_an_axis(name, dtype, axis, evaluate):
     x = normal((4, 5), dtype)
     close(evaluate(name, x, axis=axis), ALONG[name](x.astype("float64"), axis), dtype)
@@ -42,8 +43,8 @@ def test_nan_is_a_value(name, evaluate):
     assert np.isnan(evaluate(name, np.array([[np.nan, 1.0], [0, np.inf]]))).all()
 
 
-@pytest.mark.parametrize("name", ALONG)
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_case("name", ALONG)
+@each_case("dtype", FLOATS)
 def test_large_values_do_not_overflow(name, dtype, evaluate):
     x = np.array([-1e4, 0, 1e4], dtype)
     assert np.isfinite(evaluate(name, x)).all()
@@ -59,8 +60,8 @@ def test_half_precision_sums_many_shares(evaluate):
     np.testing.assert_allclose(evaluate("log_softmax_grad", dy, np.log(shares)), 0, atol=2e-3)
 
 
-@pytest.mark.parametrize("composed", [False, True])
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_case("composed", [False, True])
+@each_case("dtype", FLOATS)
 def test_what_is_masked_has_no_share_even_if_all_is(composed, dtype, evaluate, assert_same):
     def run(name, inputs, attributes=None):
         if composed and (op := find(name)).compose:
@@ -76,8 +77,8 @@ def test_what_is_masked_has_no_share_even_if_all_is(composed, dtype, evaluate, a
     assert_same(evaluate("softmax_grad", np.ones_like(x), shares), np.zeros_like(x))
 
 
-@pytest.mark.parametrize("name", ALONG)
-@pytest.mark.parametrize("axis", [0, 1, -1])
+@each_case("name", ALONG)
+@each_case("axis", [0, 1, -1])
 def test_gradients_are_what_differences_say(name, axis, evaluate):
     x, dy = normal((3, 4)), normal((3, 4), seed=1)
     function = partial(evaluate, name, axis=axis)
@@ -88,7 +89,7 @@ def test_gradients_are_what_differences_say(name, axis, evaluate):
 X = Meta.of((2, 3), "float32")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "metas", "axis", "error"),
     [
         ("softmax", (X,), 2, IndexError),

@@ -10,13 +10,14 @@ from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.programs.passes.table import NAMES, PASSES, applied, apply, chosen_names
 from tensord.interpreter.programs.program import Program
 
+from ....each_case import each_case
 from .random_programs import Maker, inputs_of
 from .running import run
 
 SUBSETS = [names for n in range(1, len(PASSES) + 1) for names in itertools.combinations(PASSES, n)]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each_case("seed", range(30))
 def test_every_subset_of_passes_keeps_what_a_run_does(seed: int) -> None:
     program = Maker(seed).program(60)
     inputs = inputs_of(program, seed)
@@ -34,7 +35,7 @@ def test_random_programs_give_each_pass_something_to_do() -> None:
     assert sum(bool(run(program, inputs_of(program, 0), (3, 0.25)).errors) for program in programs) > 8
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_case("seed", range(20))
 def test_passes_have_nothing_to_do_a_second_time(seed: int) -> None:
     program = Maker(seed).program(60)
     for name in PASSES:
