@@ -47,6 +47,17 @@ def test_every_room_of_the_client_is_thin_or_known_to_reach_into_the_machine():
     assert set(thin["source_modules"]) == rooms - REACHING
 
 
+def test_the_diagram_and_the_list_of_the_clients_rooms_have_them_in_their_order():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (rooms,) = [one["layers"] for one in contracts if one["name"] == "rooms of the client"]
+    _, _, text = (ROOT / "docs" / "architecture.md").read_text().partition("In `client/`, too")
+    diagram = text.partition("```mermaid\n")[2].partition("```")[0]
+    assert re.findall(r"^    (\w+)\[.*?(?: --> (\w+))?$", diagram, re.MULTILINE) == list(
+        zip(rooms, [*rooms[1:], ""], strict=True)
+    )
+    assert re.findall(r"^- `(\w+)/`", (ROOT / "client" / "__init__.py").read_text(), re.MULTILINE) == rooms[::-1]
+
+
 def imports_for_types(module: str) -> set[str]:
     """The modules that a module imports for type checkers alone."""
     path = ROOT / Path(*module.split(".")[1:]).with_suffix(".py")
