@@ -68,7 +68,7 @@ from ..model.tensor import Tensor
 from ..placement.hints import host_for, leave, prefetch
 from ..placement.residency import Residency
 from ..placement.views import moved, twin
-from ..routines.publishing import snapshots, told
+from ..routines.publishing import published, snapshots, told
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
@@ -326,7 +326,7 @@ class Admission:
             if durable:
                 self.durable.check_durable()
             check_pairs(given, ids)
-            found = {id_: self.routines.published(session, id_) for id_ in dict.fromkeys(ids)}
+            found = {id_: published(session, id_, tensor_of) for id_ in dict.fromkeys(ids)}
             self.names.publish(session, given, [found[id_] for id_ in ids], durable=durable)
             if len(given) > 1:
                 self.durable.note_bound(given)

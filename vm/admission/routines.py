@@ -17,14 +17,12 @@ from ...interpreter.wire.messages import Convention, Link, ProgramPart, Run
 from ..model.device_state import DeviceState
 from ..model.linked import Linked
 from ..model.plan import Plan
-from ..model.published import Published
 from ..model.session import VmSession
-from ..model.tensor import Tensor
 from ..model.unfolding import Answer, Unfolding
 from ..placement.residency import Residency
 from ..routines.ids import Ids
 from ..routines.programs import add_part, check_in_group, check_run, drop, link, routine_of, steps_of_runs, written_by
-from ..routines.publishing import keep_convention, publish_routine
+from ..routines.publishing import keep_convention
 from ..routines.run import Results
 from ..routines.segments import LONGEST
 from ..routines.unfolding import Unfolder, metas_of
@@ -71,13 +69,6 @@ class Routines:
             keep_convention(session, message)
         except TensordError as error:
             self.rejection.deny(session, error, 0, 0, "convention")
-
-    def published(self, session: VmSession, id_: int) -> Published[Tensor]:
-        """What a name of that tensor or routine stands for."""
-        if id_ not in session.routines:
-            return Published((tensor_of(session, id_),))
-        routine = publish_routine(session, id_, lambda captured: tensor_of(session, captured).meta)
-        return Published([tensor_of(session, captured) for captured in routine_of(session, id_).captured], routine)
 
     def release(self, session: VmSession, id_: int) -> None:
         """Release a program or a routine, if there is one with that id."""

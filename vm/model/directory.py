@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from .account import Account
@@ -93,6 +93,14 @@ class Directory:
             found.extend(gone.tensors.values())
         return found
 
+    def handles(self) -> Iterator[tuple[VmSession, int, Tensor]]:
+        """Every handle, as of its session's turn, in slices of a walk between which the machine goes on; also those of
+        ended sessions that are still to be released."""
+        for session in list(self.sessions.values()):
+            yield from handles_of(session, session.tensors)
+        for gone in list(self.leaving):
+            yield from handles_of(gone.session, gone.tensors)
+
     def keep(self, name: str) -> None:
         """Let a name that is bound be durable."""
         if name not in self.durable:
@@ -120,3 +128,11 @@ class Directory:
     def storages(self) -> Iterable[Storage]:
         """Every storage that a handle or a name can reach."""
         return {id(tensor.storage): tensor.storage for tensor in self.tensors()}.values()
+
+
+def handles_of(session: VmSession, tensors: Mapping[int, Tensor]) -> Iterator[tuple[VmSession, int, Tensor]]:
+    """The handles of a session that are still there when their turn comes."""
+    for id_ in list(tensors):  # ids alone: a tuple for each of a million pairs takes 100 ms
+        tensor = tensors.get(id_)
+        if tensor is not None:
+            yield session, id_, tensor

@@ -20,7 +20,7 @@ from ...streams.device import Buffer
 from ...streams.pool import owner_of
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.tensor import Copy, Storage
 from ..routines.instruction import RunInstruction
 from .holdings import Named, add_names
 from .idle_arenas import IdleArenas
@@ -115,8 +115,10 @@ class Walk:
             yield ()
         for storage in self._names:
             shared[storage] = {}
-        for session, tensor in self._handles():
-            storage = tensor.storage
+        for owner, _, tensor in engine.directory.handles():
+            session, storage = owner.id, tensor.storage
+            if not tensor.holders:  # of an ended session, and released since
+                continue
             if tensor.holders > 1 or storage.sharers > 1:
                 shared.setdefault(storage, {})[session] = None
                 yield ()
@@ -131,19 +133,6 @@ class Walk:
         for device in engine.tiers.values():
             yield self._standing_by(device)
             yield self._reusable(device)
-
-    def _handles(self) -> Iterator[tuple[int, Tensor]]:
-        """Every handle with its session, also those of ended sessions that are still to be released."""
-        directory = self.engine.directory
-        for session in list(directory.sessions.values()):
-            for id_ in list(session.tensors):
-                tensor = session.tensors.get(id_)
-                if tensor is not None:
-                    yield session.id, tensor
-        for gone in list(directory.leaving):
-            for tensor in list(gone.tensors.values()):
-                if tensor.holders:
-                    yield gone.session.id, tensor
 
     def _values(self, storage: Storage, holders: Sequence[int], names: Sequence[str]) -> list[Extent]:
         """The copies of a value."""

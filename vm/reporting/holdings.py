@@ -102,18 +102,10 @@ def sentence(one: Holding) -> str:
 
 
 def tensors(directory: Directory) -> Iterator[Tensor]:
-    """Every tensor that a handle or a name holds, as of its session's turn; some more than once.
-
-    Also the handles of ended sessions that are still to be released.
-    """
-    for session in list(directory.sessions.values()):
-        for id_ in list(session.tensors):
-            tensor = session.tensors.get(id_)
-            if tensor is not None:
-                yield tensor
+    """Every tensor that a handle or a name holds, as of its turn; some more than once."""
+    for _, _, tensor in directory.handles():
+        yield tensor
     yield from [tensor for _, tensor in directory.named()]
-    for gone in list(directory.leaving):
-        yield from list(gone.tensors.values())
 
 
 def held_by(some: Iterable[Tensor], seen: set[int]) -> Iterator[Held]:

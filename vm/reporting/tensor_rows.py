@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import TensordError
 from ..model.device_state import DeviceState
+from ..model.directory import handles_of
 from ..model.published import Published
 from ..model.tensor import Moved, Tensor
 from ..tracing.analysis.recorded.volume import described
@@ -75,12 +76,9 @@ def name_slices(names: Mapping[str, Published[Tensor]], limit: int, kind: str = 
 def _handles(engine: Engine, session: int) -> Iterator[Found]:
     """Every handle, and every name of a tensor without handles, as of its session's turn."""
     seen: set[Tensor] = set()
-    sessions = list(engine.directory.sessions.values()) if not session else [engine.directory.sessions[session]]
-    for one in sessions:
-        for id_ in list(one.tensors):  # ids alone: a tuple for each of a million pairs takes 100 ms
-            tensor = one.tensors.get(id_)
-            if tensor is None:
-                continue
+    sessions = engine.directory.sessions
+    for one in [sessions[session]] if session else list(sessions.values()):
+        for _, id_, tensor in handles_of(one, one.tensors):
             if tensor.holders > 1:
                 seen.add(tensor)
             yield _nbytes(tensor), one.id, id_, tensor

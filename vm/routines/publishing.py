@@ -18,10 +18,20 @@ from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import is_line
 from ...interpreter.wire.messages import Convention
+from ..model.linked import Linked
 from ..model.published import Published, PublishedRoutine
 from .programs import RECORDS, Holder, check_steps, routine_of
 
-Kind = TypeVar("Kind")  # of tensors: the engine's or the serial engine's
+
+class WithMeta(Protocol):
+    """A tensor of either engine."""
+
+    @property
+    def meta(self) -> Meta | None:
+        """None if it is not known yet."""
+
+
+Kind = TypeVar("Kind", bound=WithMeta)
 ROUTINE = "routine"  # what an answer about one begins with
 
 
@@ -43,20 +53,27 @@ def keep_convention(session: Holder, message: Convention) -> None:
     routine.convention = message.convention
 
 
-def publish_routine(session: Publisher, id_: int, metas: Callable[[int], Meta | None]) -> PublishedRoutine:
-    """What others get of a routine. `metas`: of the session's tensors, by id; it raises for one that is none.
+def published(session: Publisher, id_: int, tensor_of: Callable[[Any, int], Kind]) -> Published[Kind]:
+    """What a name of that tensor or routine stands for. `tensor_of`: the tensor behind an id; it raises for none."""
+    if id_ not in session.routines:
+        return Published((tensor_of(session, id_),))
+    routine = routine_of(session, id_)
+    captured = [tensor_of(session, one) for one in routine.captured]
+    return Published(captured, publish_routine(session, routine, [tensor.meta for tensor in captured]))
+
+
+def publish_routine(session: Publisher, routine: Linked, metas: Sequence[Meta | None]) -> PublishedRoutine:
+    """What others get of a routine. `metas`: of the tensors that it captures.
 
     MetadataError if the routine calls functions of its publisher.
     """
-    routine = routine_of(session, id_)
     program = routine.program
     if program.callbacks:
         raise MetadataError(
             "the routine calls functions of its publisher (effect), which do not exist in other processes: return the "
             "values, or print them"
         )
-    for tensor, source in zip(routine.captured, program.captured, strict=True):
-        meta = metas(tensor)
+    for meta, source in zip(metas, program.captured, strict=True):
         if meta is not None and meta is not source.meta:
             raise ProtocolError(f"the routine captures {meta} for {source.meta}")
     lines = lines_of(session, program)

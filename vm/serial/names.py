@@ -9,8 +9,7 @@ from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
 from ...interpreter.wire.names import check_names, named
 from ..model.published import Published
-from ..routines.programs import routine_of
-from ..routines.publishing import keep_convention, publish_routine, snapshots, told
+from ..routines.publishing import keep_convention, published, snapshots, told
 from .state import State
 from .values import SerialSession, SerialTensor, Value, check_new, define, summary, tensor_of, twin
 
@@ -37,7 +36,7 @@ class Names:
         if durable:
             raise ProtocolError(NOT_KEPT)
         check_names(given)
-        self.bind(dict(zip(given, [published(session, id_) for id_ in ids], strict=True)))
+        self.bind(dict(zip(given, [published(session, id_, tensor_of) for id_ in ids], strict=True)))
 
     def bind(self, given: Mapping[str, Published[SerialTensor]]) -> None:
         """Bind names, replacing earlier bindings."""
@@ -77,14 +76,6 @@ class Names:
         before = self.names.pop(name, None)
         for tensor in before.tensors if before is not None else ():
             tensor.holders -= 1
-
-
-def published(session: SerialSession, id_: int) -> Published[SerialTensor]:
-    """What a name of that tensor or routine stands for."""
-    if id_ not in session.routines:
-        return Published((tensor_of(session, id_),))
-    routine = publish_routine(session, id_, lambda captured: tensor_of(session, captured).meta)
-    return Published([tensor_of(session, captured) for captured in routine_of(session, id_).captured], routine)
 
 
 def snapshot_of(tensor: SerialTensor) -> SerialTensor:

@@ -43,7 +43,7 @@ Where: TypeAlias = Callable[[int, int], Place]  # (session, location number)
 
 def inflate(entry: Sequence[Any], where: Where, stamps: bytes = b"") -> Record:
     """A flat entry as a record. `stamps`: of its calls, packed."""
-    record = inflate_immediate(entry, where) if len(entry) in SHORT else inflate_long(entry, where)
+    record = inflate_long(long_form(entry) if len(entry) in SHORT else entry, where)
     return record._replace(stamps=tuple(array("q", stamps))) if stamps else record
 
 
@@ -88,42 +88,14 @@ def inflate_long(entry: Sequence[Any], where: Where) -> Record:
     )
 
 
-def inflate_immediate(entry: Sequence[Any], where: Where) -> Record:
-    """The record of a short entry: it ran at admission, between two ticks, and waited for nothing."""
+def long_form(entry: Sequence[Any]) -> tuple[Any, ...]:
+    """The long form of a short entry: it ran at admission, between two ticks, and waited for nothing."""
     id_, traits, copies, erased, received, started, finished, location, used, *moved = entry
     session, opcode, op, device, kinds, signature = traits
-    ids, versions = copies[::2], copies[1::2]
-    place = where(session, location)
-    inputs, outputs, attributes, work, part = described(signature, kinds)
-    return Record(
-        id_,
-        session,
-        opcode,
-        op,
-        "DONE",
-        device,
-        f"{device}/control",
-        operands(kinds, ids, versions),
-        (),
-        erased - 1,
-        erased,
-        received,
-        received,
-        received,
-        started,
-        finished,
-        moved[0] if moved else 0,
-        place.line,
-        "",
-        place.span,
-        inputs,
-        outputs,
-        attributes,
-        work,
-        used,
-        part=part,
-        caused_by=session,
-    )
+    access = (kinds, copies[::2], copies[1::2], (), erased - 1, erased)
+    times = (received, received, received, started, finished)
+    rest = (moved[0] if moved else 0, session, location, "", signature, used, 0)
+    return (id_, session, opcode, op, "DONE", device, f"{device}/control", *access, times, *rest)
 
 
 def operands(kinds: str, copies: Sequence[int], versions: Sequence[int]) -> tuple[OperandRecord, ...]:

@@ -36,17 +36,15 @@ import stat
 import struct
 import termios
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
+
+from ...process import resident_memory
 
 PERIOD: Final = 0.05  # seconds between two checks
 WATCHED_FROM: Final = 0.5  # fraction of the limit from which connections are looked at
 SHORT_FROM: Final = 0.8  # fraction of the limit from which memory is short
 SETTLED: Final = 5  # checks after which libzmq has freed what an ended connection had sent
 PATIENCE: Final = 3  # looks that find unread bytes before a connection is suspect
-
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_STATM: Final = Path("/proc/self/statm")
 
 
 class Watched:
@@ -173,11 +171,6 @@ class MemoryGuard:
 def _expected(memory: int, before: int) -> int:
     """Memory at the next check, with what arrives until a cut takes effect."""
     return memory + 2 * max(memory - before, 0)
-
-
-def resident_memory() -> int:
-    """Bytes of this process in memory, shared ones included."""
-    return int(_STATM.read_bytes().split()[1]) * _PAGE
 
 
 def _malloc_trim() -> Callable[[int], object] | None:

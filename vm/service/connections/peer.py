@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
@@ -59,6 +60,7 @@ class Answer(NamedTuple):
     error: TensordError | None
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Peer:
     """One connection and its session.
 
@@ -72,79 +74,39 @@ class Peer:
     `owed` counts the bytes that are kept for the peer: libzmq has not sent them, or the client not acknowledged them.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "admitted",
-        "answers",
-        "away_since",
-        "batch",
-        "credentials",
-        "identity",
-        "inbox",
-        "limits",
-        "listener",
-        "look",
-        "mappings",
-        "name",
-        "number",
-        "owed",
-        "packed",
-        "packed_bytes",
-        "packed_payload",
-        "parts",
-        "pidfd",
-        "segments",
-        "session",
-        "settled",
-        "shared",
-        "since",
-        "state",
-        "taken",
-        "token",
-        "told",
-        "told_bytes",
-        "unacknowledged",
-        "unsent",
-        "uploaded",
-        "uploads",
-    )
-
-    def __init__(
-        self, listener: Listener, identity: bytes, credentials: Credentials, limits: Limits, now: float
-    ) -> None:
-        self.listener = listener
-        self.identity = identity
-        self.credentials = credentials
-        self.limits = limits
-        self.state = State.HANDSHAKE
-        self.session: VmSession | None = None
-        self.name = ""
-        self.look = False  # of the command line
-        self.token: bytes | None = None
-        self.shared = False
-        self.since = now
-        self.away_since = 0.0
-        self.pidfd = -1
-        self.batch = 0  # the last one received
-        self.number = 0  # of the last REPLIES sent
-        self.inbox: deque[Sequence[Any]] = deque()
-        self.packed: deque[Sequence[Any]] = deque()
-        self.packed_bytes = 0
-        self.packed_payload = 0
-        self.taken = 0
-        self.told = 0
-        self.told_bytes = 0
-        self.uploaded = 0
-        self.admitted = 0
-        self.uploads: deque[tuple[int, int]] = deque()
-        self.answers: list[Answer] = []
-        self.parts: deque[tuple[int, Iterator[list[Any]]]] = deque()
-        self.unsent: deque[list[Any]] = deque()
-        self.unacknowledged: deque[tuple[int, list[Any]]] = deque()
-        self.owed = 0
-        self.settled: deque[int] = deque()
-        self.segments: dict[int, Segment] = {}
-        self.mappings: WeakSet[Segment] = WeakSet()  # upload segments; closed ones too, while arrays lie in them
+    listener: Listener
+    identity: bytes
+    credentials: Credentials
+    limits: Limits
+    since: float
+    state: State = State.HANDSHAKE
+    session: VmSession | None = None
+    name: str = ""
+    look: bool = False  # of the command line
+    token: bytes | None = None
+    shared: bool = False
+    away_since: float = 0.0
+    pidfd: int = -1
+    batch: int = 0  # the last one received
+    number: int = 0  # of the last REPLIES sent
+    inbox: deque[Sequence[Any]] = field(default_factory=deque)
+    packed: deque[Sequence[Any]] = field(default_factory=deque)
+    packed_bytes: int = 0
+    packed_payload: int = 0
+    taken: int = 0
+    told: int = 0
+    told_bytes: int = 0
+    uploaded: int = 0
+    admitted: int = 0
+    uploads: deque[tuple[int, int]] = field(default_factory=deque)
+    answers: list[Answer] = field(default_factory=list)
+    parts: deque[tuple[int, Iterator[list[Any]]]] = field(default_factory=deque)
+    unsent: deque[list[Any]] = field(default_factory=deque)
+    unacknowledged: deque[tuple[int, list[Any]]] = field(default_factory=deque)
+    owed: int = 0
+    settled: deque[int] = field(default_factory=deque)
+    segments: dict[int, Segment] = field(default_factory=dict)
+    mappings: WeakSet[Segment] = field(default_factory=WeakSet)  # closed ones too, while arrays lie in them
 
     def on(self, event: Event) -> None:
         """Take the transition. ProtocolError if there is none; the state is unchanged then."""

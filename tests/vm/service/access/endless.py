@@ -19,7 +19,8 @@ from pathlib import Path
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from tensord.vm.service.access.guard import PERIOD, MemoryGuard, resident_memory
+from tensord.vm.process import resident_memory
+from tensord.vm.service.access.guard import PERIOD, MemoryGuard
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"

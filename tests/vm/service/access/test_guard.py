@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tensord.vm.process import resident_memory
 from tensord.vm.service.access import guard as module
 from tensord.vm.service.access.guard import PATIENCE, MemoryGuard
 
@@ -148,7 +149,7 @@ def test_what_is_no_socket_is_none():
     assert module.socket_inode(reader) == 0
     os.close(reader)
     os.close(writer)
-    assert 1 * MIB < module.resident_memory() < 1 << 40
+    assert 1 * MIB < resident_memory() < 1 << 40
     module.give_back()
 
 

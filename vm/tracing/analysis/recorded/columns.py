@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...record import Record
-from .filter import ran
+from .phases import blocked, queued, ran
 from .volume import of, operations, touched
 
 if TYPE_CHECKING:
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 _TEXT, _NUMBER = "O", "i8"
 _TIMES = ("received", "ready", "dispatched", "started", "finished")
-
-
-def _after(later: str, earlier: str) -> Callable[[Record], int]:
-    """The time between two stamps; 0 unless both were reached."""
-
-    def between(record: Record) -> int:
-        begin, end = getattr(record, earlier), getattr(record, later)
-        return max(0, end - begin) if begin and end else 0
-
-    return between
 
 
 def _field(name: str) -> Callable[[Record], Any]:
@@ -53,8 +43,8 @@ COLUMNS: dict[str, tuple[str, Callable[[Record], Any]]] = {
     "held": (_TEXT, _field("held")),
     "edges": (_NUMBER, lambda record: len(record.edges)),
     **{name: (_NUMBER, _field(name)) for name in ("admitted", "erased", *_TIMES)},
-    "blocked": (_NUMBER, _after("ready", "received")),
-    "queued": (_NUMBER, _after("started", "ready")),
+    "blocked": (_NUMBER, blocked),
+    "queued": (_NUMBER, queued),
     "ran": (_NUMBER, ran),
     "nbytes": (_NUMBER, _field("nbytes")),
     "touched": (_NUMBER, touched),

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from .....interpreter.errors import ProtocolError
 from ...record import Record, times
+from .phases import ran
 from .records import Records
 from .span_names import matches
 
@@ -83,11 +84,6 @@ def check_session(records: Iterable[Record], session: int) -> None:
     if session not in known:
         listed = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
         raise ProtocolError(f"the trace has no session {session}: it has {listed or 'none'}")
-
-
-def ran(record: Record) -> int:
-    """How long its kernel ran, in nanoseconds; 0 if it did not, or has not ended."""
-    return max(0, record.finished - record.started) if record.started and record.finished else 0
 
 
 @lru_cache(16)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...record import Record
-from .filter import ran
+from .phases import ran
 from .volume import of, operations, touched
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from .....interpreter.opcodes import traits_of
 from ...record import Record
-from ..recorded.filter import ran
+from ..recorded.phases import blocked, queued, ran
 from ..recorded.records import Records
 from ..recorded.span_names import names_of, paths_of
 from ..recorded.stream_order import StreamOrder
@@ -125,8 +125,8 @@ def row(key: str, records: Sequence[Record]) -> Row:
 
 def add(found: Row, record: Record) -> None:
     """Add what one record waited and moved."""
-    found.blocked += max(0, record.ready - record.received) if record.ready and record.received else 0
-    found.queued += max(0, record.started - record.ready) if record.started and record.ready else 0
+    found.blocked += blocked(record)
+    found.queued += queued(record)
     found.moved += record.nbytes
     found.failed += record.status == "FAILED"
     nbytes, count = touched(record), operations(record)

@@ -18,7 +18,7 @@ from itertools import islice
 from .....interpreter.opcodes import traits_of
 from ...record import Record, times
 from ..inside.insides import Insides, TimedCall, call_name
-from ..recorded.filter import ran
+from ..recorded.phases import blocked, queued, ran
 from ..recorded.records import Records
 from ..recorded.stream_order import is_live
 from ..recorded.text import edge_name, status, stream_name
@@ -175,8 +175,6 @@ def span_extents(trace: Records, until: int) -> dict[tuple[int, tuple[str, ...]]
 
 
 def _args(record: Record) -> Event:
-    waited = record.ready - record.received if record.ready and record.received else 0
-    queued = record.started - record.ready if record.started and record.ready else 0
     return {
         "id": record.id,
         "session": record.session,
@@ -191,8 +189,8 @@ def _args(record: Record) -> Event:
         "span": "/".join(record.span),
         "operands": [f"{operand.kind} {operand.copy} v{operand.version}" for operand in record.operands],
         "edges": [_edge(*edge) for edge in record.edges],
-        "waited_us": waited / 1000,
-        "queued_us": queued / 1000,
+        "waited_us": blocked(record) / 1000,
+        "queued_us": queued(record) / 1000,
         "bytes": record.nbytes,
         "error": record.error,
     }

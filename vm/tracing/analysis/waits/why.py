@@ -17,6 +17,7 @@ from itertools import pairwise
 from ....model.reason import EVICT, REPLAN
 from ...record import EdgeRecord, Record
 from ..graphs.graph import Dependence, met
+from ..recorded.phases import between
 from ..recorded.records import Records
 from ..recorded.stream_order import StreamOrder, is_live
 from .run_notes import Notes
@@ -65,7 +66,7 @@ class Story:
         return self._spent(self.record.started, self.record.finished)
 
     def _spent(self, begin: int, end: int) -> int:
-        return _between(begin, end or (self.until if is_live(self.record) else 0))
+        return between(begin, end or (self.until if is_live(self.record) else 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class _Teller:
         if one.record is None:
             return Wait(one.source, one.edges, one.behind, None, 0, critical=False)
         critical = self._steps.get(record.id) == one.source
-        waited = _between(record.received, one.ended)
+        waited = between(record.received, one.ended)
         return Wait(one.source, one.edges, one.behind, self.tell(one.record, depth - 1), waited, critical)
 
 
@@ -243,7 +244,3 @@ def _latest_first(one: _Blocker) -> tuple[int, bool, bool, int]:
 def _line_sum(location: str, spans: Sequence[Span]) -> LineSum:
     ops = tuple(dict.fromkeys(span.record.op or span.record.opcode for span in spans))
     return LineSum(location, len(spans), ops, sum(span.gap for span in spans), sum(span.ran for span in spans))
-
-
-def _between(begin: int, end: int) -> int:
-    return max(0, end - begin) if begin and end else 0
