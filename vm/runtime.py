@@ -15,7 +15,7 @@ from ..interpreter.errors import ProtocolError, TensordError
 from ..streams.catalogue import close_devices, open_tiers
 from ..streams.stream import Sink
 from .durability.taking import NOT_THERE
-from .engine import INLINE_WORK, RUN_WORK, Engine
+from .engine import RUN_WORK, Engine
 from .failures import Failures, Line, log_lines
 from .log import log, unhindered
 from .model.session import VmSession
@@ -48,7 +48,6 @@ class Runtime:
         tracing: bool = True,
         trace_capacity: int = CAPACITY,
         hang_after: float = HANG_AFTER,
-        inline_work: int = INLINE_WORK,
         run_work: int = RUN_WORK,
         driving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
@@ -68,7 +67,6 @@ class Runtime:
             time.perf_counter_ns,
             tracing=tracing,
             trace_capacity=trace_capacity,
-            inline_work=inline_work,
             run_work=run_work,
         )
         self.engine.scheduler.report = self.report

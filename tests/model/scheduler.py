@@ -39,7 +39,8 @@ from tensord.vm.reporting.invariants import violations
 from tensord.vm.reporting.live_trace import routine_entries
 from tensord.vm.tracing.analysis.files.routine_parts import RoutineParts
 from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import Place, inflate
+from tensord.vm.tracing.ring import flatten
 
 from ..streams.fake_cuda.module import installed_gpu
 from .accounting import freed_with, missum
@@ -376,7 +377,7 @@ class Machine:
             found = engine.directory.sessions.get(session)
             return Place() if found is None else Place(found.where(location) or "", found.span(location))
 
-        records = engine.ring.records(where) + engine.ring.live_records(engine.live.values(), where)
+        records = engine.ring.records(where) + [inflate(flatten(one, 0), where) for one in engine.live.values()]
         routines = RoutineParts()
         for known in engine.ring.routines.known.values():
             for entry in filter(None, routine_entries(known, where)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..model.instruction import Instruction
@@ -67,10 +67,6 @@ class Ring:
         """Every entry as a record, oldest first; `where` resolves (session, location number)."""
         found = [inflate(entry, where, self.stamps.get(entry[0], b"")) for entry in list(self.entries)]
         return sorted(found, key=lambda record: record.admitted)
-
-    def live_records(self, live: Iterable[Instruction], where: Where) -> list[Record]:
-        """Unfinished instructions as records."""
-        return [inflate(flatten(instruction, 0), where) for instruction in live]
 
 
 def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
