@@ -10,6 +10,7 @@ import pytest
 from tensord.interpreter.errors import CancelledError
 from tensord.interpreter.opcodes import TRAITS, Opcode, Traits, traits_of
 from tensord.interpreter.wire.messages import Sync, Upload, Wait
+from tensord.vm.model.cause import Cause
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.tracing.analysis.sums.timeline import to_chrome
 from tensord.vm.tracing.analysis.trace import Trace
@@ -188,7 +189,7 @@ class TestCopies:
     def test_a_failed_transfer_does_not_poison_the_version(self) -> None:
         parts = Parts("cpu:0", "sim:0")
         x = parts.tensor()
-        copy = parts.residency.operand(x, parts.at("sim:0"), parts.session, 0).copy
+        copy = parts.residency.operand(x, parts.at("sim:0"), Cause(parts.session, 0)).copy
         parts.hand_over()
         (transfer,) = parts.scheduler.live.values()
         assert transfer.traits.copies

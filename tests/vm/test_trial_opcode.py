@@ -26,6 +26,7 @@ from tensord.interpreter.wire.fields import LocationNumber, Request, UsedId
 from tensord.interpreter.wire.message_kinds import MessageKind
 from tensord.interpreter.wire.messages import Call, Release, Signature, Upload, encode_message
 from tensord.vm.admission.lookup import refuse_cancelled, tensor_of
+from tensord.vm.model.cause import Cause
 from tensord.vm.model.instruction import Status
 from tensord.vm.model.operand import Binding
 from tensord.vm.reporting.invariants import violations
@@ -89,7 +90,7 @@ def install(bare: Bare) -> None:
         except TensordError as error:
             admission.rejection.deny(session, error, request, location, "snapshot")
             return
-        operand: Binding = admission.residency.operand(tensor, tensor.home, session, location)
+        operand: Binding = admission.residency.operand(tensor, tensor.home, Cause(session, location))
         scheduler = admission.scheduler
         instruction = scheduler.new_instruction(session, Opcode(NAME), "snapshot", tensor.home, location)
         instruction.inputs, instruction.reads = (operand,), (operand.copy,)

@@ -22,6 +22,7 @@ from ...interpreter.types.meta import DTYPE_NAMES, Meta
 from ...interpreter.wire.host_memory import is_clients
 from ...interpreter.wire.messages import Chain, Effect, Fetch, Sync, Upload, Wait, decode_meta
 from ...streams.stream import StreamKind
+from ..model.cause import Cause
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
@@ -80,7 +81,7 @@ class Accesses:
             return
         try:
             if device.ceiling:
-                self.residency.require_share(None, device, meta.nbytes, session, location)
+                self.residency.require_share(None, device, meta.nbytes, Cause(session, location))
         except QuotaError as error:
             self.rejection.reject(session, error, (message.output,), location, "asarray", (meta,), device)
             return
@@ -172,7 +173,7 @@ class Accesses:
         """The copy of a value that the host reads."""
         source, host = self.readable(tensor), self.residency.host
         if host is not None and not source.copy.device.backend.host and is_worth_keeping(self.residency, source, host):
-            return self.residency.bring(tensor, host, session, location)  # kept, so that it moves once
+            return self.residency.bring(tensor, host, Cause(session, location))  # kept, so that it moves once
         return source
 
     def reading(self, session: VmSession, tensor: Tensor, source: Binding, label: str, location: int) -> Instruction:
@@ -246,7 +247,7 @@ class Accesses:
         """The copy to wait for: of a moved tensor the one at its home."""
         if type(tensor) is Moved:
             refuse_lost(tensor.home)
-            return self.residency.bring(tensor, tensor.home, session, location).copy
+            return self.residency.bring(tensor, tensor.home, Cause(session, location)).copy
         return self.readable(tensor).copy
 
     def sync(self, session: VmSession, message: Sync) -> None:
@@ -297,7 +298,7 @@ class Accesses:
             if tolerant:
                 self.tolerant_effect(session, tensors, host, link, message)
                 return
-            bound = self.residency.operands(tensors, host, session, location)
+            bound = self.residency.operands(tensors, host, Cause(session, location))
         except TensordError as error:
             self.refuse_effect(session, error, chain, request, location)
             return

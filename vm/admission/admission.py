@@ -60,6 +60,7 @@ from ...interpreter.wire.messages import (
     decode_meta,
 )
 from ..memory.pins import end_pins, pin, unpin
+from ..model.cause import Cause
 from ..model.charges import check_bytes
 from ..model.directory import Directory
 from ..model.plan import Plan
@@ -278,9 +279,9 @@ class Admission:
             elif session.cancelled is not None or device.backend.lost is not None:
                 return
             elif what == "evict":
-                leave(self.residency, tensor.storage, device, session, location)
+                leave(self.residency, tensor.storage, device, Cause(session, location))
             else:
-                prefetch(self.residency, tensor, device, session, location)
+                prefetch(self.residency, tensor, device, Cause(session, location))
         except TensordError as error:
             self.rejection.deny(session, error, 0, location, what)
 

@@ -12,6 +12,7 @@ from ...interpreter.schema.targets import check_distinct
 from ...interpreter.types.meta import OperandMeta
 from ...interpreter.wire.messages import Call
 from ..memory.forwarding import dies_with_call
+from ..model.cause import Cause
 from ..model.instruction import Instruction
 from ..model.operand import Binding
 from ..model.plan import Plan
@@ -88,15 +89,15 @@ class Calls:
             check_targets(session, targets, plan.device, self.scheduler.snapshots)
         else:
             check_results(session, plan.outputs, dying)
-        residency, device = self.residency, plan.device
+        residency, device, cause = self.residency, plan.device, Cause(session, location)
         refuse_lost(device)
-        bound = residency.operands(operands, device, session, location)
+        bound = residency.operands(operands, device, cause)
         reused = aliases(session, plan, inputs, released, self.scheduler.snapshots)
         if device.ceiling:
             self.scheduler.bound += [copy for target in targets if (copy := target.storage.copies.get(device))]
             need = bytes_made(session, plan, targets, self.scheduler.snapshots)
             need -= sum(copy.nbytes for copy in reused if copy.counted is session.account)
-            residency.require_share(None, device, need, session, location)
+            residency.require_share(None, device, need, cause)
         instruction = self.scheduler.new_instruction(session, Opcode.CALL, plan.label, device, location)
         instruction.plan = plan
         instruction.kernel = plan.kernel
@@ -139,7 +140,7 @@ class Calls:
             if plan.in_place:
                 tensor = tensor_of(session, id_)
                 partial = updates(plan, instruction, tensor)
-                bindings.append(residency.target(tensor, device, partial, session, instruction.location, beside))
+                bindings.append(residency.target(tensor, device, partial, Cause(session, instruction.location), beside))
             else:
                 tensor, copy = residency.new_tensor(meta, device)
                 define(session, id_, tensor)

@@ -20,6 +20,7 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.segments import SHARED_FROM
 from ..memory.binding import bind
 from ..memory.mapped import map_copy
+from ..model.cause import Cause
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
@@ -74,7 +75,7 @@ class Exports:
     def fetch(self, session: VmSession, export: Tensor, device: DeviceState, request: int, location: int) -> None:
         """Answer with the buffer's own array, read-only, once the value is there; the value may move to `device`."""
         scheduler, residency = self.scheduler, self.residency
-        source = residency.bring(export, device, session, location)
+        source = residency.bring(export, device, Cause(session, location))
         map_copy(source.copy)
         export.bound = True
         mapping = residency.exports[export] = Export(source.copy, export.storage, session)

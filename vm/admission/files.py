@@ -29,6 +29,7 @@ from ...interpreter.wire.messages import File, Flush, Load, Write
 from ...streams.stored import LoadedStretch, StoredArray, buffer_of, pieces
 from ...streams.stream import StreamKind
 from ..memory.making_room import drop_replica
+from ..model.cause import Cause
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.session import FileOpener, VmSession
@@ -187,7 +188,7 @@ class Files:
         for tensor, offset in zip(tensors, offsets, strict=True):
             kept, there = len(bound), tensor.storage.copies.get(store)
             try:
-                source = self.residency.readable_by_files(tensor, session, location)
+                source = self.residency.readable_by_files(tensor, Cause(session, location))
             except TensordError as error:  # no way leads there, or over a quota
                 self.refuse(session, error, output, location)
                 return

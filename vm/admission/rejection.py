@@ -16,6 +16,7 @@ from ...interpreter.wire.message_kinds import MessageKind
 from ...interpreter.wire.messages import Location, Span
 from ...interpreter.wire.roles import messages_of, number_of, outputs_of, signatures_of
 from ..memory.release import release
+from ..model.cause import Cause
 from ..model.charges import credit
 from ..model.device_state import DeviceState
 from ..model.session import VmSession
@@ -104,7 +105,7 @@ class Rejection:
 
     def poison_value(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
         """Poison a tensor at this place in program order, whoever holds it."""
-        self.poison_copy(session, self.residency.target(tensor, tensor.home, False, session, 0).copy, error)
+        self.poison_copy(session, self.residency.target(tensor, tensor.home, False, Cause(session, 0)).copy, error)
         self.residency.drop_orphans()
         credit(tensor.storage)
 

@@ -12,6 +12,7 @@ from ...interpreter.programs.passes.table import FUSION, TRANSFERS
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..memory.overwriting import may_overwrite
+from ..model.cause import Cause
 from ..model.charges import check_bytes
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
@@ -282,8 +283,9 @@ class Segments:
         """Make and admit the instruction. `stamps`: for the times of its calls."""
         residency, scheduler, recipe, plan = self.residency, self.scheduler, segment.recipe, segment.plan
         device, count = plan.device, len(recipe.reads)
-        reads = residency.operands(tensors[:count], device, session, location)
-        outputs = [residency.target(tensor, device, True, session, location) for tensor in tensors[count:]]
+        cause = Cause(session, location)
+        reads = residency.operands(tensors[:count], device, cause)
+        outputs = [residency.target(tensor, device, True, cause) for tensor in tensors[count:]]
         for tensor in tensors[count:]:  # some have storages of their own since
             note_maker(tensor.storage, plan.maker, location, scheduler.now)
         updated = [binding.copy for binding in outputs]

@@ -25,6 +25,7 @@ from ...interpreter.wire.names import named
 from ...streams.stream import Stream, StreamKind
 from ..memory.making_room import drop_replica
 from ..memory.replicas import is_there
+from ..model.cause import Cause
 from ..model.directory import Directory
 from ..model.instruction import Instruction
 from ..model.published import Published, PublishedRoutine
@@ -282,7 +283,7 @@ class Checkpoints:
                 residency.files.look()
 
         try:
-            source = residency.readable_by_files(snapshot, scheduler.nobody, reading.asked.location)
+            source = residency.readable_by_files(snapshot, Cause(scheduler.nobody, reading.asked.location))
         except TensordError as error:
             drop_snapshot(scheduler, snapshot)
             residency.unshare(snapshot)

@@ -4,7 +4,7 @@
 - `instruction`: instructions and their states; `reason`: why one waits for another
 - `device_state`: the engine's state of one device; `session_queue`: one session's queue on a stream
 - `session`: one client's ids and tables; `account`, `charges`: its memory, and what counts for it
-- `directory`: sessions and names
+- `directory`: sessions and names; `cause`: a session and a location of its program
 - `texts`: a session's lines and spans, by number
 - `published`: what stands under a name: a tensor, or a routine
 - `linked`: a program, linked to devices and tensors; `unfolding`: a run in the middle of being admitted op by op

@@ -14,6 +14,7 @@ from ..memory.making_room import drop_replica, may_evict
 from ..memory.pins import pinned_bytes
 from ..memory.recency import touch
 from ..memory.replicas import may_forget, note_dropped
+from ..model.cause import Cause
 from ..model.device_state import DeviceState
 from ..model.reason import EVICT
 from ..model.session import VmSession
@@ -23,14 +24,14 @@ from .residency import Residency
 FEW: Final = 256  # transfers that a session may have begun and not synced, before those that have ended are forgotten
 
 
-def leave(residency: Residency, storage: Storage, device: DeviceState, session: VmSession, location: int) -> int:
+def leave(residency: Residency, storage: Storage, device: DeviceState, cause: Cause) -> int:
     """Let a value leave a device for the tier below: its whole copy and those of single views; the bytes that come
     free. 0 if there is no tier below, the value is not there, or it may not leave."""
     freed = 0
     tiers = device.tiers
     if not tiers:
         return freed
-    scheduler = residency.scheduler
+    scheduler, session, location = residency.scheduler, cause.session, cause.location
     for copy in [copy for copy in storage.current() if copy.device is device and copy.nbytes > 0]:
         if may_forget(copy, storage):
             note_dropped(copy, storage)
@@ -52,7 +53,7 @@ def host_for(residency: Residency, tensor: Tensor) -> DeviceState:
     return near
 
 
-def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> None:
+def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, cause: Cause) -> None:
     """Bring a tensor's value to a device, if its size is known and there is room. MetadataError if no way leads there.
 
     A use of it, as far as recency is concerned.
@@ -66,12 +67,12 @@ def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, session:
     nbytes = residency.bytes_to_bring(tensor)
     if nbytes < 0 or nbytes > device.backend.limit - pinned_bytes(device):
         return
-    if not residency.find_room(device, storage, nbytes, session, location):
+    if not residency.find_room(device, storage, nbytes, cause):
         return
     source = residency.routes.source(storage, device)
-    hop = residency.stopover(source, storage, device, nbytes, session, location)  # what has left may be there by now
-    if hop is None or hop in storage.copies or residency.find_room(hop, storage, nbytes, session, location):
-        await_in_sync(session, residency.bring(tensor, device, session, location).copy)
+    hop = residency.stopover(source, storage, device, nbytes, cause)  # what has left may be there by now
+    if hop is None or hop in storage.copies or residency.find_room(hop, storage, nbytes, cause):
+        await_in_sync(cause.session, residency.bring(tensor, device, cause).copy)
 
 
 def await_in_sync(session: VmSession, copy: Copy) -> None:

@@ -24,6 +24,7 @@ from ..memory.overwriting import may_overwrite, owns_memory
 from ..memory.pins import move_pins
 from ..memory.recency import touch
 from ..memory.replicas import drop_copies, forget, hold, leave_to_readers, may_drop
+from ..model.cause import Cause
 from ..model.charges import charge, check_bytes, check_share, count
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
@@ -81,7 +82,7 @@ class Residency:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def operand(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Binding:
+    def operand(self, tensor: Tensor, device: DeviceState, cause: Cause) -> Binding:
         """Bind a tensor for reading on a device; plans a Transfer where no current copy is there yet.
 
         MetadataError if the session's placement is strict, and nobody has placed the tensor there.
@@ -91,23 +92,24 @@ class Residency:
             touch(tensor.storage, device)
             self.scheduler.bound.append(copy)
             return Binding(copy, tensor, tensor.offset, tensor.strides)
+        session = cause.session
         if session.moves:
             self.begin_moves(session)
         if session.strict:
             refuse_transfer(tensor, device)
-        return self.bring(tensor, device, session, location)
+        return self.bring(tensor, device, cause)
 
-    def operands(self, values: Sequence[Any], device: DeviceState, session: VmSession, location: int) -> list[Any]:
+    def operands(self, values: Sequence[Any], device: DeviceState, cause: Cause) -> list[Any]:
         """Bind the tensors among the values that an instruction reads on a device. Single views that are not there come
         last: they take no memory of their own if the whole has come."""
         views = [v for v in values if isinstance(v, Tensor) and device not in v.storage.copies and is_small(v)]
         if views:
             for value in values:
                 if isinstance(value, Tensor) and value not in views:
-                    self.operand(value, device, session, location)
-        return [self.operand(v, device, session, location) if isinstance(v, Tensor) else v for v in values]
+                    self.operand(value, device, cause)
+        return [self.operand(v, device, cause) if isinstance(v, Tensor) else v for v in values]
 
-    def bring(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Binding:
+    def bring(self, tensor: Tensor, device: DeviceState, cause: Cause) -> Binding:
         """Bind a tensor for reading on a device, under strict placement, too: the user has asked for it."""
         storage = tensor.storage
         touch(storage, device)
@@ -115,23 +117,23 @@ class Residency:
         if copy is not None:
             self.scheduler.bound.append(copy)
         elif is_small(tensor) and not self.is_read_once(storage):
-            return Binding(self.view_copy(tensor, device, session, location), tensor, 0, None)
+            return Binding(self.view_copy(tensor, device, cause), tensor, 0, None)
         else:
-            copy = self.whole_copy(tensor, device, session, location)
+            copy = self.whole_copy(tensor, device, cause)
         return Binding(copy, tensor, tensor.offset, tensor.strides)
 
-    def whole_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
+    def whole_copy(self, tensor: Tensor, device: DeviceState, cause: Cause) -> Copy:
         """Plan a transfer of the whole storage to a device."""
         storage, bound = tensor.storage, self.scheduler.bound
         kept = len(bound)
         if device.ceiling:
-            self.require_share(storage, device, device.backend.footprint(storage.nbytes), session, location)
+            self.require_share(storage, device, device.backend.footprint(storage.nbytes), cause)
         source = self.routes.source(storage, device)
         if storage.account is None and source.device is self.store:
-            account_for(storage, session)
-        hop = self.stopover(source, storage, device, storage.nbytes, session, location)
+            account_for(storage, cause.session)
+        hop = self.stopover(source, storage, device, storage.nbytes, cause)
         if hop is not None:
-            source = storage.copies.get(hop) or self.whole_copy(tensor, hop, session, location)
+            source = storage.copies.get(hop) or self.whole_copy(tensor, hop, cause)
         raw = tensor
         if tensor.strides is not None or (tensor.meta is not None and tensor.meta.nbytes != storage.nbytes):
             raw = bytes_of(storage, tensor.home)
@@ -142,14 +144,14 @@ class Residency:
         device.candidates[copy] = storage
         bound += (copy, source)
         source.device.candidates.setdefault(source, storage)
-        self.transfers.plan(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, session, location, why)
+        self.transfers.plan(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, cause, why)
         bound[kept:] = [copy]  # what it comes from may leave: until the transfer has arrived that stands by
         if source.device is self.store and self.is_read_once(storage):
             drop_replica(source, storage, self.scheduler.retry)
         return copy
 
     def stopover(
-        self, source: Copy, storage: Storage, device: DeviceState, nbytes: int, session: VmSession, location: int
+        self, source: Copy, storage: Storage, device: DeviceState, nbytes: int, cause: Cause
     ) -> DeviceState | None:
         """Where a value, or so many bytes of it, stop over on their way from a copy to a device: on the host, or in the
         store if there is no room on the host. None if they go directly."""
@@ -158,19 +160,19 @@ class Residency:
             return self.routes.host_first(source, device)
         if store is None or storage.nbytes < 0 or hop in storage.copies:
             return hop
-        if self.find_room(hop, storage, nbytes, session, location):
+        if self.find_room(hop, storage, nbytes, cause):
             return hop
-        return store if store in storage.copies or self.may_take(store, source, storage, session, location) else hop
+        return store if store in storage.copies or self.may_take(store, source, storage, cause) else hop
 
-    def find_room(self, tier: DeviceState, storage: Storage, nbytes: int, session: VmSession, location: int) -> bool:
+    def find_room(self, tier: DeviceState, storage: Storage, nbytes: int, cause: Cause) -> bool:
         """Let values leave a tier until so many bytes of a storage fit there, and within its session's share."""
-        scheduler, account = self.scheduler, storage.account or session.account
+        scheduler, account = self.scheduler, storage.account or cause.session.account
         spare = {*storage.current(), *scheduler.bound}
-        return scheduler.make_room(tier, spare, session, location, nbytes) and scheduler.make_share(
-            tier, spare, account, session, location, nbytes
+        return scheduler.make_room(tier, spare, cause.session, cause.location, nbytes) and scheduler.make_share(
+            tier, spare, account, cause.session, cause.location, nbytes
         )
 
-    def readable_by_files(self, tensor: Tensor, session: VmSession, location: int) -> Binding:
+    def readable_by_files(self, tensor: Tensor, cause: Cause) -> Binding:
         """Bind a tensor for a write to a file, which reads piece by piece: in the store where it lies there alone, else
         on the host, or in the store if there is no room on the host, or the session has its share there.
 
@@ -185,15 +187,16 @@ class Residency:
         if source is not stored or not is_in_pieces(source) or self.is_read_once(storage):
             nbytes, spare = self.bytes_to_bring(tensor), {*storage.current(), *self.scheduler.bound}
             if host in storage.copies:
-                return self.bring(tensor, host, session, location)
-            room = self.scheduler.make_room(host, spare, session, location, max(nbytes, 0))
-            if room and self.make_share(storage, host, nbytes, session, location):
-                return self.bring(tensor, host, session, location)
-            if stored is None and storage.nbytes >= 0 and self.may_take(store, source, storage, session, location):
-                stored = self.whole_copy(tensor, store, session, location)
+                return self.bring(tensor, host, cause)
+            room = self.scheduler.make_room(host, spare, cause.session, cause.location, max(nbytes, 0))
+            if room and self.make_share(storage, host, nbytes, cause):
+                return self.bring(tensor, host, cause)
+            if stored is None and storage.nbytes >= 0 and self.may_take(store, source, storage, cause):
+                stored = self.whole_copy(tensor, store, cause)
             if stored is None or not is_in_pieces(stored):
                 if room:
-                    check_share(session.account, host, nbytes, why=full_below(host, session.account, nbytes))
+                    account = cause.session.account
+                    check_share(account, host, nbytes, why=full_below(host, account, nbytes))
                 places = f"{host.name} or {store.name}" if store.backend.limit else host.name
                 raise DeviceMemoryError(
                     f"{exact_size(nbytes)} do not fit on {places} now, beside what cannot leave; release or unpin "
@@ -213,7 +216,7 @@ class Residency:
         copy = None if self.store is None else storage.copies.get(self.store)
         return copy is not None and copy.buffer is not None and bool(copy.buffer.raw.once)
 
-    def view_copy(self, tensor: Tensor, device: DeviceState, session: VmSession, location: int) -> Copy:
+    def view_copy(self, tensor: Tensor, device: DeviceState, cause: Cause) -> Copy:
         """Plan a transfer of one view's bytes to a device, or find the one planned before.
 
         Found is the copy of this very view. A view of a view moves its own bytes, though a copy of the larger one may
@@ -232,20 +235,20 @@ class Residency:
         self.limit_views(storage)
         kept = len(bound)
         if device.ceiling:
-            self.require_share(storage, device, meta.nbytes, session, location)
+            self.require_share(storage, device, meta.nbytes, cause)
         source = self.routes.source(storage, device)
         if storage.account is None and source.device is self.store:
-            account_for(storage, session)
+            account_for(storage, cause.session)
         host = self.routes.host_first(source, device)
         if host is not None:
-            source = self.whole_copy(bytes_of(storage, host), host, session, location)
+            source = self.whole_copy(bytes_of(storage, host), host, cause)
         origin = Binding(source, tensor, tensor.offset, tensor.strides)
-        hop = self.stopover(source, storage, device, meta.nbytes, session, location)
+        hop = self.stopover(source, storage, device, meta.nbytes, cause)
         if hop is not None and hop is self.store:
-            source = storage.copies.get(hop) or self.whole_copy(bytes_of(storage, hop), hop, session, location)
+            source = storage.copies.get(hop) or self.whole_copy(bytes_of(storage, hop), hop, cause)
             origin = Binding(source, tensor, tensor.offset, tensor.strides)
         elif hop is not None:
-            origin = Binding(self.view_copy(tensor, hop, session, location), tensor, 0, None)
+            origin = Binding(self.view_copy(tensor, hop, cause), tensor, 0, None)
         copy = self.new_copy(device, meta.nbytes, storage.version)
         copy.view = key
         views[device, key] = copy
@@ -253,7 +256,7 @@ class Residency:
         device.candidates[copy] = storage
         bound += (copy, origin.copy)
         why = note_return(storage, device, meta.nbytes, whole=False)
-        self.transfers.plan(origin, Binding(copy, tensor, 0, None), storage, session, location, why)
+        self.transfers.plan(origin, Binding(copy, tensor, 0, None), storage, cause, why)
         bound[kept:] = [copy]
         return copy
 
@@ -269,62 +272,52 @@ class Residency:
             if oldest is not None:
                 forget(oldest, storage)
 
-    def require_share(
-        self, storage: Storage | None, device: DeviceState, nbytes: int, session: VmSession, location: int
-    ) -> None:
+    def require_share(self, storage: Storage | None, device: DeviceState, nbytes: int, cause: Cause) -> None:
         """As `make_share`; QuotaError if it is False, and will be once data have decided on sizes."""
-        if not self.make_share(storage, device, nbytes, session, location):
-            account = session.account
+        if not self.make_share(storage, device, nbytes, cause):
+            account = cause.session.account
             check_share(account, device, nbytes, undecided(account, device), full_below(device, account, nbytes))
 
-    def make_share(
-        self, storage: Storage | None, device: DeviceState, nbytes: int, session: VmSession, location: int
-    ) -> bool:
+    def make_share(self, storage: Storage | None, device: DeviceState, nbytes: int, cause: Cause) -> bool:
         """Let values leave a device that has a ceiling until the share of a storage's session has so many bytes more.
         None: of the session that asks, which is about to make one.
 
         False if it cannot have them and is the session that asks; others are not to suffer from what it keeps, and
         what the machine brings somewhere is of the moment.
         """
+        session = cause.session
         account = session.account if storage is None or storage.account is None else storage.account
         spare = set(self.scheduler.bound)
         if storage is not None:
             spare.update(storage.current())
-        there = self.scheduler.make_share(device, spare, account, session, location, max(nbytes, 0))
+        there = self.scheduler.make_share(device, spare, account, cause.session, cause.location, max(nbytes, 0))
         return there or account is not session.account or session is self.scheduler.nobody
 
     # -- evicting --------------------------------------------------------------------------------------------------
 
     def evict(
-        self,
-        session: VmSession,
-        location: int,
-        copy: Copy,
-        storage: Storage,
-        why: str,
-        tiers: Sequence[DeviceState],
+        self, session: VmSession, location: int, copy: Copy, storage: Storage, why: str, tiers: Sequence[DeviceState]
     ) -> Instruction | None:
         """Plan the transfer of the only copy of a value to the first of the `tiers` with room for it, for a session
         that needs the room here; None if none has."""
+        cause = Cause(session, location)
         for tier in tiers:
-            if self.may_take(tier, copy, storage, session, location):
-                return self.evict_to(tier, copy, storage, session, location, why)
+            if self.may_take(tier, copy, storage, cause):
+                return self.evict_to(tier, copy, storage, cause, why)
         return None
 
-    def may_take(self, tier: DeviceState, copy: Copy, storage: Storage, session: VmSession, location: int) -> bool:
+    def may_take(self, tier: DeviceState, copy: Copy, storage: Storage, cause: Cause) -> bool:
         """Is there room on a tier for an evicted copy, now or once others have left?"""
         scheduler, nbytes = self.scheduler, tier.backend.footprint(storage.nbytes)
         spare = {copy, *scheduler.bound}
         return (
             tier.backend.lost is None
             and nbytes <= tier.backend.limit  # else everything there would leave in vain
-            and scheduler.make_room(tier, spare, session, location, nbytes)
-            and scheduler.make_share(tier, spare, storage.account, session, location, nbytes)
+            and scheduler.make_room(tier, spare, cause.session, cause.location, nbytes)
+            and scheduler.make_share(tier, spare, storage.account, cause.session, cause.location, nbytes)
         )
 
-    def evict_to(
-        self, below: DeviceState, copy: Copy, storage: Storage, session: VmSession, location: int, why: str
-    ) -> Instruction:
+    def evict_to(self, below: DeviceState, copy: Copy, storage: Storage, cause: Cause, why: str) -> Instruction:
         """Plan the transfer of the only copy of a value to a tier that has room for it."""
         device = copy.device
         target = self.new_copy(below, storage.nbytes, storage.version)
@@ -335,7 +328,7 @@ class Residency:
         kept = len(self.scheduler.bound)
         self.scheduler.bound += (copy, target)
         source = Binding(copy, raw, 0, None)
-        transfer = self.transfers.plan(source, Binding(target, raw, 0, None), storage, session, location, why)
+        transfer = self.transfers.plan(source, Binding(target, raw, 0, None), storage, cause, why)
         del self.scheduler.bound[kept:]
         storage.evicted = device
         device.evicted[0] += 1
@@ -361,7 +354,7 @@ class Residency:
                 kept = len(bound)
                 moved.storage.place(moved.home)  # it may have been written elsewhere before its move began
                 with suppress(MetadataError, QuotaError):  # no way leads there, or it is over a quota
-                    session.moving.append(self.bring(moved, moved.home, session, moved.location).copy)
+                    session.moving.append(self.bring(moved, moved.home, Cause(session, moved.location)).copy)
                 del bound[kept:]  # they are no operands of the message being admitted, and may leave for these
         session.moving = [copy for copy in dict.fromkeys(session.moving) if copy.writer is not None]
         return session.moving
@@ -378,8 +371,7 @@ class Residency:
         tensor: Tensor,
         device: DeviceState,
         partial: bool,
-        session: VmSession,
-        location: int,
+        cause: Cause,
         beside: int = 0,
     ) -> Binding:
         """Bind an existing tensor for writing on a device.
@@ -390,10 +382,10 @@ class Residency:
         """
         storage = tensor.storage
         if not may_overwrite(tensor, storage.copies.get(device)) and not self.is_only_copied(tensor, device, beside):
-            return self.detach(tensor, device, partial, session, location)
-        charge(session, storage)
+            return self.detach(tensor, device, partial, cause)
+        charge(cause.session, storage)
         if partial:
-            copy = self.operand(tensor, device, session, location).copy
+            copy = self.operand(tensor, device, cause).copy
         else:
             copy = self.written_copy(storage, device)
             touch(storage, device)
@@ -435,9 +427,9 @@ class Residency:
             hold(copy, storage)
         return copy
 
-    def detach(self, tensor: Tensor, device: DeviceState, partial: bool, session: VmSession, location: int) -> Binding:
+    def detach(self, tensor: Tensor, device: DeviceState, partial: bool, cause: Cause) -> Binding:
         """Give the tensor a storage of its own on the device."""
-        old = self.operand(tensor, device, session, location) if partial else None
+        old = self.operand(tensor, device, cause) if partial else None
         meta = tensor.meta
         nbytes = -1 if meta is None else meta.nbytes
         copy = self.new_copy(device, nbytes, 1)
@@ -450,11 +442,11 @@ class Residency:
         if tensor.home.pins:
             move_pins(tensor, before)
         hold(copy, tensor.storage)
-        charge(session, tensor.storage)
+        charge(cause.session, tensor.storage)
         tensor.offset, tensor.strides = 0, None
         target = Binding(copy, tensor, 0, None)
         if old is not None:
-            self.transfers.copy(old, target, session, location)
+            self.transfers.copy(old, target, cause)
             tensor.storage.version = copy.version = copy.version + 1  # the Copy has written the one before
         return target
 

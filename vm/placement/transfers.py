@@ -15,6 +15,7 @@ from ...streams.spill import copy_from
 from ...streams.stored import copy_to
 from ...streams.stream import Stream, StreamKind
 from ..memory.replicas import forget
+from ..model.cause import Cause
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.operand import Binding
@@ -48,9 +49,7 @@ class Transfers:
         finally:
             self.causing = before
 
-    def plan(
-        self, source: Binding, target: Binding, storage: Storage, session: VmSession, location: int, why: str = ""
-    ) -> Instruction:
+    def plan(self, source: Binding, target: Binding, storage: Storage, cause: Cause, why: str = "") -> Instruction:
         """Admit a Transfer. `why`: what its label says in place of the kind."""
         here, there = source.copy.device.backend, target.copy.device.backend
         kernel: Callable[[Any, Any], None]
@@ -65,7 +64,7 @@ class Transfers:
         else:
             kind, carrier, kernel = StreamKind.P2P, target.copy.device, source_first(there.peer_copy)
         label = f"{why or kind.value} {source.copy.device.name}->{target.copy.device.name}"
-        instruction = self._instruction(Opcode.TRANSFER, label, source, target, session, location)
+        instruction = self._instruction(Opcode.TRANSFER, label, source, target, cause)
         instruction.stream = self._carried_by(kind, carrier)
         instruction.kernel = kernel
         instruction.bytes_moved = -1  # known when bound
@@ -73,18 +72,16 @@ class Transfers:
         self.scheduler.admit(instruction)
         return instruction
 
-    def copy(self, source: Binding, target: Binding, session: VmSession, location: int) -> None:
+    def copy(self, source: Binding, target: Binding, cause: Cause) -> None:
         """Admit a Copy within one device."""
-        instruction = self._instruction(Opcode.COPY, "copy", source, target, session, location)
+        instruction = self._instruction(Opcode.COPY, "copy", source, target, cause)
         instruction.kernel = copy_array
         self.scheduler.admit(instruction)
 
-    def _instruction(
-        self, opcode: Opcode, label: str, source: Binding, target: Binding, session: VmSession, location: int
-    ) -> Instruction:
+    def _instruction(self, opcode: Opcode, label: str, source: Binding, target: Binding, cause: Cause) -> Instruction:
         scheduler = self.scheduler
-        instruction = scheduler.new_instruction(scheduler.nobody, opcode, label, target.copy.device, location)
-        instruction.author = self.causing or session
+        instruction = scheduler.new_instruction(scheduler.nobody, opcode, label, target.copy.device, cause.location)
+        instruction.author = self.causing or cause.session
         instruction.inputs, instruction.outputs = (source,), (target,)
         source.tensor.await_meta(instruction)
         instruction.reads, instruction.writes = (source.copy,), (target.copy,)

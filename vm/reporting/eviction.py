@@ -16,6 +16,7 @@ from ...interpreter.errors import ProtocolError
 from ..memory.making_room import may_evict
 from ..memory.pins import pinned_bytes
 from ..memory.replicas import may_forget
+from ..model.cause import Cause
 from ..model.device_state import DeviceState
 from ..model.session import VmSession
 from ..model.tensor import Storage
@@ -103,7 +104,7 @@ def evict(
     freed: Counter[tuple[DeviceState, str]] = Counter()
     chosen = list(islice(may_leave(engine, only, account, name), AT_ONCE))
     for place, storage in chosen:
-        nbytes = leave(engine.residency, storage, place, session, 0)
+        nbytes = leave(engine.residency, storage, place, Cause(session, 0))
         if nbytes:
             way = (place, goes_to(storage, place))
             left[way] += 1

@@ -11,6 +11,7 @@ from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Lookup, Publish, Unpublish, Wait
 from tensord.streams.device import Eviction
 from tensord.vm.admission.cancellation import PIECE, held_alone, written_now
+from tensord.vm.model.cause import Cause
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.flat import Place
 
@@ -274,7 +275,7 @@ def test_no_replica_is_dropped_for_memory_that_an_ended_session_will_release() -
     x = other.upload([1.0] * 10)
     tensor = other.session.tensors[x]
     parts.drain()
-    parts.residency.operand(tensor, parts.at("sim:0"), other.session, 0)
+    parts.residency.operand(tensor, parts.at("sim:0"), Cause(other.session, 0))
     parts.scheduler.bound.clear()
     parts.drain()
     replica = tensor.storage.copies[parts.here]

@@ -9,6 +9,7 @@ import pytest
 
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.allocation import adopt, allocate, reuse
+from tensord.vm.model.cause import Cause
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.tensor import Copy
 
@@ -40,7 +41,7 @@ def instruction(parts: Parts, stream: Any) -> Instruction:
 def replica(parts: Parts) -> Copy:
     """48 bytes on the host that the sim device has, too."""
     x = parts.tensor(6, "sim:0")
-    copy = parts.residency.operand(x, parts.here, parts.session, 0).copy
+    copy = parts.residency.operand(x, parts.here, Cause(parts.session, 0)).copy
     parts.scheduler.bound.clear()
     parts.drain()
     return copy

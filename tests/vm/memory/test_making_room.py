@@ -6,6 +6,7 @@ import pytest
 
 from tensord.vm.memory.making_room import make_room
 from tensord.vm.memory.replicas import forget
+from tensord.vm.model.cause import Cause
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.tensor import Copy, Tensor
@@ -29,7 +30,7 @@ def sim(parts: Parts) -> DeviceState:
 def x(parts: Parts) -> Tensor:
     """48 bytes on the sim device, and a transfer to the host that has not run."""
     x = parts.tensor(6, "sim:0")
-    parts.residency.operand(x, parts.at("cpu:0"), parts.session, 0)
+    parts.residency.operand(x, parts.at("cpu:0"), Cause(parts.session, 0))
     parts.scheduler.bound.clear()
     return x
 
@@ -46,7 +47,7 @@ def transfer_of(parts: Parts) -> Instruction:
 
 def mirror(parts: Parts, tensor: Tensor, *, drain: bool = True) -> Copy:
     """The tensor's copy on the sim device, once its transfer has arrived or before."""
-    copy = parts.residency.operand(tensor, parts.at("sim:0"), parts.session, 0).copy
+    copy = parts.residency.operand(tensor, parts.at("sim:0"), Cause(parts.session, 0)).copy
     parts.scheduler.bound.clear()
     if drain:
         parts.drain()
@@ -188,7 +189,7 @@ def test_what_will_never_have_memory_leaves_the_plan_first(parts: Parts, sim: De
     """Its transfer waits for a source that was cancelled, say; until it retires nothing could evict the copy."""
     y = parts.tensor(2)
     parts.op("gate", writes=[y])
-    copy = parts.residency.operand(y, sim, parts.session, 0).copy
+    copy = parts.residency.operand(y, sim, Cause(parts.session, 0)).copy
     parts.scheduler.bound.clear()
     forget(copy_of(y), y.storage)
     assert sim.planned == 16
@@ -248,7 +249,7 @@ class TestWhichGo:
         self, parts: Parts, sim: DeviceState, arrived: bool
     ) -> None:
         early = parts.tensor(home="sim:0")
-        parts.residency.operand(early, parts.at("cpu:0"), parts.session, 0)
+        parts.residency.operand(early, parts.at("cpu:0"), Cause(parts.session, 0))
         if arrived:
             parts.drain()
         late = mirror(parts, parts.tensor(), drain=arrived)

@@ -9,6 +9,7 @@ from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.mapped import map_copy, unmap_copy
 from tensord.vm.memory.recency import touch
 from tensord.vm.memory.replicas import drop, drop_idle, forget, may_forget, others
+from tensord.vm.model.cause import Cause
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.tensor import Copy, Tensor
 
@@ -27,7 +28,7 @@ def sim(parts: Parts) -> DeviceState:
 
 def mirror(parts: Parts, tensor: Tensor, name: str = "sim:0") -> Copy:
     """The tensor's copy on another device, once its transfer has arrived."""
-    copy = parts.residency.operand(tensor, parts.at(name), parts.session, 0).copy
+    copy = parts.residency.operand(tensor, parts.at(name), Cause(parts.session, 0)).copy
     parts.hand_over()
     parts.scheduler.bound.clear()
     parts.drain()

@@ -10,6 +10,7 @@ from tensord.vm.memory.mapped import map_copy
 from tensord.vm.memory.recency import touch
 from tensord.vm.memory.victims import victims
 from tensord.vm.model.account import Account
+from tensord.vm.model.cause import Cause
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.tensor import Tensor
 
@@ -87,7 +88,7 @@ def test_by_age_the_least_recently_used_leaves_first(parts: Parts, sim: DeviceSt
 
 def test_what_has_to_move_only_once_leaves_before_what_has_to_move_twice(parts: Parts, sim: DeviceState) -> None:
     made = tensors(parts, 2)
-    parts.residency.operand(made[1], parts.at("cpu:0"), parts.session, 0)
+    parts.residency.operand(made[1], parts.at("cpu:0"), Cause(parts.session, 0))
     parts.scheduler.bound.clear()
     parts.drain()
     use(sim, *made)

@@ -8,6 +8,7 @@ from tensord.interpreter.errors import KernelError, MetadataError
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.memory.release import leave_plan
+from tensord.vm.model.cause import Cause
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.operand import Binding
 from tensord.vm.model.tensor import Moved, Tensor
@@ -24,7 +25,7 @@ def parts() -> Parts:
 
 def bring(parts: Parts, tensor: Tensor, name: str) -> Binding:
     """Bind the tensor for reading on a device."""
-    binding = parts.residency.operand(tensor, parts.at(name), parts.session, 0)
+    binding = parts.residency.operand(tensor, parts.at(name), Cause(parts.session, 0))
     parts.hand_over()
     parts.scheduler.bound.clear()
     return binding
@@ -32,7 +33,7 @@ def bring(parts: Parts, tensor: Tensor, name: str) -> Binding:
 
 def write(parts: Parts, tensor: Tensor, name: str, *, partial: bool = False) -> Binding:
     """Bind the tensor for writing on a device."""
-    binding = parts.residency.target(tensor, parts.at(name), partial, parts.session, 0)
+    binding = parts.residency.target(tensor, parts.at(name), partial, Cause(parts.session, 0))
     parts.hand_over()
     parts.scheduler.bound.clear()
     return binding
@@ -238,7 +239,7 @@ class TestWriting:
         x = parts.tensor(home="sim:0")
         if shared:
             twin(x, x.home)
-        target = parts.residency.target(x, parts.at(device), False, parts.session, 0)
+        target = parts.residency.target(x, parts.at(device), False, Cause(parts.session, 0))
         assert target.copy in parts.scheduler.bound
 
 
@@ -376,7 +377,7 @@ class TestMoving:
     def test_what_is_about_to_be_written_waits_for_the_next_message(self, parts: Parts) -> None:
         """What it brought would be there as the value after the write, and is the one before."""
         target = move(parts, parts.tensor(), "sim:0")
-        parts.residency.target(target, parts.at("cpu:0"), True, parts.session, 0)
+        parts.residency.target(target, parts.at("cpu:0"), True, Cause(parts.session, 0))
         bring(parts, parts.tensor(), "sim:1")
         assert [one.label for one in transfers(parts)] == ["h2d cpu:0->sim:1"]
         assert list(parts.session.moves) == [target]
@@ -463,7 +464,7 @@ class TestManyViews:
         copies = []
         for row in range(count):
             view = share(base, Meta.of((1,), "float64"), 8 * row, (8,), base.home)
-            copies.append(parts.residency.bring(view, parts.at("sim:0"), parts.session, 0).copy)
+            copies.append(parts.residency.bring(view, parts.at("sim:0"), Cause(parts.session, 0)).copy)
             base.storage.sharers = 1  # as of handles that were dropped meanwhile
         assert all(copy.current for copy in copies)
 

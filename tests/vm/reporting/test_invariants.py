@@ -10,6 +10,7 @@ import pytest
 from tensord.interpreter.opcodes import Opcode
 from tensord.streams.device import Eviction
 from tensord.vm.memory.ledger import expect
+from tensord.vm.model.cause import Cause
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.published import Published
 from tensord.vm.placement.views import twin
@@ -42,7 +43,7 @@ class Busy(Parts):
         super().__init__("cpu:0", "sim:0", eviction=Eviction.COST)
         monkeypatch.setattr(fair_queue, "DEPTH", 0)
         self.x, self.y = self.tensor(), self.tensor()
-        self.residency.operand(self.x, self.at("sim:0"), self.session, 0)  # a transfer
+        self.residency.operand(self.x, self.at("sim:0"), Cause(self.session, 0))  # a transfer
         self.scheduler.bound.clear()
         self.hand_over()
         self.writer = self.op("writer", writes=[self.y])

@@ -9,6 +9,7 @@ import pytest
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.wire.messages import CALL
 from tensord.vm.memory.ledger import expect_late, wait_for_memory
+from tensord.vm.model.cause import Cause
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.scheduler import fair_queue
@@ -48,7 +49,7 @@ class TestChoice:
     def test_a_producer_on_another_kind_of_stream_says_nothing(self) -> None:
         parts = Parts("cpu:0", "sim:0")
         x = parts.tensor()
-        bound = parts.residency.operand(x, parts.at("sim:0"), parts.session, 0)
+        bound = parts.residency.operand(x, parts.at("sim:0"), Cause(parts.session, 0))
         parts.hand_over()
         (transfer,) = parts.scheduler.live.values()
         reader = parts.scheduler.new_instruction(parts.session, Opcode.CALL, "op", parts.at("sim:0"), 0)
@@ -153,7 +154,7 @@ class TestRoom:
 
     def test_work_of_a_planned_transfer_counts_for_who_asked_for_it(self) -> None:
         parts = Parts("cpu:0", "sim:0")
-        parts.residency.operand(parts.tensor(), parts.at("sim:0"), parts.session, 0)
+        parts.residency.operand(parts.tensor(), parts.at("sim:0"), Cause(parts.session, 0))
         parts.hand_over()
         assert [queue.queued for queue in parts.session.queues.values()] == [1]
         assert not parts.scheduler.nobody.queues

@@ -10,6 +10,7 @@ import pytest
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.reservation import loss_of
+from tensord.vm.model.cause import Cause
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.tensor import Copy, Storage, Tensor
@@ -51,7 +52,7 @@ def at_line(line: int) -> Callable[[Instruction], None]:
 
 def mirror(parts: Parts, tensor: Tensor, name: str) -> Copy:
     """The tensor's copy on another device, planned and not yet transferred."""
-    copy = parts.residency.operand(tensor, parts.at(name), parts.session, 0).copy
+    copy = parts.residency.operand(tensor, parts.at(name), Cause(parts.session, 0)).copy
     parts.hand_over()
     parts.scheduler.bound.clear()
     return copy
