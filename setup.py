@@ -28,7 +28,8 @@ from setuptools.command.build_py import build_py
 
 SOURCES = Path("src")
 # One group: calls and attributes among these modules cost no dictionary lookup. Left out are modules that mypyc cannot
-# compile as Python runs them (`Meta` is held weakly), and those that are too cold to matter.
+# compile as Python runs them (`Meta` is held weakly; the annotations in `tracing/record.py`, which compiled classes do
+# not keep, say what a trace file may hold), and those that are too cold to matter.
 ENGINE = (
     "interpreter/opcodes.py",
     "interpreter/wire/forms.py",
@@ -44,7 +45,6 @@ ENGINE = (
     "vm/routines/*.py",
     "vm/scheduler/*.py",
     "vm/tracing/flat.py",
-    "vm/tracing/record.py",
     "vm/tracing/ring.py",
 )
 # Generators that are dropped in the middle of a `try`, as a run is whose session ends: mypyc's crash then.

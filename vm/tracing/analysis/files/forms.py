@@ -1,4 +1,5 @@
-"""Records from plain values that nobody vouches for. The annotations of the named tuples say what is allowed.
+"""Records from plain values that nobody vouches for. The annotations of the named tuples say what is allowed, so the
+modules of these are not compiled.
 
 A form takes the name of a value, for the error, and the value. It returns the value as a record has it, or raises
 Malformed. Integers are natural numbers, unless `SPECIAL` says otherwise.
