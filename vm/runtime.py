@@ -21,11 +21,11 @@ from .log import log, unhindered
 from .model.session import VmSession
 from .placement.loaded_files import changed_among
 from .process import Process
-from .reporting.device_rows import lost
-from .reporting.holdings import Largest
 from .reporting.live_trace import trace_parts
 from .reporting.locations import Places
+from .reporting.memory.holdings import Largest
 from .reporting.questions import ACTS, About, answer
+from .reporting.rows.devices import lost
 from .tracing.analysis.trace import Trace
 from .tracing.ring import CAPACITY
 

@@ -8,7 +8,7 @@ from . import options
 from .shown import tell, tell_health, tell_held
 
 MOST = 10_000  # rows of one answer
-BY = ("session", "name", "device", "location")  # as `vm.reporting.held_rows` sums up
+BY = ("session", "name", "device", "location")  # as `vm.reporting.memory.held` sums up
 
 
 @click.command()

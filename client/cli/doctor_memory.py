@@ -1,7 +1,7 @@
 """The check of `tensord doctor` on a daemon's memory: bytes that nothing explains, and what is held for nobody.
 
-Every byte of a pool has a holder (`vm.reporting.extents`), so one without is a defect of tensord. A daemon that works
-takes and frees memory while it is asked, so it is asked until nothing has happened meanwhile, a few times.
+Every byte of a pool has a holder (`vm.reporting.memory.extents`), so one without is a defect of tensord. A daemon that
+works takes and frees memory while it is asked, so it is asked until nothing has happened meanwhile, a few times.
 """
 
 from __future__ import annotations

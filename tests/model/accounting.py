@@ -6,8 +6,8 @@ from collections import Counter
 
 from tensord.vm.engine import Engine
 from tensord.vm.model.session import VmSession
-from tensord.vm.reporting.extents import Walk
-from tensord.vm.reporting.held_rows import KEYS, SESSION, Sums, held_slices
+from tensord.vm.reporting.memory.extents import Walk
+from tensord.vm.reporting.memory.held import KEYS, SESSION, Sums, held_slices
 from tensord.vm.tracing.flat import Place
 
 LIMIT = 3  # rows, so that most programs have more

@@ -17,7 +17,7 @@ from tensord.interpreter.programs.passes.table import apply
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.admission.cancellation import PIECE
-from tensord.vm.reporting.extents import CHECKPOINT, MAPPED, SORTS, TEMPORARIES
+from tensord.vm.reporting.memory.extents import CHECKPOINT, MAPPED, SORTS, TEMPORARIES
 
 from .check import check
 from .ops import failing_ops, hungry_ops

@@ -24,7 +24,7 @@ from ...interpreter.wire.locations import line_of
 from ..tracing.flat import ERASED, SHORT, SIGNATURE, TRAIT, Where
 from ..tracing.record import Holding
 from ..tracing.ring import flatten
-from . import holdings
+from .memory import holdings
 
 if TYPE_CHECKING:
     from ..engine import Engine

@@ -25,17 +25,17 @@ from .answering import (
     natural,
     session_or_any,
 )
-from .device_rows import cached, describe, lost, plain, transfers
-from .eviction import evict, eviction_row, returning_slices, total
-from .extents import Walk
-from .held_rows import DEVICE, SESSION, Sums, by_what, held_slices
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
-from .name_rows import name_kind
-from .properties import error_text
-from .routine_rows import routine_row
-from .statistics import residency, share_rows, statistics, tensor_asked
-from .tensor_rows import name_slices, state_row, tensor_slices
+from .memory.extents import Walk
+from .memory.held import DEVICE, SESSION, Sums, by_what, held_slices
+from .rows.devices import cached, describe, lost, plain, transfers
+from .rows.eviction import evict, eviction_row, returning_slices, total
+from .rows.names import name_kind
+from .rows.properties import error_text
+from .rows.routines import routine_row
+from .rows.statistics import residency, share_rows, statistics, tensor_asked
+from .rows.tensors import name_slices, state_row, tensor_slices
 
 if TYPE_CHECKING:
     from ..engine import Engine

@@ -11,11 +11,11 @@ from typing import Any, Final, TypeAlias
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ..reporting.answering import MOST, answer_with, device_or_any, natural
-from ..reporting.eviction import NO_EVICTION
-from ..reporting.extents import TENSOR, Extent
-from ..reporting.held_rows import DEVICE, Sums, by_what
-from ..reporting.name_rows import name_kind, name_row, names_of
-from ..reporting.properties import error_text, properties, state_of
+from ..reporting.memory.extents import TENSOR, Extent
+from ..reporting.memory.held import DEVICE, Sums, by_what
+from ..reporting.rows.eviction import NO_EVICTION
+from ..reporting.rows.names import name_kind, name_row, names_of
+from ..reporting.rows.properties import error_text, properties, state_of
 from ..routines.programs import routine_of
 from .engine import SerialEngine
 from .values import SerialSession, SerialTensor

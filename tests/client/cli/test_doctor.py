@@ -18,7 +18,7 @@ from tensord.client.cli import doctor as cli_doctor
 from tensord.client.cli import doctor_checks, doctor_gpu
 from tensord.client.cli.doctor_checks import Finding, Level
 from tensord.interpreter.wire.addresses import PATH_LIMIT, lock_path
-from tensord.vm.reporting.eviction import NO_EVICTION
+from tensord.vm.reporting.rows.eviction import NO_EVICTION
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tensord.client.cli import admin
 from tensord.client.cli.held import show_held
-from tensord.vm.reporting.held_rows import KEYS
+from tensord.vm.reporting.memory.held import KEYS
 
 WEIGHTS = 256 * 256 * 4
 

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from tensord.client.cli import keyboard, top
-from tensord.vm.reporting.eviction import NO_EVICTION
+from tensord.vm.reporting.rows.eviction import NO_EVICTION
 
 
 def device(n: int) -> dict[str, Any]:

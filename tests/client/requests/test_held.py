@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tensord import ProtocolError
-from tensord.vm.reporting.extents import STREAM, TENSOR
-from tensord.vm.reporting.held_rows import KEYS
+from tensord.vm.reporting.memory.extents import STREAM, TENSOR
+from tensord.vm.reporting.memory.held import KEYS
 
 anywhere = pytest.mark.parametrize("machines", ["here", "serial", "daemon"], indirect=True)
 

@@ -12,10 +12,10 @@ import pytest
 from tensord.interpreter.errors import KernelError, ProtocolError
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.process import Process
-from tensord.vm.reporting import tensor_rows
 from tensord.vm.reporting.answering import Client
 from tensord.vm.reporting.locations import Places
 from tensord.vm.reporting.questions import About, answer, whole
+from tensord.vm.reporting.rows import tensors as tensor_rows
 
 WAIT = 10.0
 

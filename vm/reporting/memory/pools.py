@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...streams.pool import owner_of
-from ..model.device_state import DeviceState
+from ....streams.pool import owner_of
+from ...model.device_state import DeviceState
 from .idle_arenas import IdleArenas
 
 

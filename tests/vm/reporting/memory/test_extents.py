@@ -12,7 +12,7 @@ import pytest
 from tensord.interpreter.wire.segments import available
 from tensord.vm.memory.replicas import forget
 from tensord.vm.model.directory import Leaving
-from tensord.vm.reporting.extents import ARENA, IN_USE, LOOKED_AT, MAPPED, STREAM, TEMPORARIES, TENSOR, Walk
+from tensord.vm.reporting.memory.extents import ARENA, IN_USE, LOOKED_AT, MAPPED, STREAM, TEMPORARIES, TENSOR, Walk
 from tests.vm.admission.test_exports import SIZE, Daemon
 from tests.vm.admission.test_segments import CHAIN, EIGHT, Linked
 from tests.vm.bare_engine import Bare

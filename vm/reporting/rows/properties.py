@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...interpreter.errors import TensordError
-from ...interpreter.types.meta import Meta
+from ....interpreter.errors import TensordError
+from ....interpreter.types.meta import Meta
 
 
 def shape_and_dtype(meta: Meta | None) -> dict[str, Any]:

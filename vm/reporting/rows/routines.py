@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...interpreter.errors import ProtocolError, TensordError
-from ...interpreter.programs.fusion import LEAST
-from ...interpreter.programs.passes.table import FUSION, IN_PLACE, MEMORY_PLAN
-from ...interpreter.programs.program import Program
-from ...interpreter.programs.rows import why_apart
-from ..model.linked import Linked
-from ..model.session import VmSession
-from ..routines.instruction import Segment
-from ..routines.recipe import ARENA, Place, Recipe
+from ....interpreter.errors import ProtocolError, TensordError
+from ....interpreter.programs.fusion import LEAST
+from ....interpreter.programs.passes.table import FUSION, IN_PLACE, MEMORY_PLAN
+from ....interpreter.programs.program import Program
+from ....interpreter.programs.rows import why_apart
+from ...model.linked import Linked
+from ...model.session import VmSession
+from ...routines.instruction import Segment
+from ...routines.recipe import ARENA, Place, Recipe
 
 
 def routine_row(session: VmSession, id_: int) -> dict[str, Any]:

@@ -12,22 +12,22 @@ from heapq import nlargest
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.errors import ProtocolError
-from ..memory.making_room import may_evict
-from ..memory.pins import pinned_bytes
-from ..memory.replicas import may_forget
-from ..model.cause import Cause
-from ..model.device_state import DeviceState
-from ..model.session import VmSession
-from ..model.tensor import Storage
-from ..placement.hints import leave
-from ..tracing.flat import Where
-from .answering import device_or_any, session_or_any
-from .holdings import LOOKED_AT, add_names, chunks, maker_of, tensors
+from ....interpreter.errors import ProtocolError
+from ...memory.making_room import may_evict
+from ...memory.pins import pinned_bytes
+from ...memory.replicas import may_forget
+from ...model.cause import Cause
+from ...model.device_state import DeviceState
+from ...model.session import VmSession
+from ...model.tensor import Storage
+from ...placement.hints import leave
+from ...tracing.flat import Where
+from ..answering import device_or_any, session_or_any
+from ..memory.holdings import LOOKED_AT, add_names, chunks, maker_of, tensors
 
 if TYPE_CHECKING:
-    from ..engine import Engine
-    from .holdings import Named
+    from ...engine import Engine
+    from ..memory.holdings import Named
 
 AT_ONCE = 256  # values that one question evicts: some milliseconds
 OFTEN = 3  # times that a tensor has come back before it is told

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ...interpreter.errors import ProtocolError
-from ...interpreter.wire.forms import shown
-from ..model.published import Published, PublishedRoutine
+from ....interpreter.errors import ProtocolError
+from ....interpreter.wire.forms import shown
+from ...model.published import Published, PublishedRoutine
 
 TENSOR: Final = "tensor"
 ROUTINE: Final = "routine"

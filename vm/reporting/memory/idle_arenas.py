@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...streams.device import Buffer
-from ...streams.pool import owner_of
-from ..model.device_state import DeviceState
-from ..model.linked import Linked
-from ..routines.replay import Replay
+from ....streams.device import Buffer
+from ....streams.pool import owner_of
+from ...model.device_state import DeviceState
+from ...model.linked import Linked
+from ...routines.replay import Replay
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ...engine import Engine
 
 
 class IdleArenas:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.errors import ProtocolError
-from ..model.device_state import DeviceState
-from ..model.tensor import Moved, Tensor
+from ....interpreter.errors import ProtocolError
+from ...model.device_state import DeviceState
+from ...model.tensor import Moved, Tensor
 from .eviction import eviction_row
 
 if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..model.session import VmSession
+    from ...engine import Engine
+    from ...model.session import VmSession
 
 
 def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ...interpreter.errors import ProtocolError
-from ...interpreter.wire.forms import shown
-from ..tracing.flat import Where
+from ....interpreter.errors import ProtocolError
+from ....interpreter.wire.forms import shown
+from ...tracing.flat import Where
 from .extents import ARENA, LOOKED_AT, Extent, Walk
-from .pool_rows import pool_row
+from .pools import pool_row
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ...engine import Engine
 
 SESSION: Final = "session"
 NAME: Final = "name"

@@ -8,8 +8,9 @@ import pytest
 from tensord.interpreter.errors import DeviceMemoryError
 from tensord.interpreter.wire.messages import Release
 from tensord.vm.model.directory import Leaving
-from tensord.vm.reporting import holdings, tensor_rows
 from tensord.vm.reporting.locations import Places
+from tensord.vm.reporting.memory import holdings
+from tensord.vm.reporting.rows import tensors as tensor_rows
 from tests.vm.bare_engine import Bare
 from tests.vm.parts import Parts
 

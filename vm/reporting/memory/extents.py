@@ -16,17 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...streams.device import Buffer
-from ...streams.pool import owner_of
-from ..model.device_state import DeviceState
-from ..model.instruction import Instruction
-from ..model.tensor import Copy, Storage
-from ..routines.instruction import RunInstruction
+from ....streams.device import Buffer
+from ....streams.pool import owner_of
+from ...model.device_state import DeviceState
+from ...model.instruction import Instruction
+from ...model.tensor import Copy, Storage
+from ...routines.instruction import RunInstruction
 from .holdings import Named, add_names
 from .idle_arenas import IdleArenas
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ...engine import Engine
 
 LOOKED_AT: Final = 512  # handles, names, storages or instructions in a slice: some 2 ms
 

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from ...interpreter.types.sizes import exact_size
-from ..model.device_state import DeviceState
-from ..model.directory import Directory
-from ..model.tensor import Copy, Storage, Tensor
-from ..tracing.flat import Where
-from ..tracing.record import Holding
+from ....interpreter.types.sizes import exact_size
+from ...model.device_state import DeviceState
+from ...model.directory import Directory
+from ...model.tensor import Copy, Storage, Tensor
+from ...tracing.flat import Where
+from ...tracing.record import Holding
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ...engine import Engine
 
 LOOKED_AT = 512  # tensors per slice
 IN_A_TRACE = 4096  # holdings of one trace

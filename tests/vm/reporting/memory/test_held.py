@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.vm.reporting.held_rows import HOLDERS_SHOWN, KEYS, by_what, held_slices
+from tensord.vm.reporting.memory.held import HOLDERS_SHOWN, KEYS, by_what, held_slices
 from tensord.vm.tracing.flat import Place
 from tests.vm.bare_engine import Bare
 from tests.vm.parts import Parts

@@ -10,20 +10,20 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.errors import TensordError
-from ..model.device_state import DeviceState
-from ..model.directory import handles_of
-from ..model.published import Published
-from ..model.tensor import Moved, Tensor
-from ..tracing.analysis.recorded.volume import described
-from ..tracing.flat import Where
-from .holdings import chunks, keep_largest, maker_of
-from .name_rows import name_row, names_of
+from ....interpreter.errors import TensordError
+from ...model.device_state import DeviceState
+from ...model.directory import handles_of
+from ...model.published import Published
+from ...model.tensor import Moved, Tensor
+from ...tracing.analysis.recorded.volume import described
+from ...tracing.flat import Where
+from ..memory.holdings import chunks, keep_largest, maker_of
+from .names import name_row, names_of
 from .properties import error_text, properties, state_of
 from .statistics import residency
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ...engine import Engine
 
 LOOKED_AT = 512  # tensors per slice: some 400 us
 DESCRIBED = 64  # rows per slice

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...streams.stream import Stream
-from ..model.device_state import DeviceState
-from ..tracing.flat import Where
+from ....streams.stream import Stream
+from ...model.device_state import DeviceState
+from ...tracing.flat import Where
 from .eviction import eviction_row
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ...engine import Engine
 
 
 def describe(engine: Engine, device: DeviceState, where: Where) -> dict[str, Any]:

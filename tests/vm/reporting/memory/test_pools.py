@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensord.vm.reporting.extents import Walk
-from tensord.vm.reporting.pool_rows import pool_row
+from tensord.vm.reporting.memory.extents import Walk
+from tensord.vm.reporting.memory.pools import pool_row
 from tests.vm.bare_engine import Bare
 
 

@@ -1,0 +1,6 @@
+"""Every byte of the pools: what it is for, who holds it.
+
+- `extents`: the pools in pieces; `held`: who holds them, summed up
+- `holdings`: the largest copies that have memory now
+- `pools`, `idle_arenas`: the pools themselves
+"""
