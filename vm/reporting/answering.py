@@ -29,20 +29,19 @@ class Client(NamedTuple):
     consumed: int = 0
 
 
-def answer_with(
-    answers: Mapping[str, Callable[..., Any]], what: object, arguments: object, engine: Any, session: Any, about: Any
-) -> Any:
-    """The answer to one question. ProtocolError for a question that is not among `answers`, or unfit arguments."""
-    asked = answers.get(what) if type(what) is str else None
-    if asked is None:
+def answer_with(answers: Mapping[str, Callable[..., Any]], what: object, arguments: object, asked: Any) -> Any:
+    """The answer to one question. `asked`: what each of the `answers` gets in front of its arguments: whose machine it
+    is about, and who asks. ProtocolError for a question that is not among the answers, or unfit arguments."""
+    found = answers.get(what) if type(what) is str else None
+    if found is None:
         raise ProtocolError(f"no question is called {what!r:.40}; there are {', '.join(answers)}")
     if not isinstance(arguments, list | tuple):
         raise ProtocolError(f"the arguments of {what} are a list")
     try:
-        signature(asked).bind(engine, session, about, *arguments)
+        signature(found).bind(asked, *arguments)
     except TypeError as error:
         raise ProtocolError(f"{what}: these arguments do not fit ({error})") from None
-    return asked(engine, session, about, *arguments)
+    return found(asked, *arguments)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
@@ -70,9 +70,17 @@ class About:
     errors: Callable[[], Sequence[TensordError]] = tuple
 
 
+class Asked(NamedTuple):
+    """An engine that is asked, the session that asks, and what the machine knows besides."""
+
+    engine: Engine
+    session: VmSession
+    about: About
+
+
 def answer(engine: Engine, session: VmSession, what: object, arguments: object, about: About) -> Any:
     """The answer to one question, or an iterator of its slices. ProtocolError for one that nobody can answer."""
-    return answer_with(_ANSWERS, what, arguments, engine, session, about)
+    return answer_with(_ANSWERS, what, arguments, Asked(engine, session, about))
 
 
 def whole(answered: Any) -> Any:
@@ -85,32 +93,25 @@ def whole(answered: Any) -> Any:
 # -- the questions -----------------------------------------------------------------------------------------------------
 
 
-def _stats(engine: Engine, session: VmSession, about: About) -> dict[str, Any]:
-    found = statistics(engine, session)
-    found["hung"] = plain(list(about.hung()))
-    found["recent_errors"] = [error_text(error) for error in about.errors()]
+def _stats(asked: Asked) -> dict[str, Any]:
+    found = statistics(asked.engine, asked.session)
+    found["hung"] = plain(list(asked.about.hung()))
+    found["recent_errors"] = [error_text(error) for error in asked.about.errors()]
     return found
 
 
-def _residency(_engine: Engine, session: VmSession, _about: About, id_: object) -> dict[str, str]:
-    return residency(tensor_asked(session, natural("id", id_)))
+def _residency(asked: Asked, id_: object) -> dict[str, str]:
+    return residency(tensor_asked(asked.session, natural("id", id_)))
 
 
-def _state(_engine: Engine, session: VmSession, _about: About, id_: object) -> dict[str, Any]:
-    return state_row(tensor_asked(session, natural("id", id_)))
+def _state(asked: Asked, id_: object) -> dict[str, Any]:
+    return state_row(tensor_asked(asked.session, natural("id", id_)))
 
 
-def _trace(
-    engine: Engine,
-    _session: VmSession,
-    about: About,
-    since: object = 0,
-    live: object = True,
-    routines: object = None,
-) -> Any:
+def _trace(asked: Asked, since: object = 0, live: object = True, routines: object = None) -> Any:
     after = natural("since", since)
     known_after = after if routines is None else natural("routines", routines)
-    return trace_parts(engine, about.where, after, live=bool(live), routines=known_after)
+    return trace_parts(asked.engine, asked.about.where, after, live=bool(live), routines=known_after)
 
 
 def changed_files(engine: Engine) -> list[str]:
@@ -118,7 +119,8 @@ def changed_files(engine: Engine) -> list[str]:
     return sorted({file.name for file in engine.residency.files.changed})[:FILES]
 
 
-def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]:
+def _status(asked: Asked) -> dict[str, Any]:
+    engine, _, about = asked
     ring = engine.ring
     return {
         "version": version(),
@@ -138,7 +140,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
             for name, device in engine.pools.items()
         },
         "files": {"loaded": len(engine.residency.files.open), "changed": changed_files(engine)},
-        "checkpoints": _checkpoints(engine, _session, about),
+        "checkpoints": _checkpoints(asked),
         "durable": _durable(engine),
         "grace": about.grace,
         "sessions": sum(not about.looks(id_) for id_ in engine.directory.sessions),
@@ -163,7 +165,7 @@ def _status(engine: Engine, _session: VmSession, about: About) -> dict[str, Any]
     }
 
 
-def _checkpoints(engine: Engine, _session: VmSession, _about: About) -> list[dict[str, Any]]:
+def _checkpoints(asked: Asked) -> list[dict[str, Any]]:
     """Those that are being written."""
     return [
         {
@@ -172,7 +174,7 @@ def _checkpoints(engine: Engine, _session: VmSession, _about: About) -> list[dic
             "written": job.done,
             "bytes": max(job.to_write, job.done),
         }
-        for job in engine.admission.durable.checkpoints.jobs
+        for job in asked.engine.admission.durable.checkpoints.jobs
     ]
 
 
@@ -182,12 +184,13 @@ def _durable(engine: Engine) -> dict[str, Any] | None:
     return None if kept.durable is None else {"directory": str(kept.durable), "failure": kept.failure}
 
 
-def _sessions(engine: Engine, session: VmSession, about: About, freed: object = False) -> Any:
+def _sessions(asked: Asked, freed: object = False) -> Any:
     """`freed`: each row says what would be free if the session ended, for which all tensors are looked at."""
-    return _freed_slices(engine, session, about) if freed else _session_rows(engine, session, about)
+    return _freed_slices(asked) if freed else _session_rows(asked)
 
 
-def _session_rows(engine: Engine, session: VmSession, about: About) -> list[dict[str, Any]]:
+def _session_rows(asked: Asked) -> list[dict[str, Any]]:
+    engine, session, about = asked
     waiting = engine.waiting()
     sessions = list(engine.directory.sessions.values())
     return [
@@ -196,12 +199,12 @@ def _session_rows(engine: Engine, session: VmSession, about: About) -> list[dict
     ]
 
 
-def _freed_slices(engine: Engine, session: VmSession, about: About) -> Iterator[list[dict[str, Any]]]:
+def _freed_slices(asked: Asked) -> Iterator[list[dict[str, Any]]]:
     sums = Sums(SESSION)
-    for extents in Walk(engine).slices():
+    for extents in Walk(asked.engine).slices():
         sums.add(extents)
         yield []
-    yield [row | {"freed": dict(sums.freed.get(row["id"], {}))} for row in _session_rows(engine, session, about)]
+    yield [row | {"freed": dict(sums.freed.get(row["id"], {}))} for row in _session_rows(asked)]
 
 
 def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[str, Any]:
@@ -227,21 +230,14 @@ def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[
     }
 
 
-def _tensors(
-    engine: Engine, _session: VmSession, about: About, limit: object = 50, session: object = 0, device: object = ""
-) -> Iterator[list[Any]]:
+def _tensors(asked: Asked, limit: object = 50, session: object = 0, device: object = "") -> Iterator[list[Any]]:
+    engine, _, about = asked
     most, only = min(natural("limit", limit), MOST), session_or_any(session, engine.directory.sessions)
     return tensor_slices(engine, most, only, device_or_any(device, engine.pools), about.where)
 
 
-def _memory(
-    engine: Engine,
-    _session: VmSession,
-    about: About,
-    by: object = DEVICE,
-    limit: object = 50,
-    device: object = "",
-) -> Iterator[list[Any]]:
+def _memory(asked: Asked, by: object = DEVICE, limit: object = 50, device: object = "") -> Iterator[list[Any]]:
+    engine, _, about = asked
     most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.pools)
 
     def name_of(id_: int) -> str | None:
@@ -251,18 +247,17 @@ def _memory(
     return held_slices(engine, by_what(by), most, on, about.where, name_of)
 
 
-def _names(
-    engine: Engine, _session: VmSession, _about: About, limit: object = MOST, kind: object = ""
-) -> Iterator[list[Any]]:
-    return name_slices(engine.directory.names, min(natural("limit", limit), MOST), name_kind(kind))
+def _names(asked: Asked, limit: object = MOST, kind: object = "") -> Iterator[list[Any]]:
+    return name_slices(asked.engine.directory.names, min(natural("limit", limit), MOST), name_kind(kind))
 
 
-def _devices(engine: Engine, _session: VmSession, about: About) -> list[dict[str, Any]]:
-    return [describe(engine, device, about.where) for device in engine.pools.values()]
+def _devices(asked: Asked) -> list[dict[str, Any]]:
+    return [describe(asked.engine, device, asked.about.where) for device in asked.engine.pools.values()]
 
 
-def _invariants(engine: Engine, _session: VmSession, _about: About) -> dict[str, Any]:
+def _invariants(asked: Asked) -> dict[str, Any]:
     """Takes time in proportion to what is there, and nobody else is served meanwhile."""
+    engine = asked.engine
     return {
         "rules": len(CHECKS),
         "tensors": sum(len(one.tensors) for one in engine.directory.sessions.values()),
@@ -271,12 +266,13 @@ def _invariants(engine: Engine, _session: VmSession, _about: About) -> dict[str,
     }
 
 
-def _routine(_engine: Engine, session: VmSession, _about: About, id_: object) -> dict[str, Any]:
-    return routine_row(session, natural("id", id_))
+def _routine(asked: Asked, id_: object) -> dict[str, Any]:
+    return routine_row(asked.session, natural("id", id_))
 
 
-def _detail(engine: Engine, session: VmSession, _about: About, every: object, everywhere: object = False) -> int:
+def _detail(asked: Asked, every: object, everywhere: object = False) -> int:
     """Have one of so many runs timed call by call, of this session or of all as long as it lives; 0: none."""
+    engine, session, _ = asked
     found = natural("every", every)
     if not engine.ring.enabled:
         raise ProtocolError("detail is a part of the trace, and this machine keeps none: start it with tracing on")
@@ -287,14 +283,12 @@ def _detail(engine: Engine, session: VmSession, _about: About, every: object, ev
     return found
 
 
-def _returns(engine: Engine, _session: VmSession, about: About, limit: object = 10) -> Iterator[list[Any]]:
-    return returning_slices(engine, min(natural("limit", limit), MOST), about.where)
+def _returns(asked: Asked, limit: object = 10) -> Iterator[list[Any]]:
+    return returning_slices(asked.engine, min(natural("limit", limit), MOST), asked.about.where)
 
 
-def _evict(
-    engine: Engine, session: VmSession, _about: About, names: object = (), owner: object = 0, device: object = ""
-) -> dict[str, Any]:
-    return evict(engine, session, names, owner, device)
+def _evict(asked: Asked, names: object = (), owner: object = 0, device: object = "") -> dict[str, Any]:
+    return evict(asked.engine, asked.session, names, owner, device)
 
 
 # -- plain values ------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from ..failures import Failures, log_lines
 from ..model.session import ReplySink
 from ..places import open_own_place
 from .engine import SerialEngine
-from .questions import ERRORS_KEPT, answer
+from .questions import ERRORS_KEPT, Asked, answer
 from .values import CANCELLED, CLOSED, SerialSession
 
 
@@ -141,7 +141,7 @@ class SerialMachine:
 
     def query(self, session: SerialSession, message: Query) -> Any:
         """The answer to a session's question about the machine."""
-        return answer(self.engine, session, message.what, message.arguments, list(self.recent_errors))
+        return answer(Asked(self.engine, session, list(self.recent_errors)), message.what, message.arguments)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ transfers, queues and memory limits are empty or zero: there are none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ..reporting.answering import MOST, answer_with, device_or_any, natural
@@ -24,31 +24,35 @@ ERRORS_KEPT: Final = 20
 NOTHING: Final = dict(NO_EVICTION)
 
 
-Recent: TypeAlias = Sequence[TensordError]  # the machine's newest errors
+class Asked(NamedTuple):
+    """An engine that is asked, the session that asks, and the machine's newest errors."""
+
+    engine: SerialEngine
+    session: SerialSession
+    recent: Sequence[TensordError]
 
 
-def answer(engine: SerialEngine, session: SerialSession, what: object, arguments: object, recent: Recent) -> Any:
+def answer(asked: Asked, what: object, arguments: object) -> Any:
     """The answer to one question. ProtocolError for one that the serial machine cannot answer."""
-    return answer_with(_ANSWERS, what, arguments, engine, session, recent)
+    return answer_with(_ANSWERS, what, arguments, asked)
 
 
 # -- the questions -----------------------------------------------------------------------------------------------------
 
 
-def _trace(_engine: SerialEngine, _session: SerialSession, _recent: Recent, *_: object) -> Any:
+def _trace(_asked: Asked, *_: object) -> Any:
     raise ProtocolError(
         'engine="serial" keeps no trace, since it schedules nothing: connect with engine="vm" to trace a program'
     )
 
 
-def _detail(
-    _engine: SerialEngine, _session: SerialSession, _recent: Recent, every: object, _all: object = False
-) -> int:
+def _detail(_asked: Asked, every: object, _: object = False) -> int:
     """Checked, and means nothing: there is no trace."""
     return natural("every", every)
 
 
-def _stats(engine: SerialEngine, session: SerialSession, recent: Recent) -> dict[str, Any]:
+def _stats(asked: Asked) -> dict[str, Any]:
+    engine, session, recent = asked
     held = memory_by_device(engine)
     return {
         "engine": "serial",
@@ -90,12 +94,12 @@ def _stats(engine: SerialEngine, session: SerialSession, recent: Recent) -> dict
     }
 
 
-def _residency(_engine: SerialEngine, session: SerialSession, _recent: Recent, id_: object) -> dict[str, str]:
-    return residency(_tensor_of(session, id_))
+def _residency(asked: Asked, id_: object) -> dict[str, str]:
+    return residency(_tensor_of(asked.session, id_))
 
 
-def _state(_engine: SerialEngine, session: SerialSession, _recent: Recent, id_: object) -> dict[str, Any]:
-    tensor = _tensor_of(session, id_)
+def _state(asked: Asked, id_: object) -> dict[str, Any]:
+    tensor = _tensor_of(asked.session, id_)
     return state_of(_error_of(tensor), tensor.meta, ready=True)
 
 
@@ -111,15 +115,9 @@ def residency(tensor: SerialTensor) -> dict[str, str]:
     return {tensor.home: "poisoned" if tensor.value.array is None else "valid"}
 
 
-def _memory(
-    engine: SerialEngine,
-    _session: SerialSession,
-    _recent: Recent,
-    by: object = DEVICE,
-    limit: object = 50,
-    device: object = "",
-) -> list[dict[str, Any]]:
+def _memory(asked: Asked, by: object = DEVICE, limit: object = 50, device: object = "") -> list[dict[str, Any]]:
     """A value is of the session that holds it, the first one that does; nothing tells when or where it was made."""
+    engine = asked.engine
     most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.devices)
     sums = Sums(by_what(by), on)
     sums.add(extents(engine))
@@ -164,16 +162,15 @@ def _shape(tensor: SerialTensor) -> dict[str, Any]:
     return properties(tensor.meta, tensor.home, residency(tensor), tensor.holders)
 
 
-def _names(
-    engine: SerialEngine, _session: SerialSession, _recent: Recent, limit: object = MOST, kind: object = ""
-) -> list[dict[str, Any]]:
-    chosen = names_of(engine.names, name_kind(kind))[: min(natural("limit", limit), MOST)]
-    return [name_row(name, engine.names[name], _shape) for name in chosen]
+def _names(asked: Asked, limit: object = MOST, kind: object = "") -> list[dict[str, Any]]:
+    names = asked.engine.names
+    chosen = names_of(names, name_kind(kind))[: min(natural("limit", limit), MOST)]
+    return [name_row(name, names[name], _shape) for name in chosen]
 
 
-def _routine(_engine: SerialEngine, session: SerialSession, _recent: Recent, id_: object) -> dict[str, Any]:
+def _routine(asked: Asked, id_: object) -> dict[str, Any]:
     """What a virtual machine tells of a routine that it has not compiled: here ops always run one by one."""
-    routine = routine_of(session, natural("id", id_))
+    routine = routine_of(asked.session, natural("id", id_))
     program = routine.program
     return {
         "program": program.digest,
