@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....interpreter.errors import ConnectionLost, ProtocolError, QuotaError
 from ....interpreter.wire.fields import is_natural, is_text
@@ -31,6 +31,24 @@ DIED = "its process has died"
 INHERITED = 0.1  # seconds after its process within which a connection ends, unless another process has the socket
 HIGHEST = 1 << 62
 LEFT = 4096  # ended connections that are remembered, since messages from them may still arrive
+
+
+class Hello(NamedTuple):
+    """What a client says first. `name`: None for the command line. `token`: of the session that it resumes, of whose
+    replies it has `received` so many."""
+
+    name: str | None
+    pid: int
+    host: str
+    strict: bool
+    token: bytes | None
+    received: int
+
+    def is_valid(self, longest: int) -> bool:
+        """Has each field its type, and the name no more characters than that?"""
+        texts = is_text(self.host) and (self.name is None or is_text(self.name))
+        numbers = is_natural(self.pid) and is_natural(self.received) and type(self.strict) is bool
+        return texts and numbers and type(self.token) in {type(None), bytes} and len(self.name or "") <= longest
 
 
 class ConnectionRegistry:
@@ -76,42 +94,33 @@ class ConnectionRegistry:
         if len(header) < 2 or header[1] != VERSION:
             spoken = shown(header[1]) if len(header) > 1 else "none"
             raise ProtocolError(f"protocol version {spoken}; this daemon speaks version {VERSION}")
-        _, _, name, pid, host, strict, token, received = fields(header, 8)
-        named = name is None or is_text(name)
-        known = named and is_natural(pid) and is_text(host) and type(strict) is bool and is_natural(received)
-        if not known or type(token) not in {type(None), bytes} or len(name or "") > self.limits.text:
+        hello = Hello(*fields(header, 8)[2:])
+        if not hello.is_valid(self.limits.text):
             raise ProtocolError("a HELLO is [0, version, name, pid, host, strict, token, received]")
         if self.closing:
             raise ConnectionLost("the daemon is shutting down")
         self.before_hello()  # first the monitor's events about earlier connections with the same fd
         credentials = listener.credentials(frame)
-        if token is not None:
-            self.resume(listener, identity, credentials, token, received)
+        if hello.token is not None:
+            self.resume(listener, identity, credentials, hello.token, hello.received)
         else:
-            self.open(listener, identity, credentials, name, pid, host, strict=strict)
+            self.open(listener, identity, credentials, hello)
 
-    def open(
-        self,
-        listener: Listener,
-        identity: bytes,
-        credentials: Credentials,
-        name: str | None,
-        pid: int,
-        host: str,
-        *,
-        strict: bool,
-    ) -> None:
+    def open(self, listener: Listener, identity: bytes, credentials: Credentials, hello: Hello) -> None:
         """Open a new session."""
         self.refuse_crowd(listener)
+        name, host = hello.name, hello.host
         peer = Peer(listener, identity, credentials, self.limits, self.clock())
         peer.look, peer.name = name is None, LOOK if name is None else clean(name)
         peer.shared = bool(listener.local and credentials.pid and self.host and host == self.host)
         self.watch_process(peer)
         if not credentials.pid:
-            peer.credentials = credentials._replace(pid=pid)  # as the client claims, for display only
+            peer.credentials = credentials._replace(pid=hello.pid)  # as the client claims, for display only
         if not listener.local:
             peer.token = secrets.token_bytes(16)
-        peer.session = session = self.engine.open_session(self.sink(peer), peer.name, strict=strict, limits=self.limits)
+        peer.session = session = self.engine.open_session(
+            self.sink(peer), peer.name, strict=hello.strict, limits=self.limits
+        )
         session.may_store = listener.local and credentials.uid in (os.getuid(), 0)
         if peer.shared:
             session.open_file = partial(open_peer_place, credentials.pid)
