@@ -3,7 +3,11 @@
 - `routine`: looks a call's program up, or captures it; `entries`: what a routine has captured; `changes`: says why it
   was captured again
 - `control_flow`: cond, case, while_loop, repeat
-- `guards`: Python state outside of the arguments that a capture depends on; `places`: how it is looked up and compared
-- `search`: finds it in code and data; `names`: what code names; `kinds`, `parts`: what things are, and lead to
-- `watch`: sees what a function reads in ways that no search finds, while it is captured
+- `guards`: Python state outside of the arguments that a capture depends on; `places`, `contents`, `rows`: how it is
+  looked up and compared
+- `search`: finds it in code and data; `looks`: which of `functions`, `containers`, `objects` looks into what; `kinds`,
+  `parts`: what things are, and lead to
+- `names`: what code names; `computed`: what it asks for by names that it computes; `expressions`: its texts, for errors
+- `watch`: sees what a function reads in ways that no search finds, while it is captured; `readers`: which calls those
+  are
 """

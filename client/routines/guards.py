@@ -4,17 +4,18 @@ A function reads globals and cells of its closure, and finds tensors, numbers an
 in functions that it calls. What a search finds (`search`) when the capture begins is noted as places. Before each run
 all of them are looked up and compared (`places`); where something else is found, the function is captured anew.
 
-While the capture runs, `watch` sees what the search cannot: code that was not found, names that are computed, functions
-that read what Python does not hold (clocks, files, random numbers). The search is then made again with what was seen;
-what cannot be looked up before each run is a CaptureError when the capture ends, unless the user has named it as a
-constant. So nothing that was read is kept unnoticed.
+While the capture runs, `watch` sees what the search cannot: code that was not found, objects that libraries get,
+functions that read what Python does not hold (clocks, files, random numbers). The search is then made again with what
+was seen, and for the code alone that did run. Places that the first search has found keep what was there before the
+capture. What cannot be looked up before each run is a CaptureError when the capture ends, unless the user has named it
+as a constant. So nothing that was read is kept unnoticed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from operator import eq
+from operator import itemgetter
 from types import CodeType
 from typing import Any, Final
 
@@ -22,8 +23,12 @@ from ...interpreter.errors import CaptureError
 from ..capture.structure import joined, members
 from ..locations.locations import located
 from ..tensor.tensor import Tensor
-from .places import BY_PYTHON, GONE, VALUES, Place, holds, reference, same
-from .search import MOST, Code, Extra, Search, TooMany
+from .contents import Kinds
+from .functions import Code, Extra
+from .looks import look_at
+from .places import GONE, VALUES, Place, reference
+from .rows import Places, Shapes
+from .search import MOST, Search, TooMany
 
 PLAIN: Final = (dict, list, tuple, slice)
 REMEDY: Final = 'pass it as an argument, or name it as a constant: routine(constants=["{}"])'
@@ -34,16 +39,17 @@ class Guards:
     `tensors`: names of tensors by id(); `constants`: the names that the user has given, and that were met."""
 
     __slots__ = (
-        "_classes",
+        "_asked",
         "_given",
         "_late",
-        "_names",
+        "_named",
         "_places",
         "_reached",
         "_roots",
         "_search",
-        "_shape_names",
+        "_seen",
         "_shapes",
+        "_whole",
         "constants",
         "tensors",
     )
@@ -54,28 +60,39 @@ class Guards:
         self._roots: list[tuple[Any, str]] = [(function, ""), *behind]
         self._given = constants
         self._late: dict[Any, Code] = {}
-        self._reached: list[
-            tuple[Callable[[], Any], str, bool]
-        ] = []  # in other ways; what was made inside is gone again
-        self._search: Search | None = self._searched()
-        self._places: Sequence[Place] = self._search.places
-        self._names: Sequence[str] = self._search.names
-        self._shapes: list[Place] = self._search.shapes
-        self._shape_names: Sequence[str] = self._search.shape_names
-        self._classes = self._search.classes
+        self._reached: list[tuple[Callable[[], Any], str]] = []  # in other ways; what was made inside is gone again
+        self._whole: list[tuple[Callable[[], Any], bool]] = []  # what a library has got, or was asked by itself
+        self._named: set[str] = set()  # attributes that a library asks for by name
+        self._seen: set[tuple[CodeType, int]] = set()  # calls that have asked an object that is known
+        self._asked = ""  # the expression by which a function in C asks for any attributes
+        self._search: Search | None = self._first()
+        self._arrange(self._search)
         self.tensors = self._search.tensors
-        self.constants = dict(self._search.constants)
 
-    def _searched(self, ran: AbstractSet[CodeType] | None = None) -> Search:
-        reached = [(value, name, whole) for get, name, whole in self._reached if (value := get()) is not None]
-        search = Search(self._given, frozenset(id(value) for value, _, whole in reached if whole), ran)
-        late = [(value, name) for value, name, _ in reached]
+    def _first(self) -> Search:
+        """What is there before the capture. If all that code may ask for by computed names is too much, without that:
+        the code may not run."""
         try:
-            search.run((*self._roots, *((each, "") for each in self._late.values()), *late))
+            return self._searched()
+        except CaptureError:
+            return self._searched(computed=False)
+
+    def _searched(
+        self, ran: AbstractSet[CodeType] | None = None, *, after: bool = False, computed: bool = True
+    ) -> Search:
+        reached = [(value, name) for get, name in self._reached if (value := get()) is not None]
+        whole = {id(value): deep for get, deep in self._whole if (value := get()) is not None}
+        search = Search(look_at, self._given, whole, ran, computed=computed)
+        search.attributes |= self._named
+        search.seen = self._seen if after else None
+        search.ask(self._asked)
+        try:
+            search.run((*self._roots, *((each, "") for each in self._late.values()), *reached))
         except TooMany as error:
+            asked = f", since {search.asked} may read any attribute" if search.asked else ""
             raise refusal(
-                f"{error.name or 'the function'} leads to more than {MOST} objects outside of the arguments, and "
-                "a run has to look at all of them",
+                f"{error.name or 'the function'} leads to more than {MOST} objects outside of the arguments{asked}, "
+                "and a run has to look at all of them",
                 error.name.partition(".")[0],
             ) from None
         return search
@@ -93,90 +110,80 @@ class Guards:
         """Code that was not found has run, with these globals."""
         self._late.setdefault((code, id(outer)), Code(code, outer, library))
 
-    def reached(self, value: Any, name: str, *, whole: bool = False) -> None:
-        """Something was reached in a way that the search does not see. `whole`: any of its attributes may count."""
-        self._reached.append((reference(value), name, whole))
+    def reached(self, value: Any, name: str) -> None:
+        """Something was reached in a way that the search does not see."""
+        self._reached.append((reference(value), name))
+
+    def asked(self, value: Any, code: CodeType, offset: int) -> None:
+        """Code has asked an object for an attribute by a computed name: any of them may count."""
+        self._seen.add((code, offset))
+        self._whole.append((reference(value), False))
+
+    def given(self, value: Any) -> None:
+        """A library's code has got an object: any of its attributes may count, and all that is behind them."""
+        self._whole.append((reference(value), True))
+
+    def named(self, names: Iterable[str]) -> None:
+        """A library asks for attributes with these names."""
+        self._named.update(names)
+
+    def asks(self, expression: str) -> None:
+        """A function in C may ask for any attributes."""
+        self._asked = self._asked or expression
 
     def excuses(self, name: str) -> bool:
         """Has the user named it, or what it is behind, as a constant?"""
         return self.found.excuses(name)
 
-    def settle(self, ran: AbstractSet[CodeType] | None = None) -> None:
+    def settle(self, ran: AbstractSet[CodeType] | None = None) -> Search:
         """The capture is over: add what was seen meanwhile. CaptureError for what cannot be guarded.
 
         `ran`: the program's code that did run, if that is known. What other code reads, such as that of a side effect's
-        callback, is left out: nothing of it has reached the program.
+        callback, is left out: nothing of it has reached the program. Returns what counts.
         """
         search = self.found
+        new = self._late or self._reached or self._whole or self._named or self._asked
+        if new or search.asked or search.partial or (ran is not None and search.codes - ran):
+            search.take(self._searched(ran, after=True))
         search.settle()
-        if self._late or self._reached:
-            self._add(search)
-        if ran is not None and search.codes - ran:
-            self._leave_out(search, self._searched(ran))
-        self.constants = dict(search.constants)
+        self._arrange(search)
         if search.opaque:
-            name = search.opaque[0]
-            raise refusal(f"{name} has state that a run cannot look at", name)
+            what, name = search.opaque[0]
+            asked = f", and {search.asked} may read any attribute" if search.asked else ""
+            raise refusal(what + asked, name)
         self._search = None
-        self._roots, self._late, self._reached = [], {}, []  # nothing is kept that a place does not need
+        self._roots, self._late, self._reached, self._whole = [], {}, [], []  # nothing is kept that no place needs
+        return search
 
-    def _add(self, search: Search) -> None:
-        """Search again; the places that are new hold from now on."""
-        known, again = set(search.names), self._searched()
-        for place, name in zip(again.places, again.names, strict=True):
-            if name not in known:
-                search.places.append(place)
-                search.names.append(name)
-        for place, name in zip(again.shapes, again.shape_names, strict=True):
-            if not any(place[0] is get and place[1] is key for get, key, _ in search.shapes):
-                search.shapes.append(place)
-                search.shape_names.append(name)
-        search.classes.update(again.classes)
-        search.opaque, search.constants = again.opaque, {**search.constants, **again.constants}
-
-    def _leave_out(self, search: Search, read: Search) -> None:
-        """Keep what was read alone."""
-        names, shape_names = set(read.names), set(read.shape_names)
-        places = [each for each in zip(search.places, search.names, strict=True) if each[1] in names]
-        shapes = [each for each in zip(search.shapes, search.shape_names, strict=True) if each[1] in shape_names]
-        search.places[:], search.names[:] = [place for place, _ in places], [name for _, name in places]
-        search.shapes[:], search.shape_names[:] = [place for place, _ in shapes], [name for _, name in shapes]
-        search.opaque = read.opaque
+    def _arrange(self, search: Search) -> None:
+        """What was found, in the form in which it is looked at."""
+        kinds: Place = (Kinds(search.kinds.values()), None, True)
+        self._places = Places((*search.places.values(), (kinds, "the class of an object")))
+        self._shapes = Shapes((*search.shapes.values(), *builtins_in(search)), search.classes)
+        self.constants = search.constants  # which grows with what is excused
 
     # -- before each run -------------------------------------------------------------------------------------------
 
     def hold(self) -> bool:
-        """Is everything as it was? Costs some 50 ns for each place."""
+        """Is everything as it was?"""
         try:
-            for get, key, expected in self._places:
-                found = get(key)
-                if found is not expected and not same(found, expected):
-                    return False
-            for get, key, expected in self._shapes:
-                if get(key) != expected and not self._grown(get, key):
-                    return False
+            return self._places.hold() and self._shapes.hold()
         except GONE:
             return False
-        return True
-
-    def _grown(self, get: Callable[[Any], Any], found: Any) -> bool:
-        """Is it a class that has got nothing but what Python keeps there (`__slotnames__`)? Then that is right."""
-        before = self._classes.get(id(found)) if get is len else None
-        if before is None or not before ^ found.keys() <= BY_PYTHON:
-            return False
-        self._classes[id(found)] = frozenset(found)
-        self._shapes[:] = [
-            (len, found, len(found)) if key is found and how is len else (how, key, expected)
-            for how, key, expected in self._shapes
-        ]
-        return True
 
     def broken(self) -> str | None:
         """The name of the first place where something else is; None if there is none."""
-        places = zip(self._places, self._names, strict=True)
-        shapes = zip(self._shapes, self._shape_names, strict=True)
-        found = next((name for place, name in places if not holds(place)), None)
-        return found or next((name for place, name in shapes if not holds(place, is_alike=eq)), None)
+        return self._places.broken() or self._shapes.broken()
+
+
+def builtins_in(search: Search) -> Iterator[tuple[Place, str]]:
+    """The names of Python itself that code uses, in one place."""
+    by_mapping: dict[int, list[tuple[Mapping[str, Any], str, Any]]] = {}
+    for each in search.builtins.values():
+        by_mapping.setdefault(id(each[0]), []).append(each)
+    for some in by_mapping.values():
+        names, values = [name for _, name, _ in some], tuple(value for _, _, value in some)
+        yield (itemgetter(*names), some[0][0], values if len(values) > 1 else values[0]), f"a name of builtins: {names}"
 
 
 def refusal(what: str, name: str) -> CaptureError:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import array
 import ctypes
+import logging
 import mmap
 import random
+import re
+import struct
 import sys
+import threading
+import zoneinfo
 from collections import deque
 from contextvars import ContextVar
 from types import (
@@ -24,7 +29,7 @@ from types import (
     UnionType,
     WrapperDescriptorType,
 )
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -32,7 +37,8 @@ from ..locations.frames import OWNERS, Owner
 from .places import VALUES
 
 PACKAGE: Final = __name__.partition(".client")[0]
-# Modules whose objects and functions have no state that values depend on, or none but what `watch` sees.
+# Modules whose functions and classes have no state that values depend on, or none but what `watch` sees. Their objects
+# are looked into as all objects are.
 _LANGUAGE: Final = ("abc", "ast", "copy", "copyreg", "dataclasses", "enum", "inspect", "numbers", "typing")
 _FUNCTIONS: Final = ("cmath", "itertools", "json", "math", "operator", "pickle", "random", "re", "string", "struct")
 _IN_C: Final = ("_abc", "_asyncio", "_collections", "_io", "_random", "_thread")
@@ -40,11 +46,34 @@ _SYSTEM: Final = ("io", "logging", "socket", "tempfile", "time", "traceback", "w
 _THREADS: Final = ("asyncio", "concurrent", "multiprocessing", "threading")
 _PACKAGES: Final = ("array_api_compat", "array_api_strict", "numpy", "pluggy", "pytest", "scipy", "sklearn", "_pytest")
 INERT: Final = frozenset((*_LANGUAGE, *_FUNCTIONS, *_IN_C, *_SYSTEM, *_THREADS, *_PACKAGES, PACKAGE))
+
+
+class _Named(NamedTuple):
+    name: str
+
+
 _C_FUNCTIONS: Final = (WrapperDescriptorType, MethodDescriptorType, ClassMethodDescriptorType)
 _CODE: Final = (CodeType, FrameType, TracebackType, GenericAlias, UnionType, GetSetDescriptorType, MemberDescriptorType)
 _CALLED: Final = (*_C_FUNCTIONS, BuiltinFunctionType, MethodWrapperType, np.ufunc)
+LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
+# Objects whose state reaches no program: locks, and what logs are written by.
+_TRUSTED: Final = (
+    *LOCKS,
+    threading.Condition,
+    threading.Semaphore,
+    threading.Barrier,
+    logging.Filterer,
+    logging.Formatter,
+    logging.Manager,
+)
+_TRUSTED_NAMES: Final = frozenset(("_multiprocessing.SemLock",))  # of classes that are imported late
+_FIXED: Final = (
+    re.Match,
+    struct.Struct,
+    zoneinfo.ZoneInfo,
+    type(_Named.name),
+)  # that cannot change, though they have no hash of their own
 BUFFERS: Final = (
-    np.ndarray,
     bytearray,
     array.array,
     memoryview,
@@ -87,17 +116,26 @@ def is_random(value: Any) -> bool:
 def is_constant(value: Any) -> bool:
     """Can it never change? Classes of libraries whose objects have a hash of their own say so."""
     kind = type(value)
-    if kind in VALUES or isinstance(value, (np.generic, range, *_CODE)) or kind is object:
+    if kind in VALUES or isinstance(value, (np.generic, range, *_CODE, *_FIXED)) or kind is object:
         return True
     if is_program_class(kind) or isinstance(value, type | ContextVar) or hasattr(kind, "__iter__"):
         return False
     return getattr(kind, "__hash__", None) not in (None, object.__hash__) and not callable(value)
 
 
-def is_inert(value: Any) -> bool:
-    """Is it a library's machinery: a lock, a logger, a function in C, something of tensord?"""
+def is_trusted(value: Any) -> bool:
+    """Is it a lock, what a log is written by, a function in C, something of tensord, or an object that a library's own
+    module has, such as `scipy.stats.norm`?"""
     kind = type(value)
-    return isinstance(value, _CALLED) or root(kind.__module__) in INERT
+    if isinstance(value, (*_CALLED, *_TRUSTED)) or f"{kind.__module__}.{kind.__name__}" in _TRUSTED_NAMES:
+        return True
+    name = root(kind.__module__)
+    return name in (PACKAGE, "typing") or (name in INERT and is_of_module(value, kind.__module__))
+
+
+def is_of_module(value: Any, name: str) -> bool:
+    """Does a module of that name have the object itself?"""
+    return any(each is value for each in vars(sys.modules.get(name, sys)).values())
 
 
 def is_iterator(value: Any) -> bool:

@@ -1,23 +1,36 @@
 """What the code of a function names: globals, attributes, modules that it imports.
 
-An attribute may be named by a text, too (`getattr(net, "rate")`), so texts that can be names count as names.
+An attribute may be named by a text, too (`getattr(net, "rate")`), so texts that can be names count as names. What the
+code asks for by names that it computes is found by `computed`.
 """
 
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dis import Instruction
 from functools import lru_cache
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
+from .computed import FRAMES, SELF_ASKING, asking, asking_for_modules, read_apart
+from .expressions import expression_at
+
 KNOWN: Final = 1024  # code objects whose names are remembered
-_GLOBAL, _NAME, _IMPORT, _EXTENDED = (
-    dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME", "EXTENDED_ARG")
-)
-_CONSTANT: Final = dis.opmap["LOAD_CONST"]
+_HAS_NAME: Final = frozenset(dis.hasname)
 _CELLS: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF", "DELETE_DEREF")
-_SMALL: Final = dis.opmap.get("LOAD_SMALL_INT")  # of Python 3.14
+_ALL_CELLS: Final = frozenset(("locals", "vars", "dir", "eval", "exec"))  # names of what may look at all variables
+GLOBAL, VARIABLE, ATTRIBUTE = "global", "variable", "attribute"
+_VALUES: Final = {  # what an instruction loads that begins so
+    "LOAD_FAST": VARIABLE,
+    "LOAD_DEREF": VARIABLE,
+    "LOAD_GLOBAL": GLOBAL,
+    "LOAD_NAME": GLOBAL,
+    "LOAD_ATTR": ATTRIBUTE,
+}
+_CONSTANTS: Final = ("LOAD_CONST", "LOAD_SMALL_INT")
+_FIELD: Final = re.compile(r"[.\[](\w+)")  # of a text that is a format: "{0.rate}"
 
 
 class Import(NamedTuple):
@@ -27,32 +40,78 @@ class Import(NamedTuple):
     level: int
 
 
+class Path(NamedTuple):
+    """The variable, and the attributes of it, by which code has the object that it asks; the expression that asks."""
+
+    names: tuple[str, ...]
+    expression: str
+
+
 class Names(NamedTuple):
-    """What code reads, without functions inside it: `attributes` has other names, too. `cells`: of closures."""
+    """What code reads, without functions inside it: `attributes` has other names, too. `cells`: of closures.
+
+    By names that are computed it `asks` for attributes of something, and for `modules`; `frames`: it looks into frames
+    and globals of functions. These are expressions. `paths`: where it asks for attributes of what is at a path.
+    `bare`: variables and attributes that it has as values, and not for attributes by name alone, with their kinds.
+    """
 
     attributes: frozenset[str]
     globals: tuple[str, ...]
     imports: tuple[Import, ...]
     cells: frozenset[str]
+    asks: tuple[str, ...]
+    modules: tuple[str, ...]
+    frames: tuple[str, ...]
+    paths: Mapping[int, Path]
+    bare: frozenset[tuple[str, str]]
 
 
 @lru_cache(maxsize=KNOWN)
 def names_of(code: CodeType) -> Names:
     """What the code reads by itself."""
-    cells = (each.argval for each in dis.get_instructions(code) if each.opname in _CELLS)
+    found = list(read_apart(dis.get_instructions(code)))
+    asked = list(asking(found))
+    read = frozenset(read_in(found))
+    texts = frozenset(texts_in(code.co_consts))
     return Names(
-        frozenset(read_in(code)).union(texts_in(code.co_consts)),
-        tuple(dict.fromkeys(loaded(code))),
-        tuple(dict.fromkeys(imported(code))),
-        frozenset(cells),
+        read | texts,
+        tuple(dict.fromkeys(loaded(found))),
+        tuple(dict.fromkeys(imported(found))),
+        frozenset(code.co_freevars if read & _ALL_CELLS else cells_in(found)),
+        (*expressions(code, (each.instruction for each in asked if not each.path)), *texts & SELF_ASKING),
+        expressions(code, asking_for_modules(found)),
+        expressions(code, (each for each in found if each.opcode in _HAS_NAME and each.argval in FRAMES)),
+        {each.call: Path(each.path, expression_at(code, each.call) or each.path[0]) for each in asked if each.path},
+        frozenset(bare_in(found)),
     )
 
 
-def read_in(code: CodeType) -> Iterator[str]:
+def bare_in(code: Sequence[Instruction]) -> Iterator[tuple[str, str]]:
+    """The variables and attributes, with their names, that are loaded for more than an attribute of them."""
+    for each, behind in zip(code, (*code[1:], None), strict=True):
+        kind = next((kind for opname, kind in _VALUES.items() if each.opname.startswith(opname)), None)
+        named = behind is not None and behind.opname.endswith(("_ATTR", "_METHOD")) and behind.argval not in SELF_ASKING
+        if kind is not None and not named:
+            yield kind, str(each.argval)
+
+
+def expressions(code: CodeType, found: Iterable[Instruction]) -> tuple[str, ...]:
+    """The texts of what these instructions belong to."""
+    return tuple(dict.fromkeys(expression_at(code, each.offset) or str(each.argval) for each in found))
+
+
+def read_in(code: Sequence[Instruction]) -> Iterator[str]:
     """The names that instructions read. What is only stored, as by `__init__`, may change: the code does the same."""
-    for each in dis.get_instructions(code):
-        if each.opcode in dis.hasname and not each.opname.startswith(("STORE_", "DELETE_")):
+    for each in code:
+        if each.opcode in _HAS_NAME and not each.opname.startswith(("STORE_", "DELETE_")):
             yield each.argval
+        elif each.opname == "MATCH_CLASS" and each.arg:
+            yield "__match_args__"
+
+
+def cells_in(code: Sequence[Instruction]) -> Iterator[str]:
+    """The variables of functions around that instructions load."""
+    return (each.argval for each in code if each.opname in _CELLS)
 
 
 def texts_in(values: Any) -> Iterator[str]:
@@ -62,6 +121,8 @@ def texts_in(values: Any) -> Iterator[str]:
             parts = value.split(".")
             if all(part.isidentifier() for part in parts):
                 yield from (value, *parts)
+            elif "{" in value:
+                yield from _FIELD.findall(value)
         elif isinstance(value, tuple | frozenset):
             yield from texts_in(value)
 
@@ -74,31 +135,17 @@ def within(code: CodeType) -> Iterator[CodeType]:
             yield from within(each)
 
 
-def loaded(code: CodeType) -> Iterator[str]:
+def loaded(code: Sequence[Instruction]) -> Iterator[str]:
     """The names that instructions load from the globals: names of attributes alone are not among them."""
-    for opcode, argument in instructions(code):
-        if opcode == _GLOBAL:
-            yield code.co_names[argument >> 1]
-        elif opcode == _NAME:
-            yield code.co_names[argument]
+    return (each.argval for each in code if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
 
 
-def imported(code: CodeType) -> Iterator[Import]:
+def imported(code: Sequence[Instruction]) -> Iterator[Import]:
     """What instructions import. The level is the constant that was loaded as the last but one."""
     constants: list[Any] = [0, 0]
-    for opcode, argument in instructions(code):
-        if opcode in (_CONSTANT, _SMALL):
-            constants = [constants[1], code.co_consts[argument] if opcode == _CONSTANT else argument]
-        elif opcode == _IMPORT:
+    for each in code:
+        if each.opname in _CONSTANTS:
+            constants = [constants[1], each.argval]
+        elif each.opname == "IMPORT_NAME":
             level = constants[0]
-            yield Import(code.co_names[argument], level if isinstance(level, int) else 0)
-
-
-def instructions(code: CodeType) -> Iterator[tuple[int, int]]:
-    """Opcodes with their whole arguments."""
-    high = 0
-    pairs = iter(code.co_code)
-    for opcode, argument in zip(pairs, pairs, strict=True):
-        whole = high << 8 | argument
-        yield opcode, whole
-        high = whole if opcode == _EXTENDED else 0
+            yield Import(each.argval, level if isinstance(level, int) else 0)

@@ -23,7 +23,6 @@ _OF_TYPES: Final = (
 _OF_GENERICS: Final = (
     "__parameters__",
     "__orig_bases__",
-    "__match_args__",
     "__static_attributes__",
     "__init_subclass__",
 )

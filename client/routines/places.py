@@ -1,15 +1,18 @@
 """Places: how to find something again that a capture depends on, and whether it is what it was.
 
 A place is `(get, key, expected)`, where `get(key)` gives what is there now. It is compared by identity; numbers and
-texts by type and value, since Python makes new objects of those. The contents of a container or a buffer are a place
-whose `get` compares by itself, and gives True. What Python itself compares as exactly, such as the names that a class
-or an object has, are *shapes*: places that are compared by `==`, which costs half.
+texts by type and value, since Python makes new objects of those. Where the contents of a container or a buffer are the
+place, `get` compares by itself, and gives True (`contents`). What Python itself compares as exactly, such as the names
+that a class or an object has, are *shapes*: places that are compared by `==`, which costs half.
+
+Two searches find the same places, each with functions of its own: `identity` tells which are the same.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from operator import is_
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +26,6 @@ VALUES: Final = SCALARS | TEXTS  # compared by type and value
 BY_PYTHON: Final = frozenset(
     ("__slotnames__", "__annotations__", "__annotations_cache__")
 )  # added to a class when first needed
-BYTES: Final = 1 << 24  # of a buffer whose contents are compared
 # What looking at a place may raise if nothing is there any more, or another thread changes it.
 GONE: Final = (LookupError, AttributeError, ValueError, TypeError, RuntimeError, ReferenceError, BufferError)
 
@@ -69,44 +71,15 @@ def holds(
     return bool(is_alike(found, expected))
 
 
-class Contents:
-    """The members of a container, in order, or its keys alone."""
-
-    __slots__ = ("_before", "_list")
-
-    def __init__(self, listed: Callable[[], Iterable[Any]]) -> None:
-        self._list = listed
-        self._before = list(listed())
-
-    def __call__(self, _key: Any) -> bool:
-        return alike(list(self._list()), self._before)
-
-    def renew(self) -> None:
-        """If they are texts, they are right as they are now."""
-        now = list(self._list())
-        if all(type(each) in TEXTS for each in now):
-            self._before = now
-
-
-class Bytes:
-    """The bytes of an array or another buffer, with its shape and type."""
-
-    __slots__ = ("_before", "_buffer")
-
-    def __init__(self, buffer: Any) -> None:
-        self._buffer = buffer
-        self._before = bytes_of(buffer)
-
-    def __call__(self, _key: Any) -> bool:
-        return bytes_of(self._buffer) == self._before
-
-
-def bytes_of(buffer: Any) -> tuple[Any, ...]:
-    """What tells a buffer's contents from others."""
-    if isinstance(buffer, np.ndarray):
-        return (buffer.shape, buffer.dtype, buffer.tobytes())
-    with memoryview(buffer) as view:
-        return (view.shape, view.format, view.tobytes())
+def identity(get: Any, key: Any) -> Any:
+    """What is equal for the same place, while what it is in lives."""
+    known = getattr(get, "identity", None)
+    if known is not None:
+        return (known, key)
+    if isinstance(get, partial):
+        return (id(get.func), *map(id, get.args), key)
+    owner = getattr(get, "__self__", None)
+    return (id(get if owner is None else owner), getattr(get, "__name__", ""), key)
 
 
 def reference(value: Any) -> Callable[[], Any]:
@@ -126,4 +99,5 @@ def found_or_missing(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
         except GONE:
             return MISSING
 
+    look.identity = identity(get, None)[:-1]  # type: ignore[attr-defined]
     return look

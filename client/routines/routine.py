@@ -318,8 +318,7 @@ class Call:
             results = Results(capture, value)
         finally:
             capture.end()
-        guards.settle(watch.ran)
-        watch.check()
+        watch.settle()
         look = Look(symbols.look, symbols.fixed(), self._key[:2])
         return Recorded(capture, results, guards, symbols.leaves, look)
 

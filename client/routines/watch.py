@@ -3,25 +3,23 @@
 A profile function sees each call that this thread makes, also in libraries:
 
 - code of the program that the search has not found, such as that of `eval`, or of a function that a library had kept
-- attributes that are asked for by computed names (`getattr`, `vars`), and objects that are given to libraries' code,
-  which may read any of their attributes
-- functions in C that read what no place can tell: clocks, files, the environment's and NumPy's random numbers
+- objects that are given to libraries' code, which may read any of their attributes, and what is behind them
+- functions in C that read what no place can tell (`readers`): clocks, files, the environment's and NumPy's random
+  numbers, other threads
 
 A profiler that runs already is called as before, if it is a function; one in C (cProfile) keeps its place, and then
-nothing is watched. What a library does for the log, for warnings and for imports does not count: nothing of it reaches
-a program. Errors are raised when the capture is over, since the function may catch what is raised inside of it.
+nothing is watched. Errors are raised when the capture is over, since the function may catch what is raised inside of
+it.
 """
 
 from __future__ import annotations
 
-import dis
 import gc
-import inspect
-import linecache
+import os
 import random
 import sys
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from importlib.util import resolve_name
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final, TypeAlias
 
@@ -31,38 +29,18 @@ from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CaptureError
 from ..locations.frames import OWNERS, PACKAGE, PROGRAM
+from .computed import PATHS, WHOLE
+from .contents import dict_of
+from .expressions import expression_of
 from .guards import Guards, refusal
-from .kinds import INERT, is_installed, is_of_program, is_program_class, is_random, root
+from .kinds import INERT, is_installed, is_of_program, is_program_class, root
+from .names import names_of
+from .places import MISSING
+from .readers import OWN, PICKLES, SILENT, THREADS, is_of_package, is_read, is_read_of, is_silent, sources_in, state_of
+from .search import called
 
 Profile: TypeAlias = Callable[[FrameType, str, Any], Any]
-
-# Functions in C whose results depend on more than their arguments, by module, or by module and class: all of them, but
-# for the names given.
-CLOCKS: Final = frozenset(("now", "today", "utcnow"))
-READS: Final = frozenset(
-    ("read", "read1", "readall", "readinto", "readline", "readlines", "getvalue", "getbuffer", "tell")
-)
-HARMLESS: Final = {
-    "time": frozenset(("sleep", "strftime", "strptime", "mktime")),
-    "posix": frozenset(("fspath", "_path_normpath", "register_at_fork", "_path_splitroot_ex")),
-    **dict.fromkeys(
-        ("_socket", "_sqlite3", "sqlite3", "select", "_posixsubprocess", "_queue", "_ctypes", "gc"), frozenset()
-    ),
-}
-READERS: Final = {
-    "builtins": frozenset(("input", "globals")),
-    "_io": frozenset(("open", "open_code")),
-    "sys": frozenset(("_getframe",)),
-}
-ASKED: Final = frozenset(("getattr", "vars", "hasattr"))  # of an object, for any of its attributes
-WHOLE: Final = frozenset(("__reduce_ex__", "__reduce__", "__getstate__", "__dir__"))  # of its object
-# Libraries that read clocks, files and more, without effect on what their callers get.
-SILENT: Final = frozenset(
-    ("logging", "warnings", "importlib", "linecache", "traceback", "inspect", "_pytest", "threading", "tqdm")
-)
-_GLOBALS: Final = ("LOAD_GLOBAL", "LOAD_NAME")
-_NOTHING: Final = ("PUSH_NULL", "PRECALL", "CACHE")
-_LOADS: Final = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")  # and what begins like them
+_GROUPS: Final = (tuple, list, set, frozenset, dict)
 
 
 class Watch:
@@ -71,23 +49,28 @@ class Watch:
     def __init__(self, guards: Guards) -> None:
         self._guards = guards
         self._known: dict[CodeType, bool] = {}  # code -> has it nothing new?
+        self._closures: dict[CodeType, dict[str, Any]] = {}  # new ones, with their globals
         self._ran: set[CodeType] = set()
         self._before: Profile | None = None
-        self._on = False
+        self._set: Profile | None = None  # by which calls are watched
+        self._replaced = False  # has the function put another profiler in its place?
+        self._threads = False  # has it started some?
         self._collected = False  # does the garbage collector run by itself?
-        self._drawn: list[tuple[str, Any, Any]] = []  # name, source of random numbers, its state
+        self._states: dict[int, Any] = {}  # of sources of random numbers, by id()
+        self._drawn: list[tuple[str, Any]] = []  # sources that libraries use, with names
         self._error: CaptureError | None = None
 
     def __enter__(self) -> None:
         before: Any = sys.getprofile()
-        self._drawn = [(name, value, state_of(value)) for name, value in self._sources()]
+        found = [value for _, value in sources_in(self._guards.found)]
+        self._states = {id(value): state_of(value) for value in (np.random.mtrand._rand, random._inst, *found)}
         try:
             with SHIELD:
                 self._collected = gc.isenabled()
                 gc.disable()  # what it would run here, callbacks and finalisers, is no part of the function
                 if before is None or callable(before):
-                    self._before, self._on = before, True
-                    sys.setprofile(self._see if before is None else self._see_and_tell)
+                    self._before, self._set = before, self._see if before is None else self._see_and_tell
+                    sys.setprofile(self._set)
         except BaseException:
             self.__exit__()
             raise
@@ -95,34 +78,37 @@ class Watch:
     @ends_block
     def __exit__(self, *_: object) -> None:
         with SHIELD:
-            if self._on:
-                sys.setprofile(self._before)
+            if self._set is not None:
+                self._replaced = sys.getprofile() != self._set
+                if not self._replaced:  # else the function has said which one there is to be
+                    sys.setprofile(self._before)
             if self._collected:
                 gc.enable()
 
-    @property
-    def ran(self) -> set[CodeType] | None:
-        """The program's code that did run; None if that was not watched."""
-        return self._ran if self._on else None
-
-    def check(self) -> None:
-        """CaptureError for the first thing that no run can look at."""
+    def settle(self) -> None:
+        """The capture is over. CaptureError for what no run can look at."""
+        self._find_closures()
+        known = self._set is not None and not self._replaced and not self._threads
+        if self._replaced and not self._guards.excuses("sys.setprofile"):
+            self._error = self._error or refusal(
+                "the function replaces the profile function by which its capture is watched", "sys.setprofile"
+            )
+        search = self._guards.settle(self._ran if known else None)
         if self._error is not None:
             raise self._error
-        for name, value, state in self._drawn:
-            if state_of(value) != state:
+        for name, value in (*sources_in(search), *self._drawn):
+            if not search.excuses(name) and self._states.get(id(value)) != state_of(value):
                 raise refusal(f"{name} gives other numbers each time", name)
 
-    def _sources(self) -> Iterator[tuple[str, Any]]:
-        """The sources of random numbers that the function can reach."""
-        found = self._guards.found
-        for value, name in list(found.objects.values()):
-            if is_random(value) and not self._guards.excuses(name):
-                yield name, value
-            elif value is np and "random" in found.attributes and not self._guards.excuses(f"{name}.random"):
-                yield f"{name}.random", np.random.mtrand._rand
-            elif value is random and not self._guards.excuses(name):
-                yield name, random._inst
+    def _find_closures(self) -> None:
+        """The functions whose code is new, in one pass over all objects: those that are left, which is what counts."""
+        codes = self._closures
+        found = gc.get_referrers(*codes) if codes else ()
+        functions = [each for each in found if isinstance(each, FunctionType) and each.__code__ in codes]
+        for function in functions:
+            self._guards.reached(function, "")
+        for code in codes.keys() - {each.__code__ for each in functions}:
+            self._guards.ran(code, codes[code])
 
     # -- what is seen ----------------------------------------------------------------------------------------------
 
@@ -156,114 +142,120 @@ class Watch:
         """Code of the program that the search has not found."""
         if code.co_name == "<module>" and is_silent(frame):  # a module that is imported
             return
-        functions = functions_of(code) if code.co_freevars else []
-        for function in functions:
-            self._guards.reached(function, "")
-        if not functions:
+        if code.co_freevars:
+            self._closures[code] = frame.f_globals
+        else:
             self._guards.ran(code, frame.f_globals)
 
     def _library(self, frame: FrameType, code: CodeType) -> None:
         """A library's code: its own state, and the objects of the program that it gets."""
         module = frame.f_globals.get("__name__", "")
         name = root(module)
+        caller = frame.f_back
+        asked = caller is not None and OWNERS[caller.f_code.co_filename] is PROGRAM
         if module == "os" and code.co_qualname.startswith("_Environ."):
-            import os
-
             self._guards.reached(os.environ, "os.environ")
-        elif module == "importlib" and code.co_name == "import_module":
+        elif (module, code.co_name) in _IMPORTERS:
             self._imported(frame)
         elif name == "random" and code.co_name == "__init__" and frame.f_locals.get("x", 0) is None:
             self._refuse(frame, "random.Random")
+        elif code.co_name == "check_random_state" and frame.f_locals.get("seed") in (None, np.random):
+            self._drawn.append(("numpy.random", np.random.mtrand._rand))
+        elif asked and caller is not None and code.co_name in OWN.get(module, ()):
+            self._refuse(frame, f"{module}.{code.co_name}")
         elif is_installed(code) and name not in INERT | SILENT:
             self._known[code] = True
             self._guards.ran(code, frame.f_globals, library=True)
-        if frame.f_back is not None and OWNERS[frame.f_back.f_code.co_filename] is PROGRAM and name not in SILENT:
-            self._given(frame)
+        if asked and (name not in SILENT or name == "inspect"):
+            self._given(frame.f_locals.values())
 
     def _imported(self, frame: FrameType) -> None:
-        module = sys.modules.get(str(frame.f_locals.get("name")))
-        if module is not None:
-            self._guards.reached(module, module.__name__)
+        """A module is found by its name, or what is in one."""
+        name, package = str(frame.f_locals.get("name")), frame.f_locals.get("package")
+        full = resolve_name(name, package) if name.startswith(".") else name
+        path = full.replace(":", ".").split(".")
+        for n in range(len(path)):
+            module = sys.modules.get(".".join(path[: n + 1]))
+            if module is not None:
+                self._guards.reached(module, module.__name__)
+        self._guards.named(path)
 
-    def _given(self, frame: FrameType) -> None:
+    def _given(self, values: Iterable[Any]) -> None:
         """Objects that a library's function gets may be read as a whole."""
-        found = self._guards.found.objects
-        for each in list(frame.f_locals.values()):
-            for one in each if type(each) in (tuple, list) else (each,):
-                known = found.get(id(one))
-                if known is not None and has_attributes(one):
-                    self._guards.reached(one, known[1], whole=True)
+        for each in list(values):
+            if type(each) in _GROUPS:
+                if each:
+                    self._given(each.values() if type(each) is dict else each)
+            elif has_attributes(each):
+                self._guards.given(each)
 
     def _called_in_c(self, frame: FrameType, function: Any) -> None:
-        owner, name = (
-            getattr(function, "__self__", None),
-            getattr(function, "__name__", ""),
-        )  # or something that is called
-        if isinstance(owner, ModuleType) or owner is None:
-            module = owner.__name__ if owner is not None else function.__module__ or ""
-            if name in ASKED and module == "builtins":
-                self._asked(frame)
-            elif is_read(module, name, frame) and not is_silent(frame):
-                self._refuse(frame, f"{module}.{name}")
-        else:
+        owner = getattr(function, "__self__", None)
+        name = getattr(function, "__name__", "")  # or something that is called
+        if not isinstance(owner, ModuleType) and owner is not None:
             self._method(frame, owner, name)
+            return
+        module = owner.__name__ if owner is not None else function.__module__ or ""
+        if module == "_thread" and name in THREADS:
+            if not is_of_package(frame):
+                self._threads = True
+                self._refuse(frame, "threading.Thread")
+        elif name in PATHS and module == "builtins":
+            self._asked(frame)
+        elif module == "_pickle" and name in PICKLES:
+            self._guards.asks(expression_of(frame) or name)
+        elif is_read(module, name, frame) and not is_silent(frame):
+            self._refuse(frame, f"{module}.{name}")
+
+    def _asked(self, frame: FrameType) -> None:
+        """The program asks an object for an attribute by a name that is computed: find the object."""
+        if OWNERS[frame.f_code.co_filename] is not PROGRAM:
+            return
+        path = names_of(frame.f_code).paths.get(frame.f_lasti)
+        if path is not None:
+            value = value_at(frame, path.names)
+            if value is MISSING:
+                self._guards.asks(path.expression)
+            else:
+                self._guards.asked(value, frame.f_code, frame.f_lasti)
 
     def _method(self, frame: FrameType, owner: Any, name: str) -> None:
         kind = owner if isinstance(owner, type) else type(owner)
-        module = root(kind.__module__)
-        if name in WHOLE and id(owner) in self._guards.found.objects:
-            self._guards.reached(owner, self._guards.found.objects[id(owner)][1], whole=True)
-        elif (
-            (name in CLOCKS and module == "datetime")
-            or (name in READS and module == "_io")
-            or (module in HARMLESS and name not in HARMLESS[module])
-        ) and not is_silent(frame):
+        if name in WHOLE and has_attributes(owner):
+            self._guards.given(owner)
+        elif root(kind.__module__) == "_pickle" and name in PICKLES:
+            self._guards.asks(expression_of(frame) or name)
+        elif is_read_of(kind, name) and not is_silent(frame):
             self._refuse(frame, f"{kind.__module__}.{kind.__qualname__}.{name}")
 
     def _refuse(self, frame: FrameType, name: str) -> None:
         """A result that no run can look at."""
         expression = expression_of(frame) or name
-        called = expression.partition("(")[0].strip()
-        if self._error is None and not any(map(self._guards.excuses, (called, name))):
-            self._error = refusal(f"{expression} gives what no run can look up", called)
-
-    # -- attributes by computed names ------------------------------------------------------------------------------
-
-    def _asked(self, frame: FrameType) -> None:
-        """`getattr(net, name)`, and the like, in the program's code: any attribute may count."""
-        if OWNERS[frame.f_code.co_filename] is not PROGRAM:
-            return
-        loads = arguments_before(frame)
-        known, value, rest = value_of(frame, loads)
-        if is_plain_name(rest):
-            return
-        if not known:
-            self._refuse(frame, "getattr")
-        elif has_attributes(value):
-            found = self._guards.found.objects.get(id(value), (value, named(value)))
-            self._guards.reached(value, found[1], whole=True)
-            if not isinstance(value, type | ModuleType) and is_program_class(type(value)):
-                self._guards.reached(type(value), type(value).__name__, whole=True)
+        if self._error is None and not any(map(self._guards.excuses, (called(expression), name))):
+            self._error = refusal(f"{expression} gives what no run can look up", called(expression) or name)
 
 
-def is_read(module: str, name: str, frame: FrameType) -> bool:
-    """Does that function in C give what no place can tell, to code at the frame?"""
-    if module in HARMLESS:
-        return name not in HARMLESS[module]
-    own = name not in ("globals", "_getframe") or OWNERS[frame.f_code.co_filename] is PROGRAM
-    return own and name in READERS.get(module, ())
+_IMPORTERS: Final = frozenset((("importlib", "import_module"), ("pkgutil", "resolve_name")))
 
 
-def is_silent(frame: FrameType | None) -> bool:
-    """Is the frame one of tensord, or of a library whose readings do not reach the program, up to the program's own?"""
-    while frame is not None:
-        owner = OWNERS[frame.f_code.co_filename]
-        if owner is PROGRAM and frame.f_code.co_name != "<module>":
-            return False
-        if owner is PACKAGE or (owner is not PROGRAM and root(frame.f_globals.get("__name__", "")) in SILENT):
-            return True
-        frame = frame.f_back
-    return False
+def value_at(frame: FrameType, path: tuple[str, ...]) -> Any:
+    """The object at a path, as far as it is kept there: to compute a property once more has effects."""
+    first, *attributes = path
+    names = frame.f_locals if first in frame.f_locals else frame.f_globals
+    value = names.get(first, MISSING)
+    for name in attributes:
+        found = dict_of(value) if has_plain_attribute(type(value), name) else None
+        value = (found or {}).get(name, MISSING)
+    return value
+
+
+def has_plain_attribute(kind: type, name: str) -> bool:
+    """Do objects of that class have the attribute where they keep it, rather than where the class says?"""
+    finds: Any = kind.__getattribute__
+    if finds not in (object.__getattribute__, ModuleType.__getattribute__):
+        return False
+    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    return not hasattr(type(found), "__set__") and not hasattr(type(found), "__delete__")
 
 
 def is_made_by_program(frame: FrameType) -> bool:
@@ -279,79 +271,3 @@ def has_attributes(value: Any) -> bool:
     if isinstance(value, type):
         return is_program_class(value)
     return is_program_class(type(value)) and not isinstance(value, FunctionType)
-
-
-def named(value: Any) -> str:
-    """A name for something that has no other."""
-    return str(getattr(value, "__name__", type(value).__name__))
-
-
-def state_of(value: Any) -> Any:
-    """What tells whether numbers were drawn since."""
-    if isinstance(value, random.Random):
-        return value.getstate()
-    generator = value if isinstance(value, np.random.BitGenerator) else getattr(value, "bit_generator", None)
-    return repr(value.get_state(legacy=False) if generator is None else generator.state)
-
-
-def functions_of(code: CodeType) -> list[FunctionType]:
-    """The functions with that code."""
-    return [each for each in gc.get_referrers(code) if isinstance(each, FunctionType) and each.__code__ is code]
-
-
-def expression_of(frame: FrameType | None) -> str:
-    """The text of the call that the program's code is at, "" if its source is not there."""
-    while frame is not None and OWNERS[frame.f_code.co_filename] is not PROGRAM:
-        frame = frame.f_back
-    if frame is None:
-        return ""
-    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-    line, end, first, last = positions
-    if line is None or first is None or last is None or line != end:
-        return ""
-    text = linecache.getline(frame.f_code.co_filename, line, frame.f_globals)
-    return text.encode()[first:last].decode(errors="replace")
-
-
-def arguments_before(frame: FrameType) -> list[dis.Instruction]:
-    """The instructions that load the arguments of the call that the frame is at."""
-    before: list[dis.Instruction] = []
-    for each in dis.get_instructions(frame.f_code):
-        if each.offset >= frame.f_lasti:
-            break
-        before.append(each)
-    starts = [n for n, each in enumerate(before) if each.opname in _GLOBALS and each.argval in ASKED]
-    behind = before[starts[-1] + 1 :] if starts else []
-    return [each for each in behind if each.opname not in _NOTHING]
-
-
-def value_of(frame: FrameType, loads: list[dis.Instruction]) -> tuple[bool, Any, list[dis.Instruction]]:
-    """What the first of these instructions, with the attributes behind it, loads, if that is known; and the rest."""
-    first = loads[0] if loads else None
-    if first is None or not first.opname.startswith((*_LOADS, *_GLOBALS)):
-        return False, None, loads
-    name = first.argval[0] if isinstance(first.argval, tuple) else first.argval  # of two that are loaded at once
-    names: dict[str, Any] = frame.f_globals if first.opname in _GLOBALS else frame.f_locals
-    if name not in names:
-        return False, None, loads
-    known, value, count = True, names[name], 1
-    while count < len(loads) and loads[count].opname == "LOAD_ATTR":
-        if known:
-            known, value = kept_attribute(value, loads[count].argval)
-        count += 1
-    return known, value, loads[count:]
-
-
-def kept_attribute(value: Any, name: str) -> tuple[bool, Any]:
-    """An attribute, if it is kept as it is: to compute a property once more than the program does has effects."""
-    kept = inspect.getattr_static(value, name, None)
-    own = is_program_class(type(kept)) and hasattr(kept, "__get__")
-    computed = own or isinstance(kept, property | cached_property)
-    return not computed, None if computed else getattr(value, name, None)
-
-
-def is_plain_name(loads: list[dis.Instruction]) -> bool:
-    """Is the second argument a text of the code, which counts as a name anyway?"""
-    if not loads or loads[0].opname != "LOAD_CONST":
-        return False
-    return all(each.opname.startswith("LOAD_") for each in loads)

@@ -14,7 +14,15 @@ import pytest
 from tensord.client.session.session import Session
 from tensord.interpreter.errors import CaptureError
 
-from . import state, state_in_containers, state_in_methods, state_unseen  # noqa: F401 - they fill the lists
+from . import (  # noqa: F401 - they fill the lists
+    state,
+    state_by_computed_names,
+    state_in_containers,
+    state_in_methods,
+    state_of_functions,
+    state_of_libraries,
+    state_unseen,
+)
 from .state import SOURCES, UNSEEN, Source, Thing
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* was captured .* times")  # as often as something is changed
@@ -234,10 +242,13 @@ class Noisy:
 
 def test_a_property_is_computed_as_often_as_the_function_does(session, x):
     noisy, name = Noisy(session), "rate"
-    with pytest.raises(CaptureError, match="getattr"):
-        session.routine(lambda x: x + getattr(noisy.noise, name))(x)
-    session.random.seed(0)
-    expected = [(x + noisy.noise.rate).tolist() for _ in range(3)]
-    session.random.seed(0)
-    routine = session.routine(lambda x: x + getattr(noisy.noise, "rate"))  # noqa: B009 - that is the case
-    assert [routine(x).tolist() for _ in range(3)] == expected
+    functions: list[Callable[[Any], Any]] = [
+        lambda x: x + getattr(noisy.noise, name),
+        lambda x: x + getattr(noisy.noise, "rate"),  # noqa: B009 - that is the case
+    ]
+    for function in functions:
+        session.random.seed(0)
+        expected = [(x + noisy.noise.rate).tolist() for _ in range(3)]
+        session.random.seed(0)
+        routine = session.routine(function)
+        assert [routine(x).tolist() for _ in range(3)] == expected

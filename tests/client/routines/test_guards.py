@@ -259,7 +259,7 @@ def test_large_containers_and_large_modules_are_looked_at_as_far_as_it_matters(s
     monkeypatch.setitem(sys.modules, module.__name__, module)
     f = session.routine(lambda y: y * large[1] * module.last)
     assert f(x).tolist() == [1.0, 2.0]
-    assert len(f._entries._all()[0].guards._places) <= 514
+    assert len(f._entries._all()[0].guards._places.names) <= 514
     module.last = 2.0  # type: ignore[attr-defined]
     assert session.routine(lambda y: y * module.last)(x).tolist() == [2.0, 4.0]
     g = session.routine(lambda y: y * module.last)
@@ -274,8 +274,9 @@ def test_what_libraries_have_is_not_looked_at(session):
 
     guards = Guards(f)
     assert guards.hold()
-    assert {"np", "math"} <= set(guards._names)
-    assert not any("." in name for name in guards._names)
+    names = guards._places.names
+    assert {"np", "math"} <= set(names)
+    assert not any("." in name for name in names)
 
 
 def test_the_names_of_what_a_function_loads_are_those_that_dis_finds():

@@ -1,0 +1,194 @@
+"""What code asks for by names that it computes, as its instructions show.
+
+`getattr(net, "rate")` names an attribute as `net.rate` does. `getattr(net, name)` may read any attribute, of whatever
+object `net` is; so may `vars(net)`, a format that is no literal, and `getattr` itself where it is handed on as a value.
+So code either asks for constant names alone, or it *asks*. Where the object is a variable, or an attribute of one, its
+*path*, `watch` looks it up when the call is made, and all attributes of that object count. Elsewhere nobody can tell
+which object it is, and all attributes count of every object that the capture has reached.
+
+An argument is a constant name if exactly one instruction makes it, which loads a text. Arguments are told apart by the
+depth of the stack: nothing is on it when the function has just been loaded, and argument n begins where the depth last
+grows from n to n + 1. Where a jump leads into the arguments or out of them, nothing is told, and the code asks.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dis import Instruction
+from typing import Final, NamedTuple
+
+_LOADS: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
+_NAMES: Final = ("LOAD_GLOBAL", "LOAD_NAME")
+_VARIABLES: Final = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLOSURE")  # and what begins so
+_PUSHES: Final = (*_VARIABLES, "LOAD_CONST", "LOAD_SMALL_INT", "PUSH_NULL", "BUILD_")  # empty ones, of the last
+_NULL_BEHIND: Final = sys.version_info >= (3, 13)  # a function, where Python pushed it before, until then
+_NOTHING: Final = ("CACHE", "NOP", "EXTENDED_ARG", "RESUME", "PRECALL")  # PRECALL: of Python 3.11
+_JUMPS: Final = frozenset((*dis.hasjrel, *dis.hasjabs))
+# Functions that ask for attributes by the texts among their arguments: by the first, the second, all of them.
+FIRST, SECOND, LAST, ALL = (0,), (1,), (-1,), None
+ASKERS: Final = {
+    "getattr": SECOND,
+    "hasattr": SECOND,
+    "attrgetter": ALL,
+    "methodcaller": FIRST,
+    "__getattribute__": LAST,
+}
+# Names that code has which looks at all attributes, or at those that others name.
+WHOLE: Final = frozenset(("__dict__", "__reduce_ex__", "__reduce__", "__getstate__", "__match_args__"))
+SELF_ASKING: Final = WHOLE | {"__getattribute__"}  # as texts, too: `getattr(net, "__dict__")`
+LISTED: Final = frozenset(("vars", "dir"))  # as names, but not as attributes: `options.dir`
+PATHS: Final = frozenset(("getattr", "hasattr", "vars"))  # whose object is the first argument
+FORMATS: Final = frozenset(("format", "format_map"))
+MODULES: Final = frozenset(("modules", "__import__"))
+# What leads to names and values of functions and frames that no place is for.
+FRAMES: Final = frozenset(
+    ("__globals__", "f_globals", "f_locals", "f_builtins", "gi_frame", "cr_frame", "ag_frame", "tb_frame")
+)
+
+
+class Asking(NamedTuple):
+    """An instruction that asks. `path`: the variable and attributes where the object is, if that is known; `call`:
+    where it is asked."""
+
+    instruction: Instruction
+    path: tuple[str, ...]
+    call: int
+
+
+class Call(NamedTuple):
+    """A call of what was just loaded: the instructions for each argument, and where it is."""
+
+    arguments: list[list[Instruction]]
+    offset: int
+
+
+def read_apart(code: Iterable[Instruction]) -> Iterator[Instruction]:
+    """The instructions, of which those that load two variables are two."""
+    for each in code:
+        if each.opname.startswith("LOAD_") and isinstance(each.argval, tuple) and each.opname.count("LOAD_FAST") == 2:
+            for name in each.argval:
+                yield each._replace(opname="LOAD_FAST", opcode=dis.opmap["LOAD_FAST"], arg=0, argval=name)
+        else:
+            yield each
+
+
+def asking(code: Sequence[Instruction]) -> Iterator[Asking]:
+    """The instructions by which the code asks for what it does not name."""
+    for n, each in enumerate(code):
+        if each.opname in _LOADS and is_asking(code, n, str(each.argval)):
+            called = call_of(code, n) if each.argval in PATHS and each.opname in _NAMES else None
+            yield Asking(each, *(path_of(called) if called is not None else ((), -1)))
+
+
+def path_of(call: Call) -> tuple[tuple[str, ...], int]:
+    """The path to the first argument of a call, and where the call is, if nothing else in the call changes that."""
+    first, *rest = call.arguments or [[]]
+    path = tuple(str(each.argval) for each in first)
+    known = bool(first) and first[0].opname.startswith(_VARIABLES) and all(is_plain(each) for each in first[1:])
+    others = (each.opname for some in rest for each in some)
+    if not known or any(name.startswith(("STORE_", "CALL")) for name in others):
+        return (), -1
+    return path, call.offset
+
+
+def is_plain(instruction: Instruction) -> bool:
+    """Does it load an attribute?"""
+    return instruction.opname == "LOAD_ATTR"
+
+
+def is_asking(code: Sequence[Instruction], n: int, name: str) -> bool:
+    """Does the instruction, which loads something of that name, ask for what the code does not name?"""
+    if name in ASKERS:
+        return not has_constants(code, n, ASKERS[name])
+    if name in FORMATS:
+        return code[n].opname not in _NAMES and not is_literal(code, n)
+    return name in WHOLE or (name in LISTED and code[n].opname in _NAMES)
+
+
+def asking_for_modules(code: Sequence[Instruction]) -> Iterator[Instruction]:
+    """The instructions by which the code asks for modules that it does not name."""
+    for n, each in enumerate(code):
+        if each.opname not in _LOADS or each.argval not in MODULES:
+            continue
+        known = has_constants(code, n, FIRST) if each.argval == "__import__" else is_item_by_name(code, n)
+        if not known:
+            yield each
+
+
+def is_literal(code: Sequence[Instruction], n: int) -> bool:
+    """Is it an attribute of a text in the code? That text tells what is asked for."""
+    return n > 0 and is_text(code[n - 1]) and not code[n].is_jump_target
+
+
+def is_text(instruction: Instruction) -> bool:
+    """Does it load a text?"""
+    return instruction.opname == "LOAD_CONST" and isinstance(instruction.argval, str)
+
+
+def is_item_by_name(code: Sequence[Instruction], n: int) -> bool:
+    """Is it `sys.modules["name"]`, `"name" in sys.modules`, `sys.modules.get("name")`?"""
+    behind = [each for each in code[n + 1 : n + 8] if each.opname not in _NOTHING]
+    if behind and behind[0].opname == "CONTAINS_OP":
+        first = n - 1 if code[n].opname in _NAMES else n - 2
+        return first >= 0 and is_text(code[first])
+    if behind and behind[0].opname in ("LOAD_METHOD", "LOAD_ATTR") and behind[0].argval == "get":
+        return len(behind) > 1 and is_text(behind[1]) and behind[2].opname in ("CALL", *_PUSHES)
+    return len(behind) > 1 and is_text(behind[0]) and behind[1].opname in ("BINARY_SUBSCR", "BINARY_OP")
+
+
+def has_constants(code: Sequence[Instruction], n: int, wanted: tuple[int, ...] | None) -> bool:
+    """Is what the instruction loads called at once, with constant texts as those arguments?"""
+    call = call_of(code, n)
+    if call is None or not call.arguments:
+        return False
+    places = range(len(call.arguments)) if wanted is None else wanted
+    return all(-1 <= place < len(call.arguments) and is_constant(call.arguments[place]) for place in places)
+
+
+def is_constant(argument: Sequence[Instruction]) -> bool:
+    """Is it a text that the code has?"""
+    return len(argument) == 1 and is_text(argument[0])
+
+
+def call_of(code: Sequence[Instruction], n: int) -> Call | None:
+    """The call of what instruction `n` loads; None if that is not told."""
+    found: list[list[Instruction]] = []
+    depth = 0
+    for place in range(n + 1, len(code)):
+        each = code[place]
+        if each.opname in _NOTHING or (_NULL_BEHIND and place == n + 1 and each.opname == "PUSH_NULL"):
+            continue
+        if each.opcode in _JUMPS or each.is_jump_target:
+            return None
+        if each.opname == "CALL" and each.arg == depth:
+            return Call(found, each.offset) if len(found) == depth and is_pushed(found) else None
+        depth = after(depth, each, found)
+        if depth < 1:
+            return None
+    return None
+
+
+def after(depth: int, instruction: Instruction, found: list[list[Instruction]]) -> int:
+    """The depth behind an instruction, which is put to the argument that it makes."""
+    before, depth = depth, depth + effect_of(instruction)
+    if depth > before == len(found):  # it begins the next argument
+        found.append([])
+    elif depth < len(found):  # what seemed to be several arguments is one
+        found[depth - 1 :] = [[each for some in found[depth - 1 :] for each in some]]
+    if found:
+        found[-1].append(instruction)
+    return depth
+
+
+def effect_of(instruction: Instruction) -> int:
+    """What an instruction adds to the depth of the stack; PRECALL counts with CALL."""
+    if instruction.opname == "CALL":
+        return -1 - (instruction.arg or 0)
+    return dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
+
+
+def is_pushed(arguments: Sequence[Sequence[Instruction]]) -> bool:
+    """Does each argument begin with something that is loaded, rather than computed of the argument before it?"""
+    return all(each and each[0].opname.startswith(_PUSHES) for each in arguments)

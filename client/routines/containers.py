@@ -1,0 +1,146 @@
+"""How a search looks into containers, buffers, and what leads elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import partial
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from ..capture.structure import is_named, joined, members
+from .contents import BYTES, Bytes, Contents
+from .functions import look_at_modules
+from .kinds import is_program_class
+from .names import texts_in
+from .objects import look_at_object
+from .parts import parts_of
+from .places import GONE, MISSING, TEXTS, found_or_missing
+from .search import Search
+
+FEW: Final = 32  # members of a container that are places by themselves
+SEQUENCES: Final = (list, tuple, set, frozenset, deque)
+_FACTORY: Final = attrgetter("default_factory")
+
+
+def look_at_dict(search: Search, value: Any, name: str) -> None:
+    """Its keys, in order, and its values."""
+    if value is sys.modules:  # `look_at_code` looks at those that are named
+        if search.asked_modules or name.rpartition(".")[2] != "modules":
+            look_at_modules(search)
+        return
+    kind = next(each for each in (OrderedDict, dict, MappingProxyType) if isinstance(value, each))
+    items: Any = kind  # not what a class of its own says
+    found = list(items.items(value))
+    if len(found) > FEW:
+        search.state(Contents(value, lambda: (*items.keys(value), *items.values(value))), name)
+        for key, each in found:
+            search.follow(each, joined(name, key))
+    else:
+        if type(value) is dict and all(type(key) is str for key, _ in found):
+            search.shape(tuple, value, name)
+        else:
+            search.state(Contents(value, partial(items.keys, value)), name)
+        get = partial(items.get, value) if type(value) is not dict else value.get  # not __getitem__, which may add
+        for key, each in found:
+            search.note(get, key, each, joined(name, key))
+    if type(value) not in (dict, MappingProxyType):
+        look_at_object(search, value, name)
+    if isinstance(value, defaultdict):
+        key = joined(name, "default_factory")
+        search.note(_FACTORY, value, value.default_factory, key, known=("default_factory", id(value)))
+
+
+def look_at_sequence(search: Search, value: Any, name: str) -> None:
+    """Its members, in order."""
+    kind: Any = next(each for each in SEQUENCES if isinstance(value, each))
+    found = list(kind.__iter__(value))
+    if kind not in (tuple, frozenset):  # whose members cannot be replaced
+        log = all(type(each) in TEXTS for each in found)
+        search.state(Contents(value, partial(kind.__iter__, value)), name, renewed=log)
+    for place, each in enumerate(found):
+        search.follow(each, joined(name, value._fields[place] if is_named(value) else place))
+    if type(value) is not kind:
+        look_at_object(search, value, name)
+
+
+def look_at_slice(search: Search, value: slice, name: str) -> None:
+    """Its numbers may be objects."""
+    for key, each in members(value) or ():
+        search.follow(each, joined(name, key))
+
+
+def look_at_array(search: Search, value: Any, name: str) -> None:
+    """An array, or a record of one: its bytes, or the objects in it."""
+    if value.dtype.hasobject:
+        listed: Callable[[], Any] = value.item if isinstance(value, np.void) else lambda: value.ravel().tolist()
+        search.state(Contents(value, listed), name)
+        for place, each in enumerate(listed()):
+            search.follow(each, joined(name, place))
+    else:
+        look_at_buffer(search, value, name)
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray:  # such as a mask
+        look_at_object(search, value, name)
+
+
+def look_at_buffer(search: Search, value: Any, name: str) -> None:
+    """The bytes of a buffer."""
+    try:
+        size = value.nbytes if isinstance(value, np.ndarray | np.void) else memoryview(value).nbytes
+        if size > BYTES:
+            search.refuse(name, f"has more than {BYTES >> 20} MiB, which a run cannot look at")
+        else:
+            search.state(Bytes(value), name)
+    except GONE:  # it is closed, or has no bytes that others may read
+        search.refuse(name)
+    if not isinstance(value, np.ndarray) and is_program_class(type(value)):
+        look_at_object(search, value, name)
+
+
+# -- what leads elsewhere ----------------------------------------------------------------------------------------------
+
+
+def look_at_parts(search: Search, value: Any, name: str) -> None:
+    """What is called, or looked at, by way of something that cannot be changed."""
+    for each in parts_of(value):
+        search.follow(each, name)
+
+
+def look_at_reference(search: Search, value: Callable[[], Any], name: str) -> None:
+    """What it refers to, as long as that lives."""
+    search.note(partial(referred, value), None, value(), name)
+
+
+def referred(reference: Callable[[], Any], _key: Any) -> Any:
+    """What a weak reference refers to."""
+    return reference()
+
+
+def look_at_variable(search: Search, value: ContextVar[Any], name: str) -> None:
+    """What the context has, or the variable's own default."""
+    found = value.get(MISSING)
+    search.note(value.get, MISSING, found, name)
+    if found is MISSING:
+        try:
+            search.follow(value.get(), name)
+        except LookupError:
+            return
+
+
+def look_at_local(search: Search, value: threading.local, name: str) -> None:
+    """Each thread sees its own."""
+    get = found_or_missing(partial(threading.local.__getattribute__, value))
+    search.state(Contents(value, lambda: vars(value)), name)
+    for key in list(vars(value)):
+        search.note(get, key, get(key), joined(name, key))
+
+
+def look_at_reader(search: Search, value: Any, _name: str) -> None:
+    """`attrgetter("rate")` names an attribute."""
+    search.attributes.update(texts_in(value.__reduce__()[1]))

@@ -1,0 +1,168 @@
+"""Places that compare by themselves: the contents of containers and buffers, the classes of objects, what a cache has
+kept. Each is called before a run, and tells whether all is as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter, is_
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from .places import TEXTS, alike, reference
+
+BYTES: Final = 1 << 24  # of a buffer whose contents are compared
+SMALL: Final = 1 << 12  # bytes: to copy so few is faster than NumPy's way to compare
+BLOCK: Final = 1 << 16  # bytes that are compared at once, which stay in the processor's cache
+_ATTRIBUTE: Final[Any] = object.__getattribute__
+_ITS_DICT: Final = attrgetter("__dict__")
+_WORDS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class Contents:
+    """The members of a container, in order, or its keys alone."""
+
+    __slots__ = ("_before", "_list", "identity")
+
+    def __init__(self, container: Any, listed: Callable[[], Iterable[Any]]) -> None:
+        self.identity = ("contents", id(container))
+        self._list = listed
+        self._before = list(listed())
+
+    def __call__(self, _key: Any) -> bool:
+        now, before = list(self._list()), self._before
+        return (len(now) == len(before) and all(map(is_, now, before))) or alike(now, before)
+
+    def renew(self) -> None:
+        """The capture is over. A log to which the function has added texts is right as it is now."""
+        now = list(self._list())
+        before = len(self._before)
+        if alike(now[:before], self._before) and all(type(each) in TEXTS for each in now):
+            self._before = now
+
+
+class Bytes:
+    """The bytes of an array or another buffer, with its shape and type, and a copy of what they were."""
+
+    __slots__ = ("_before", "_buffer", "_form", "_small", "identity")
+
+    def __init__(self, buffer: Any) -> None:
+        self.identity = ("bytes", id(buffer))
+        self._buffer = buffer
+        self._form = form_of(buffer)
+        found = array_of(buffer)
+        self._small = found.tobytes() if found.nbytes <= SMALL else None
+        self._before = words(np.array(found, order="C", copy=True))
+
+    def __call__(self, _key: Any) -> bool:
+        if form_of(self._buffer) != self._form:
+            return False
+        found = array_of(self._buffer)
+        return equal(words(found), self._before) if self._small is None else found.tobytes() == self._small
+
+
+def array_of(buffer: Any) -> np.ndarray[Any, Any]:
+    """The buffer as an array, without a copy where that can be."""
+    if isinstance(buffer, np.ndarray):
+        return buffer
+    if isinstance(buffer, np.void):
+        return np.frombuffer(buffer.tobytes(), np.uint8)
+    with memoryview(buffer) as view:
+        if view.nbytes and view.c_contiguous:
+            return np.frombuffer(buffer, np.uint8)
+        return np.frombuffer(view.tobytes() or b"\0", np.uint8)
+
+
+def form_of(buffer: Any) -> tuple[Any, ...]:
+    """The shape and type of its items."""
+    if isinstance(buffer, np.ndarray | np.void):
+        return (buffer.shape, buffer.dtype)
+    with memoryview(buffer) as view:
+        return (view.shape, view.format)
+
+
+def words(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array's bits as integers, without a copy where that can be: NaN is NaN, and 0.0 is not -0.0."""
+    array = array.view(np.ndarray)
+    if array.flags.c_contiguous:
+        plain = array.reshape(-1).view(np.uint8)
+        return plain.view(np.uint64) if plain.size % 8 == 0 else plain
+    word = _WORDS.get(array.itemsize)
+    return words(np.ascontiguousarray(array)) if word is None else array.view(word)
+
+
+def equal(found: np.ndarray[Any, Any], before: np.ndarray[Any, Any]) -> bool:
+    """Are these the same integers? Compared in blocks, so that little memory is touched besides theirs."""
+    if found.ndim != 1 or found.dtype != before.dtype:
+        return bool(np.array_equal(found, before.view(found.dtype).reshape(found.shape)))
+    step = BLOCK // found.itemsize
+    return all(
+        bool((found[start : start + step] == before[start : start + step]).all())
+        for start in range(0, found.size, step)
+    )
+
+
+class Kept:
+    """What `functools.cache` has kept is right until it is cleared, or until what may have had to go."""
+
+    __slots__ = ("_information", "_misses", "identity")
+
+    def __init__(self, cached: Any) -> None:
+        self.identity = ("kept", id(cached))
+        self._information = cached.cache_info
+        self._misses = self._information().misses
+
+    def __call__(self, _key: Any) -> bool:
+        now = self._information()
+        if now.maxsize is None or now.currsize < now.maxsize:
+            return bool(now.misses >= self._misses)
+        return bool(now.misses == self._misses or now.maxsize == 0)
+
+    def renew(self) -> None:
+        """The capture is over: what it has asked for is kept now."""
+        self._misses = self._information().misses
+
+
+class Kind(NamedTuple):
+    """An object's class, and the dict of its attributes, if it has one. `held`: not by a reference of its own."""
+
+    value: Any
+    held: bool
+    kind: type
+    attributes: dict[str, Any] | None
+
+    @property
+    def plain(self) -> bool:
+        """Does its class leave it to Python how attributes are found?"""
+        return self.held and self.kind.__getattribute__ is _ATTRIBUTE
+
+
+class Kinds:
+    """The classes of objects, and the dicts of their attributes: both may be replaced."""
+
+    __slots__ = ("_dicts", "_holders", "_kinds", "_objects", "_others", "identity")
+
+    def __init__(self, found: Iterable[Kind]) -> None:
+        given = list(found)
+        plain = [each for each in given if each.plain]
+        self._others = [(reference(each.value), each.kind, each.attributes) for each in given if not each.plain]
+        self._objects = [each.value for each in plain]
+        self._kinds = [each.kind for each in plain]
+        self._holders = [each.value for each in plain if each.attributes is not None]
+        self._dicts = [each.attributes for each in plain if each.attributes is not None]
+
+    def __call__(self, _key: Any) -> bool:
+        return (
+            list(map(type, self._objects)) == self._kinds
+            and all(map(is_, map(_ITS_DICT, self._holders), self._dicts))
+            and all(type(get()) is kind and dict_of(get()) is found for get, kind, found in self._others)
+        )
+
+
+def dict_of(value: Any) -> dict[str, Any] | None:
+    """The dict of an object's attributes, whatever its class says; None if there is none."""
+    try:
+        found: dict[str, Any] = _ATTRIBUTE(value, "__dict__")
+    except AttributeError:
+        return None
+    return found

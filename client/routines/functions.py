@@ -1,0 +1,229 @@
+"""How a search looks into functions, their code, and modules."""
+
+from __future__ import annotations
+
+import decimal
+import sys
+from contextlib import _GeneratorContextManager
+from importlib.util import resolve_name
+from operator import attrgetter, methodcaller
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
+from typing import Any, Final, NamedTuple
+
+from ..capture.structure import joined
+from ..locations.frames import OWNERS, Owner
+from .computed import FORMATS, SELF_ASKING
+from .kinds import INERT, is_of_program, root
+from .names import ATTRIBUTE, GLOBAL, VARIABLE, names_of, within
+from .parts import builtins_of, parts_of
+from .places import MISSING, VALUES, found_or_missing
+from .search import Search
+
+_IMPORTERS: Final = frozenset(("import_module", "__import__", "modules"))
+_OF_LIBRARIES: Final = (FunctionType, BuiltinFunctionType, ModuleType, type)
+_CELLS: Final = frozenset(("__closure__", "cell_contents"))
+_DEFAULTS: Final = ("__defaults__", "__kwdefaults__")
+_REGISTRY: Final = ("dispatch_cache", "cache_token")  # of functions of one dispatch: made anew when it is needed
+_ASKING: Final = {
+    id(each): each
+    for each in (getattr, hasattr, vars, dir, attrgetter, methodcaller, object.__getattribute__, str.format)
+}
+
+
+class Code(NamedTuple):
+    """Code that ran in a capture, with its globals; of a library, or of the program."""
+
+    code: CodeType
+    outer: dict[str, Any]
+    library: bool
+
+    def look(self, search: Search, _name: str) -> None:
+        """What it names."""
+        (look_at_library if self.library else look_at_code)(search, self.code, self.outer)
+
+
+class Extra(NamedTuple):
+    """Attributes of an argument that are no members of it: a run does not look at them."""
+
+    names: tuple[str, ...]
+
+    def look(self, search: Search, name: str) -> None:
+        """Refuse those that the code names, or may name."""
+        for each in self.names if search.asked else search.attributes.intersection(self.names):
+            search.refuse(joined(name, each))
+
+
+def ask_by_value(search: Search, value: Any, name: str) -> bool:
+    """Is it `getattr`, or the like, by another name? What it is asked for then no code tells."""
+    if id(value) in _ASKING:
+        if name.rpartition(".")[2] != value.__name__:
+            search.ask(name)
+        return True
+    return False
+
+
+def look_at_builtin(search: Search, value: Any, name: str) -> None:
+    """A function in C, or a method of something, which may ask for any attributes of it."""
+    if not isinstance(value.__self__, ModuleType) and value.__name__ in SELF_ASKING | FORMATS:
+        search.ask(name)
+    for each in parts_of(value):
+        search.follow(each, name)
+
+
+def look_at_function(search: Search, function: FunctionType, name: str) -> None:
+    """A function of the program, or what a library has made of one."""
+    code = function.__code__
+    owner = OWNERS[code.co_filename]
+    if owner is Owner.PACKAGE:
+        return
+    if owner is Owner.INSTALLED and root(function.__globals__.get("__name__")) in INERT:
+        return
+    ran = search.ran is None or code in search.ran
+    if owner is Owner.PROGRAM and ran:
+        look_at_code(search, code, function.__globals__)
+    if ran or search.attributes.intersection(_DEFAULTS):
+        look_at_defaults(search, function)
+    look_at_closure(search, function)
+    everything = owner is not Owner.PROGRAM or search.asked
+    only = None if everything else search.attributes | {"__wrapped__", "registry"}
+    search.members(vars(function).__getitem__, vars(function), name, only)
+
+
+def look_at_closure(search: Search, function: FunctionType) -> None:
+    """The variables of functions around that its code reads."""
+    code = function.__code__
+    read: Any = code.co_freevars
+    if OWNERS[code.co_filename] is Owner.PROGRAM and not search.attributes & _CELLS:
+        read = set[str]().union(*[names_of(each).cells for each in codes_in(search, code)])
+    for free, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        if free in read and free not in _REGISTRY:
+            look_at_cell(search, cell, free)
+
+
+def look_at_cell(search: Search, cell: CellType, name: str) -> None:
+    """A variable of a function around, which may be empty."""
+    get = cell.__getattribute__
+    try:
+        found = cell.cell_contents
+    except ValueError:
+        search.note(found_or_missing(get), "cell_contents", MISSING, name)
+        return
+    if isinstance(found, _GeneratorContextManager):
+        for each in (found.func, found.args, found.kwds):  # of which a decorator makes a new one at each call
+            search.follow(each, name)
+    else:
+        search.note(get, "cell_contents", found, name, by=VARIABLE)
+
+
+def look_at_defaults(search: Search, function: FunctionType) -> None:
+    """Defaults of arguments. They may be others, and those of keywords are in a dict."""
+    for attribute in _DEFAULTS:
+        found = getattr(function, attribute)
+        if found:
+            search.note(function.__getattribute__, attribute, found, f"{function.__name__}.{attribute}")
+
+
+def look_at_code(search: Search, code: CodeType, outer: dict[str, Any]) -> None:
+    """What code of the program names, with these globals."""
+    search.codes.update(within(code))
+    codes = codes_in(search, code)
+    found = [names_of(each) for each in codes]
+    for each, names in zip(codes, found, strict=True):
+        search.attributes |= names.attributes
+        search.bare |= names.bare
+        for expression in names.asks:
+            search.ask(expression)
+        for offset, path in names.paths.items():
+            if search.seen is None or (each, offset) not in search.seen:
+                search.ask(path.expression)
+        for expression in names.modules:
+            search.ask_modules(expression)
+        for expression in names.frames:
+            search.refuse(expression, "gives what no run can look up")
+    look_at_globals(search, dict.fromkeys(name for names in found for name in names.globals), outer)
+    for module in dict.fromkeys(module for names in found for module in names.imports):
+        look_at_import(search, module.name, module.level, outer)
+    if search.attributes & _IMPORTERS:
+        for name in search.attributes & sys.modules.keys():
+            look_at_import(search, name, 0, outer)
+    if any("__import__" in each for names in found for each in names.modules):
+        look_at_modules(search)
+
+
+def codes_in(search: Search, code: CodeType) -> list[CodeType]:
+    """The code, and that of functions inside it, as far as it counts."""
+    return [each for each in within(code) if search.ran is None or each in search.ran]
+
+
+def look_at_globals(search: Search, names: dict[str, None], outer: dict[str, Any]) -> None:
+    """The names of a module that code loads, and those of Python itself, unless the module has them."""
+    builtins = builtins_of(outer)
+    own = []
+    for name in names:
+        if name in outer:
+            search.note(outer.__getitem__, name, outer[name], name, by=GLOBAL)
+        elif name in builtins:
+            own.append(name)
+        else:
+            search.note(found_or_missing(outer.__getitem__), name, MISSING, name)
+    if own:
+        free = outer.keys().isdisjoint
+        search.shape(free, frozenset(own), "builtins", known=("no globals", id(outer), *own))
+        for name in own:
+            search.builtin(builtins, name)
+
+
+def look_at_library(search: Search, code: CodeType, outer: dict[str, Any]) -> None:
+    """What a library's code names that may change: containers and objects among its globals."""
+    for name in dict.fromkeys(name for each in within(code) for name in names_of(each).globals):
+        found = outer.get(name)
+        if type(found) not in VALUES and not isinstance(found, _OF_LIBRARIES):
+            search.note(outer.__getitem__, name, found, joined(outer.get("__name__", ""), name))
+
+
+def look_at_import(search: Search, name: str, level: int, outer: dict[str, Any]) -> None:
+    """A module that code imports, and the packages that it is in."""
+    full = resolve_name("." * level + name, outer.get("__package__") or "") if level else name
+    parts = full.split(".")
+    for n in range(len(parts)):
+        module = ".".join(parts[: n + 1])
+        if module in sys.modules:
+            search.note(sys.modules.__getitem__, module, sys.modules[module], module)
+
+
+def look_at_modules(search: Search) -> None:
+    """All modules of the program, for code that finds them by names that it computes."""
+    search.shape(len, sys.modules, "sys.modules")
+    for name, module in list(sys.modules.items()):
+        if is_of_program(name):
+            search.note(sys.modules.__getitem__, name, module, f"sys.modules.{name}")
+
+
+def look_at_module(search: Search, module: ModuleType, name: str) -> None:
+    """What code names of a module."""
+    found = vars(module)
+    if module is decimal:
+        look_at_decimals(search)
+    if root(module.__name__) in INERT:
+        return
+    if is_of_program(module.__name__):
+        everything = id(module) in search.whole
+        only = None if everything else search.attributes | {"__getattr__"}
+        search.members(found.__getitem__, found, name, only, by=ATTRIBUTE)
+        if everything:  # there may be more
+            search.shape(tuple, found, name)
+    else:  # of a library: what is no function or class
+        data = {key: each for key, each in found.items() if not isinstance(each, FunctionType | type)}
+        search.members(found.__getitem__, data, name, search.attributes, by=ATTRIBUTE)
+
+
+def look_at_decimals(search: Search) -> None:
+    """What each calculation with decimal numbers depends on."""
+    search.shape(decimals, None, "decimal.getcontext", known="decimals")
+
+
+def decimals(_key: Any) -> tuple[Any, ...]:
+    """How decimal numbers are computed by this thread."""
+    found = decimal.getcontext()
+    traps = tuple(found.traps.values())
+    return (found.prec, found.rounding, found.Emin, found.Emax, found.capitals, found.clamp, traps)

@@ -1,0 +1,175 @@
+"""How a search looks into objects and classes."""
+
+from __future__ import annotations
+
+import io
+import logging
+from abc import ABCMeta, get_cache_token
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter, itemgetter
+from types import FunctionType, MemberDescriptorType
+from typing import Any, Final
+
+from ..capture.structure import joined
+from ..linking.linked_routine import LinkedRoutine
+from ..linking.linking import LinkedProgram
+from .contents import Contents, Kept, dict_of
+from .functions import look_at_decimals
+from .kinds import (
+    INERT,
+    PACKAGE,
+    is_constant,
+    is_in_c,
+    is_iterator,
+    is_program_class,
+    is_random,
+    is_trusted,
+    root,
+)
+from .names import texts_in
+from .parts import NOT_READ, is_called_unasked, slots_of, wrapped_by
+from .places import found_or_missing
+from .search import Search
+
+LINKED: Final = (LinkedProgram, LinkedRoutine)
+_METHODS: Final = (FunctionType, staticmethod, classmethod, property)
+_OF_CLASSES: Final = ("__name__", "__qualname__")
+# Modules whose classes, as bases, read no attributes of their objects.
+_BARE: Final = frozenset(("builtins", "typing", "abc", "collections.abc", "typing_extensions"))
+# Libraries whose objects hold others, and read none of their attributes.
+_HOLDERS: Final = frozenset(
+    ("types", "collections", "weakref", "argparse", "queue", "functools", "contextlib", "builtins")
+)
+_LEVELS: Final = frozenset(("isEnabledFor", "getEffectiveLevel"))
+_OF_LOGGERS: Final = frozenset(("level", "disabled", "propagate", "handlers", "filters", "name"))
+_MRO, _CLOSED = attrgetter("__mro__"), attrgetter("closed")
+
+
+def look_at_other(search: Search, value: Any, name: str) -> None:
+    """Something that is none of the kinds that have ways of their own."""
+    kind = type(value)
+    if (wrapped := wrapped_by(value)) is not None:
+        search.follow(wrapped, name)
+        search.follow(getattr(value, "__self__", None), name)  # a method is a routine, perhaps
+        if hasattr(value, "cache_info"):
+            search.state(Kept(value), f"{name}.cache_info", renewed=True)
+    elif isinstance(value, io.IOBase):
+        if "closed" in search.attributes:
+            search.note(_CLOSED, value, value.closed, joined(name, "closed"), known=("closed", id(value)))
+    elif isinstance(value, LINKED) or is_random(value):
+        return
+    elif is_constant(value):
+        if kind.__module__ == "decimal":
+            look_at_decimals(search)
+        if dict_of(value):
+            look_at_object(search, value, name)
+    elif is_iterator(value):
+        search.refuse(name)
+    elif not is_trusted(value):
+        look_at_object(search, value, name)
+        if is_in_c(kind):
+            search.refuse(name)
+
+
+def look_at_logger(search: Search, value: logging.Logger, name: str) -> None:
+    """What code asks a logger for; what is logged reaches no program."""
+    search.members(vars(value).__getitem__, vars(value), name, search.attributes & _OF_LOGGERS)
+    if search.attributes & _LEVELS:
+        search.shape(level_of, value, name, known=("level", id(value)))
+
+
+def level_of(logger: logging.Logger) -> tuple[Any, ...]:
+    """What a logger lets through."""
+    return (logger.getEffectiveLevel(), logger.disabled, logger.manager.disable)
+
+
+def look_at_object(search: Search, value: Any, name: str) -> None:
+    """The attributes of an object, and what its class has."""
+    kind = type(value)
+    mine = is_program_class(kind)
+    only = None if not mine or is_whole(search, value, kind) else search.attributes
+    if not mine and root(kind.__module__) not in _HOLDERS:
+        search.deepen()
+    found = dict_of(value)
+    if found is not None:
+        search.shape(tuple, found, name)
+        search.members(found.__getitem__, found, name, only)
+    if mine or found is not None:
+        search.kind(value, name)
+    for slot in slots_of(kind):
+        if only is None or slot in only:
+            get = found_or_missing(partial(object.__getattribute__, value))
+            search.note(get, slot, get(slot), joined(name, slot))
+    if mine:
+        search.follow(kind, kind.__name__)
+
+
+def is_whole(search: Search, value: Any, kind: type) -> bool:
+    """May all attributes count, whether the code names them or not?"""
+    if search.asked or id(value) in search.whole:
+        return True
+    for base in kind.__mro__[:-1]:
+        if "__getattr__" in vars(base) or "__getattribute__" in vars(base):
+            return True
+        if base.__module__ not in _BARE and root(base.__module__) != PACKAGE and not is_program_class(base):
+            return True
+    return False
+
+
+def look_at_class(search: Search, kind: type, name: str) -> None:
+    """The attributes and methods that code names, or Python calls."""
+    if kind.__module__ == "decimal":
+        look_at_decimals(search)
+    if "isinstance" in search.attributes and isinstance(kind, ABCMeta):
+        search.note(registered, None, get_cache_token(), f"{name}.register", known="classes that are registered")
+    if kind.__module__ == "builtins" or root(kind.__module__) in INERT:
+        return
+    for base in kind.__mro__[:-1]:
+        if is_program_class(base):
+            look_at_base(search, base, name, whole=id(kind) in search.whole)
+        elif root(base.__module__) not in INERT and base is kind:  # a library's, by itself
+            data = {key: each for key, each in vars(base).items() if not isinstance(each, FunctionType | property)}
+            search.members(vars(base).__getitem__, data, name, search.attributes)
+    if is_program_class(type(kind)):
+        search.follow(type(kind), type(kind).__name__)
+
+
+def registered(_key: Any) -> Any:
+    """What is another object when some class was registered with an abstract one."""
+    return get_cache_token()
+
+
+def look_at_base(search: Search, base: type, name: str, *, whole: bool) -> None:
+    """A class of the program, without its bases."""
+    found = vars(base)
+    if "__match_args__" in search.attributes:  # positions of a pattern stand for these names
+        search.attributes.update(texts_in((found.get("__match_args__"),)))
+    only = None if whole or search.asked or id(base) in search.whole else search.attributes
+    search.classes[id(found)] = frozenset(found)
+    search.note(_MRO, base, base.__mro__, f"{name}.__mro__", known=("bases", id(base)))
+    search.shape(len, found, name, known=("len", id(base)))  # what is added hides what its bases have
+    methods = []
+    for key, each in found.items():
+        if only is not None and key not in only and not is_called_unasked(key):
+            continue
+        if isinstance(each, _METHODS):
+            methods.append(key)
+            search.follow(each, joined(name, key))
+        elif not isinstance(each, MemberDescriptorType) and (key not in NOT_READ or key in search.attributes):
+            search.note(found.__getitem__, key, each, joined(name, key), known=("class", id(base), key))
+    if methods:
+        search.shape(itemgetter(*methods), found, name, known=("methods", id(base), *methods))
+    look_at_type(search, base, name)
+
+
+def look_at_type(search: Search, kind: type, name: str) -> None:
+    """What Python keeps of a class elsewhere than among its attributes."""
+    for attribute in search.attributes.intersection(_OF_CLASSES):
+        known = (attribute, id(kind))
+        search.note(attrgetter(attribute), kind, getattr(kind, attribute), joined(name, attribute), known=known)
+    if "__subclasses__" in search.attributes:
+        subclasses: Callable[[], list[type]] = partial(type.__subclasses__, kind)
+        search.state(Contents(kind, subclasses), joined(name, "__subclasses__"))
+        for each in subclasses():
+            search.follow(each, each.__name__)
