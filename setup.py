@@ -42,13 +42,13 @@ ENGINE = (
     "vm/memory/*.py",
     "vm/model/*.py",
     "vm/placement/*.py",
-    "vm/routines/*.py",
+    "vm/routines/**/*.py",
     "vm/scheduler/*.py",
     "vm/tracing/flat.py",
     "vm/tracing/ring.py",
 )
 # Generators that are dropped in the middle of a `try`, as a run is whose session ends: mypyc's crash then.
-PLAIN = ("vm/routines/control_flow.py", "vm/routines/unfolding.py")
+PLAIN = ("vm/routines/op_by_op/control_flow.py", "vm/routines/op_by_op/unfolding.py")
 LEVEL = os.environ.get("TENSORD_COMPILE_LEVEL", "1")  # of the C compiler's optimisation; 2 and 3 gain nothing
 
 

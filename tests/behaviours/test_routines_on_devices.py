@@ -12,7 +12,7 @@ import pytest
 import tensord as td
 from tensord.client.session.session import Session
 from tensord.streams.faults import Fault, FaultKind
-from tensord.vm.routines.replay import Replay
+from tensord.vm.routines.running.replay import Replay
 from tensord.vm.tracing.analysis.inside.insides import Insides
 from tensord.vm.tracing.record import Record
 

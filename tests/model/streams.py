@@ -14,7 +14,7 @@ from tensord.streams.faults import Faults
 from tensord.streams.sim import SimDevice, SimOptions
 from tensord.streams.store import StoreDevice, StoreOptions
 from tensord.streams.stream import Sink, Stream, StreamKind
-from tensord.vm.routines.recipe import fill
+from tensord.vm.routines.compiling.recipe import fill
 
 from .steps import lines_of
 

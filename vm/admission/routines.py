@@ -20,12 +20,12 @@ from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.unfolding import Answer, Unfolding
 from ..placement.residency import Residency
-from ..routines.ids import Ids
+from ..routines.compiling.segments import LONGEST
+from ..routines.op_by_op.ids import Ids
+from ..routines.op_by_op.run import Results
+from ..routines.op_by_op.unfolding import Unfolder, metas_of
 from ..routines.programs import add_part, check_in_group, check_run, drop, link, routine_of, steps_of_runs, written_by
 from ..routines.publishing import keep_convention
-from ..routines.run import Results
-from ..routines.segments import LONGEST
-from ..routines.unfolding import Unfolder, metas_of
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
 from .lookup import enter, forget_plan, refuse_cancelled, tensor_of

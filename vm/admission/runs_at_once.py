@@ -21,9 +21,9 @@ from ..model.instruction import Status
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
 from ..placement.residency import Residency
-from ..routines.ids import Ids
-from ..routines.instruction import KEPT, RunInstruction, Segment
-from ..routines.stamps import Stamps, timed
+from ..routines.op_by_op.ids import Ids
+from ..routines.running.instruction import KEPT, RunInstruction, Segment
+from ..routines.running.stamps import Stamps, timed
 from ..scheduler.scheduler import Scheduler
 from .inline import bind_operand
 

@@ -23,14 +23,14 @@ from ..model.session import VmSession
 from ..model.tensor import Tensor
 from ..placement.residency import Residency
 from ..placement.views import share
-from ..routines.compiled import Compiled, CompiledPrograms
-from ..routines.ids import Ids
-from ..routines.inside import segment_record
-from ..routines.instruction import RunInstruction, Segment, SegmentPlan
-from ..routines.passes import Improved, ImprovedPrograms, crowds, lacks
-from ..routines.recipe import Recipe, compile_segment
-from ..routines.segments import LONGEST, Piece, cutting, work_of_time
-from ..routines.stamps import Stamps
+from ..routines.compiling.compiled import Compiled, CompiledPrograms
+from ..routines.compiling.inside import segment_record
+from ..routines.compiling.passes import Improved, ImprovedPrograms, crowds, lacks
+from ..routines.compiling.recipe import Recipe, compile_segment
+from ..routines.compiling.segments import LONGEST, Piece, cutting, work_of_time
+from ..routines.op_by_op.ids import Ids
+from ..routines.running.instruction import RunInstruction, Segment, SegmentPlan
+from ..routines.running.stamps import Stamps
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, enter, note_maker
 from .quotas import check_results, check_targets, check_tensors

@@ -12,10 +12,10 @@ from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.messages import Message, Run
 from ..model.linked import Linked
 from ..model.unfolding import Answer
-from ..routines.ids import Ids
+from ..routines.op_by_op.ids import Ids
+from ..routines.op_by_op.run import Results
+from ..routines.op_by_op.unfolding import Unfolder, metas_of
 from ..routines.programs import check_in_group, check_run, drop, routine_of, written_by
-from ..routines.run import Results
-from ..routines.unfolding import Unfolder, metas_of
 from .effects import Effects
 from .state import State
 from .values import Errors, SerialSession, Signature, define, denial, refuse_cancelled, tensor_of

@@ -13,7 +13,7 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Release, ToDevice
 from tensord.streams.faults import Fault
 from tensord.streams.stream import StreamKind
-from tensord.vm.routines.instruction import RunInstruction
+from tensord.vm.routines.running.instruction import RunInstruction
 
 from ..parts import Parts
 from ..programs import LINE, link, run

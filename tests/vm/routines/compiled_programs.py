@@ -13,10 +13,10 @@ from tensord.interpreter.programs.program import NO_OPS, Program
 from tensord.interpreter.schema.infer import InferCache
 from tensord.interpreter.schema.opdef import find
 from tensord.vm.model.plan import Plan
-from tensord.vm.routines.inside import segment_record
-from tensord.vm.routines.recipe import compile_segment
-from tensord.vm.routines.segments import Piece, Works, cutting
-from tensord.vm.routines.unfolding import metas_of
+from tensord.vm.routines.compiling.inside import segment_record
+from tensord.vm.routines.compiling.recipe import compile_segment
+from tensord.vm.routines.compiling.segments import Piece, Works, cutting
+from tensord.vm.routines.op_by_op.unfolding import metas_of
 from tensord.vm.tracing.inside import SegmentRecord
 
 from ...interpreter.programs.passes import random_programs

@@ -11,8 +11,8 @@ from tensord.interpreter.programs import fusion
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Atomic, Call, encode_message
 from tensord.vm.model.session import rest_of_run
-from tensord.vm.routines.recipe import Compiler
-from tensord.vm.routines.segments import LONGEST, SLICE, cutting
+from tensord.vm.routines.compiling.recipe import Compiler
+from tensord.vm.routines.compiling.segments import LONGEST, SLICE, cutting
 
 from ..bare_engine import Bare
 from ..programs import ONE, chain_of, link, run, run_message

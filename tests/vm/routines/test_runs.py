@@ -16,9 +16,9 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Release, Run
-from tensord.vm.routines.arena import ALIGNMENT
-from tensord.vm.routines.instruction import IDLE, KEPT, STAYING, Segment
-from tensord.vm.routines.recipe import SHARED
+from tensord.vm.routines.compiling.arena import ALIGNMENT
+from tensord.vm.routines.compiling.recipe import SHARED
+from tensord.vm.routines.running.instruction import IDLE, KEPT, STAYING, Segment
 from tensord.vm.tracing.flat import Place
 from tests.model.ops import failing_ops
 

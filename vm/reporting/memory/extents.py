@@ -21,7 +21,7 @@ from ....streams.pool import owner_of
 from ...model.device_state import DeviceState
 from ...model.instruction import Instruction
 from ...model.tensor import Copy, Storage
-from ...routines.instruction import RunInstruction
+from ...routines.running.instruction import RunInstruction
 from .holdings import Named, add_names
 from .idle_arenas import IdleArenas
 

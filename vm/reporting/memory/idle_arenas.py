@@ -13,7 +13,7 @@ from ....streams.device import Buffer
 from ....streams.pool import owner_of
 from ...model.device_state import DeviceState
 from ...model.linked import Linked
-from ...routines.replay import Replay
+from ...routines.running.replay import Replay
 
 if TYPE_CHECKING:
     from ...engine import Engine

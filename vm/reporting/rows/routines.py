@@ -12,8 +12,8 @@ from ....interpreter.programs.program import Program
 from ....interpreter.programs.rows import why_apart
 from ...model.linked import Linked
 from ...model.session import VmSession
-from ...routines.instruction import Segment
-from ...routines.recipe import ARENA, Place, Recipe
+from ...routines.compiling.recipe import ARENA, Place, Recipe
+from ...routines.running.instruction import Segment
 
 
 def routine_row(session: VmSession, id_: int) -> dict[str, Any]:

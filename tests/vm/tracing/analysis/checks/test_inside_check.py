@@ -14,8 +14,8 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.routines import inside, liveness, recipe
-from tensord.vm.routines.recipe import Compiler, Place
+from tensord.vm.routines.compiling import inside, liveness, recipe
+from tensord.vm.routines.compiling.recipe import Compiler, Place
 from tensord.vm.tracing.analysis.checks.inside_check import check_segment
 from tensord.vm.tracing.analysis.checks.views import VIEWS
 from tensord.vm.tracing.analysis.files.routine_parts import SEGMENT

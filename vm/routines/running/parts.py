@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from ...interpreter.programs.fusion import Fusion
-from ...interpreter.programs.program import Program
-from ...streams.stream import Task
-from .recipe import Call, fill
+from ....interpreter.programs.fusion import Fusion
+from ....interpreter.programs.program import Program
+from ....streams.stream import Task
+from ..compiling.recipe import Call, fill
 
 COPY: Final = "copy"  # the label of what fills a variable's own memory, as one by one a Copy instruction does
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...interpreter.errors import TensordError
-from ...interpreter.programs.program import MOVE, NO_OPS, PRINT, Program
-from ...interpreter.types.meta import Meta, OperandMeta, Scalar
-from ...interpreter.wire.fields import is_line
-from ...interpreter.wire.locations import LINE
-from ...interpreter.wire.messages import CALL, EFFECT, RELEASE, TO_DEVICE, Message
-from ..model.linked import Linked, Template
+from ....interpreter.errors import TensordError
+from ....interpreter.programs.program import MOVE, NO_OPS, PRINT, Program
+from ....interpreter.types.meta import Meta, OperandMeta, Scalar
+from ....interpreter.wire.fields import is_line
+from ....interpreter.wire.locations import LINE
+from ....interpreter.wire.messages import CALL, EFFECT, RELEASE, TO_DEVICE, Message
+from ...model.linked import Linked, Template
 from .control_flow import PAUSE, Construct
 from .ids import Ids, NewIds
 from .run import Engine

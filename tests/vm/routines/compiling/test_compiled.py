@@ -12,11 +12,11 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Location, Release
 from tensord.vm.model.linked import Linked
-from tensord.vm.routines.compiled import LARGEST, Compiled, CompiledPrograms
+from tensord.vm.routines.compiling.compiled import LARGEST, Compiled, CompiledPrograms
 
-from ..bare_engine import Bare, Client
-from ..parts import Parts
-from ..programs import LINE, accumulate, chain_of, link, run
+from ...bare_engine import Bare, Client
+from ...parts import Parts
+from ...programs import LINE, accumulate, chain_of, link, run
 
 CPU = ("cpu:0",)
 

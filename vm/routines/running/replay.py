@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ...interpreter.schema.promotion import DType, number_dtype
-from ...interpreter.types.meta import Scalar
-from ..model.number import Number
-from .recipe import ARENA, Call, Place, Recipe
+from ....interpreter.schema.promotion import DType, number_dtype
+from ....interpreter.types.meta import Scalar
+from ...model.number import Number
+from ..compiling.recipe import ARENA, Call, Place, Recipe
 
 SLICE: Final = 600_000  # work, in element operations, that is done without a pause: some 100 us
 CALL: Final = 2_000  # of a call itself

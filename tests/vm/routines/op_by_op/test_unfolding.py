@@ -15,9 +15,9 @@ from tensord.interpreter.wire.locations import LINE_BITS
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Release, Signature, ToDevice
 from tensord.vm.model.session import rest_of_run
 
-from ..bare_engine import Bare, Client, array_of
-from ..parts import Parts
-from ..programs import ONE, link, run_message
+from ...bare_engine import Bare, Client, array_of
+from ...parts import Parts
+from ...programs import ONE, link, run_message
 
 
 class Unfolded:

@@ -13,24 +13,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...interpreter.errors import TensordError, kernel_error, text_of, without_frames
-from ...interpreter.opcodes import Opcode
-from ...interpreter.programs.program import Program
-from ...interpreter.schema.opdef import OpDef
-from ...interpreter.types.meta import Meta, Scalar
-from ...interpreter.wire.fields import is_line
-from ...streams.stream import Stream
-from ..model.device_state import DeviceState
-from ..model.instruction import Instruction
-from ..model.linked import Linked
-from ..model.plan import Plan
-from ..model.session import VmSession
-from ..model.signature import call_text, plain
-from .arena import ALIGNMENT
+from ....interpreter.errors import TensordError, kernel_error, text_of, without_frames
+from ....interpreter.opcodes import Opcode
+from ....interpreter.programs.program import Program
+from ....interpreter.schema.opdef import OpDef
+from ....interpreter.types.meta import Meta, Scalar
+from ....interpreter.wire.fields import is_line
+from ....streams.stream import Stream
+from ...model.device_state import DeviceState
+from ...model.instruction import Instruction
+from ...model.linked import Linked
+from ...model.plan import Plan
+from ...model.session import VmSession
+from ...model.signature import call_text, plain
+from ..compiling.arena import ALIGNMENT
+from ..compiling.recipe import Call, Place, Recipe, ResultsFailed
+from ..compiling.segments import Piece, work_of_time
 from .parts import Part, parts_of, results_of
-from .recipe import Call, Place, Recipe, ResultsFailed
 from .replay import Replay
-from .segments import Piece, work_of_time
 from .stamps import Stamps, timed
 
 # What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from ...interpreter.errors import TensordError
-from ...interpreter.types.meta import Meta, Scalar
-from ...interpreter.wire.messages import Message
-from ..model.linked import Linked
-from ..model.unfolding import Answer
+from ....interpreter.errors import TensordError
+from ....interpreter.types.meta import Meta, Scalar
+from ....interpreter.wire.messages import Message
+from ...model.linked import Linked
+from ...model.unfolding import Answer
 from .ids import Ids, NewIds
 
 

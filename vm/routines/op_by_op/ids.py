@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...interpreter.programs.program import Program
+from ....interpreter.programs.program import Program
 
 
 class NewIds:

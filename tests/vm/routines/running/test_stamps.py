@@ -15,13 +15,13 @@ from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Query
 from tensord.vm.process import Process
 from tensord.vm.reporting.questions import About, answer
-from tensord.vm.routines.stamps import Stamps, timed
+from tensord.vm.routines.running.stamps import Stamps, timed
 from tensord.vm.tracing import ring
 from tensord.vm.tracing.record import Record
 
-from ..bare_engine import Bare, Client
-from ..programs import chain_of, link, run
-from ..tracing.test_known_routines import repeated, trace_of
+from ...bare_engine import Bare, Client
+from ...programs import chain_of, link, run
+from ...tracing.test_known_routines import repeated, trace_of
 
 
 @pytest.fixture(params=["at once", "in slices", "on a stream"])

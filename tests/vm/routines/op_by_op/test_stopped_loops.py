@@ -14,9 +14,9 @@ from tensord.streams.faults import Fault
 from tensord.vm import engine as engine_module
 from tensord.vm.reporting.invariants import violations
 
-from ..bare_engine import Bare
-from ..linked import Linked, scalar, upload
-from ..parts import Parts
+from ...bare_engine import Bare
+from ...linked import Linked, scalar, upload
+from ...parts import Parts
 
 STEP, INNER = "user.py:2", "user.py:3"  # the lines of a loop, and of one inside
 

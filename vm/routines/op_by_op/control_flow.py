@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Final, TypeAlias
 
-from ...interpreter.errors import CancelledError, KernelError, KernelIndexError, MetadataError, TensordError
-from ...interpreter.programs.constructs import FORMS, MAX_ITERATIONS, layout_of, results_of
-from ...interpreter.programs.numbers import DRAW, PARAMETER
-from ...interpreter.programs.passes.table import IN_SEGMENTS
-from ...interpreter.programs.program import CASE, WHILE, Step
-from ...interpreter.types.meta import Meta, Scalar
-from ...interpreter.wire.messages import EFFECT, RELEASE, TO_DEVICE, Message
-from ..model.linked import Block, Linked
-from ..model.unfolding import Answer
+from ....interpreter.errors import CancelledError, KernelError, KernelIndexError, MetadataError, TensordError
+from ....interpreter.programs.constructs import FORMS, MAX_ITERATIONS, layout_of, results_of
+from ....interpreter.programs.numbers import DRAW, PARAMETER
+from ....interpreter.programs.passes.table import IN_SEGMENTS
+from ....interpreter.programs.program import CASE, WHILE, Step
+from ....interpreter.types.meta import Meta, Scalar
+from ....interpreter.wire.messages import EFFECT, RELEASE, TO_DEVICE, Message
+from ...model.linked import Block, Linked
+from ...model.unfolding import Answer
 from .ids import Ids
 from .run import Results, Run
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...interpreter.programs.program import Program
-from ...interpreter.types.meta import Meta
-from ..model.plan import Plan
+from ....interpreter.programs.program import Program
+from ....interpreter.types.meta import Meta
+from ...model.plan import Plan
 from .segments import Piece, is_view
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
-from ...interpreter.programs.fusion import Fusion, roots_of
-from ...interpreter.programs.program import NO_OPS, Program
-from ...interpreter.schema.opdef import find
+from ....interpreter.programs.fusion import Fusion, roots_of
+from ....interpreter.programs.program import NO_OPS, Program
+from ....interpreter.schema.opdef import find
 
 LONGEST = 512  # steps of a segment: to compile it takes some milliseconds, during which no other session is served
 SLICE = 1 << 11  # steps that are looked at in one go, to cut a program

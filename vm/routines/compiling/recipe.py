@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ...interpreter.programs.fusion import Fusion
-from ...interpreter.programs.passes.facts import made_by
-from ...interpreter.programs.passes.table import IN_PLACE, IN_SEGMENTS, MEMORY_PLAN
-from ...interpreter.programs.program import Program
-from ...interpreter.schema.opdef import UNNOTICED, BoundKernel
-from ...interpreter.types.meta import Meta
-from ...streams.crew import Crew, InParts
-from ...streams.fused_kernel import FusedKernel
-from ..model.plan import Plan
+from ....interpreter.programs.fusion import Fusion
+from ....interpreter.programs.passes.facts import made_by
+from ....interpreter.programs.passes.table import IN_PLACE, IN_SEGMENTS, MEMORY_PLAN
+from ....interpreter.programs.program import Program
+from ....interpreter.schema.opdef import UNNOTICED, BoundKernel
+from ....interpreter.types.meta import Meta
+from ....streams.crew import Crew, InParts
+from ....streams.fused_kernel import FusedKernel
+from ...model.plan import Plan
 from .arena import Arena
 from .layouts import LeavingView, layouts_of, leaving_views
 from .liveness import dependences, last_uses, outside_of, overwritten_by

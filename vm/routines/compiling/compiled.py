@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from ...interpreter.programs.fusion import Fusion
-from ...interpreter.programs.passes.table import IN_SEGMENTS
-from ...interpreter.programs.program import Program
+from ....interpreter.programs.fusion import Fusion
+from ....interpreter.programs.passes.table import IN_SEGMENTS
+from ....interpreter.programs.program import Program
 from .recipe import Recipe
 from .segments import SHORTEST, Piece
 

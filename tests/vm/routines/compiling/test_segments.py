@@ -12,10 +12,10 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.fusion import find_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.routines.arena import ALIGNMENT, Arena
-from tensord.vm.routines.segments import LARGEST, LONGEST, Piece
+from tensord.vm.routines.compiling.arena import ALIGNMENT, Arena
+from tensord.vm.routines.compiling.segments import LARGEST, LONGEST, Piece
 
-from .compiled_programs import pieces_of
+from ..compiled_programs import pieces_of
 
 SMALL = Meta.of((4, 4), "float64")
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any, Final, NamedTuple
 
-from ...interpreter.programs.constructs import blocks_of
-from ...interpreter.programs.passes.table import IN_SEGMENTS, Applied, applied
-from ...interpreter.programs.program import MOVE, Program, Step
+from ....interpreter.programs.constructs import blocks_of
+from ....interpreter.programs.passes.table import IN_SEGMENTS, Applied, applied
+from ....interpreter.programs.program import MOVE, Program, Step
 
 KEPT: Final = 1 << 14  # steps of programs in all: the one that was used least recently is forgotten first
 LARGEST: Final = 1 << 9  # steps of a program: passes take some 50 us for each, during which no other session is served

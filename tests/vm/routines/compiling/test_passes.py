@@ -11,11 +11,11 @@ from tensord.interpreter.programs.passes.table import IN_SEGMENTS, NAMES, applie
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Call
 from tensord.vm.model.linked import Linked
-from tensord.vm.routines import passes
-from tensord.vm.routines.passes import LARGEST, ImprovedPrograms, crowds, lacks
+from tensord.vm.routines.compiling import passes
+from tensord.vm.routines.compiling.passes import LARGEST, ImprovedPrograms, crowds, lacks
 
-from ..bare_engine import Bare, Client
-from ..programs import chain_of, link, run
+from ...bare_engine import Bare, Client
+from ...programs import chain_of, link, run
 
 ALL = frozenset(NAMES)
 TWICE = """\

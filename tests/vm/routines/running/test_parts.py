@@ -12,10 +12,10 @@ from tensord.interpreter.programs.fusion import finding_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Location, Release
 from tensord.streams.faults import Fault
-from tensord.vm.routines.instruction import RunInstruction
+from tensord.vm.routines.running.instruction import RunInstruction
 
-from ..parts import Parts
-from ..programs import link, run
+from ...parts import Parts
+from ...programs import link, run
 
 # Of two results one depends on %3, the other one does not. `square` is on the way to the first.
 FORK = """\

@@ -8,27 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.errors import (
-    CancelledError,
-    KernelError,
-    KernelIndexError,
-    MetadataError,
-)
-from tensord.interpreter.wire.messages import (
-    Atomic,
-    Call,
-    Fetch,
-    Release,
-    Restart,
-    encode_message,
-)
+from tensord.interpreter.errors import CancelledError, KernelError, KernelIndexError, MetadataError
+from tensord.interpreter.wire.messages import Atomic, Call, Fetch, Release, Restart, encode_message
 from tensord.streams.faults import Fault
 from tensord.vm import engine as engine_module
 from tensord.vm.reporting.invariants import violations
 
-from ..bare_engine import Bare
-from ..linked import Linked, scalar, upload
-from ..parts import Parts
+from ...bare_engine import Bare
+from ...linked import Linked, scalar, upload
+from ...parts import Parts
 
 STEP, INSIDE = "user.py:2", "user.py:3"  # the lines of a step with blocks, and of what fails in one
 
