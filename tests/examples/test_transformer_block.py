@@ -121,7 +121,7 @@ def test_a_routine_that_gives_other_values_is_a_failure(run, monkeypatch):
             return {**found, "qkv.bias": found["qkv.bias"] * (1 + 1e-6)}
 
     def routine(session, function):
-        return Wrong(session, function)
+        return Wrong(session._core, function)
 
     monkeypatch.setattr(Session, "routine", routine)
     status, _ = run(*SMALL)

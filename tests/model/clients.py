@@ -222,7 +222,7 @@ class Clients:
             if routine.way == LINKED:
                 functions = [callbacks.get(n, nothing) for n in range(1 + max(callbacks, default=0))]
                 program = with_texts(routine.program)
-                self.routines[key] = Linked(session, program, routine.devices, captured, chains, functions).run
+                self.routines[key] = Linked(session._core, program, routine.devices, captured, chains, functions).run
             else:
                 function = Issuing(session, routine, chains, callbacks).whole(captured)
                 self.routines[key] = function if routine.way == ISSUED else session.routine(function)
