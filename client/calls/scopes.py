@@ -35,7 +35,8 @@ from ...interpreter.types.meta import Meta
 from ..locations.frames import Line, describe_lines
 from ..locations.locations import user_lines
 from ..outbox.outbox import Outbox
-from ..tensor.tensor import Gone, Handles, Tensor, let_go
+from ..tensor.handle import Gone, Handle, Handles, let_go
+from ..tensor.tensor import Tensor
 
 SLACK: Final = 256  # entries that a list may have before it is swept
 ENDED: Final = -1  # as the limit of a list
@@ -130,18 +131,18 @@ class Scope:
             let_go(handle, gone)
         self.handles.clear()
 
-    def hold(self, handle: Tensor) -> None:
+    def hold(self, handle: Handle) -> None:
         """Hold a handle from now on. Called for each one that is made while this is the innermost scope."""
         handle._holder = handles = self.handles
         handles.append(ref(handle))
         if len(handles) > self.limit:
             self._tidy(handle)
 
-    def _held(self) -> list[Tensor]:
+    def _held(self) -> list[Handle]:
         handles = self.handles
         return [handle for each in list(handles) if (handle := each()) is not None and handle._holder is handles]
 
-    def _tidy(self, newest: Tensor) -> None:
+    def _tidy(self, newest: Handle) -> None:
         """Sweep the list; once ended, have the nearest open parent hold the newest handle."""
         if self.ended:
             heir = open_from(self.parent)
@@ -191,7 +192,7 @@ def open_from(scope: Scope | None) -> Scope | None:
     return next(around(scope), None)
 
 
-def hand(handle: Tensor, heir: Scope | None) -> None:
+def hand(handle: Handle, heir: Scope | None) -> None:
     """Have the handle live as long as the heir; None: as long as the program has it.
 
     It stays where it is if nothing holds it, or a scope that will not end before the heir: one around it.

@@ -20,9 +20,10 @@ from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..outbox.current import CURRENT
 from ..tensor import reading
+from ..tensor.handle import RELEASED
 from ..tensor.methods import Methods
 from ..tensor.operators import OPERANDS
-from ..tensor.tensor import RELEASED, Tensor
+from ..tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from .capture import Capture
@@ -155,13 +156,14 @@ _OF_THE_CLASS: Final = frozenset(
 )
 for _name, _instead in REFUSED.items():
     setattr(SymbolicTensor, _name, _refused(_name, _instead))
-for _name, _method in vars(Tensor).items():
-    if (
-        _name not in vars(SymbolicTensor)
-        and _name not in _OF_THE_CLASS
-        and not isinstance(_method, MemberDescriptorType)
-    ):
-        setattr(SymbolicTensor, _name, _method)
+for _kind in (kind for kind in Tensor.__mro__ if kind not in SymbolicTensor.__mro__):
+    for _name, _method in vars(_kind).items():
+        if (
+            _name not in vars(SymbolicTensor)
+            and _name not in _OF_THE_CLASS
+            and not isinstance(_method, MemberDescriptorType)
+        ):
+            setattr(SymbolicTensor, _name, _method)
 SymbolicTensor.__name__ = Tensor.__name__  # which Python's own errors name: "unsupported operand type(s) for +"
 make_public(SymbolicTensor, frozenset(name for name in REFUSED if name.startswith("__")))
 OPERANDS.add(SymbolicTensor)

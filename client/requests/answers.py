@@ -19,7 +19,7 @@ from ..transport.interface import Reply
 from ..waiting.steps import Steps
 
 if TYPE_CHECKING:
-    from ..tensor.tensor import Tensor
+    from ..tensor.handle import Handle
 
 
 class Answers:
@@ -30,15 +30,15 @@ class Answers:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
-    def fetch(self, tensor: Tensor) -> NDArray[Any]:
+    def fetch(self, tensor: Handle) -> NDArray[Any]:
         """The tensor's value; waits."""
         return fetched(tensor, self._outbox.await_reply(self._outbox.ask(self._question(tensor))))
 
-    def fetching(self, tensor: Tensor) -> Steps[NDArray[Any]]:
+    def fetching(self, tensor: Handle) -> Steps[NDArray[Any]]:
         """`fetch`, in steps."""
         return fetched(tensor, (yield self._outbox.ask(self._question(tensor))))
 
-    def fetching_all(self, tensors: Sequence[Tensor]) -> Steps[list[NDArray[Any]]]:
+    def fetching_all(self, tensors: Sequence[Handle]) -> Steps[list[NDArray[Any]]]:
         """The values of several tensors, in one round trip."""
         replies = self._outbox.ask_all([self._question(tensor) for tensor in tensors])
         found = []
@@ -46,7 +46,7 @@ class Answers:
             found.append(fetched(tensor, (yield reply)))
         return found
 
-    def _question(self, tensor: Tensor) -> Build:
+    def _question(self, tensor: Handle) -> Build:
         """The question for the value. A large value is read in the daemon's memory: an *export*, with its own id."""
         outbox, meta = self._outbox, tensor._meta
         exports = outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM
@@ -56,11 +56,11 @@ class Answers:
 
         return build
 
-    def ask_ready(self, tensor: Tensor) -> Reply:
+    def ask_ready(self, tensor: Handle) -> Reply:
         """Ask to be told when the tensor is ready. Does not wait."""
         return self._outbox.ask(lambda request, at: Wait((tensor._id,), request, at))
 
-    def await_ready(self, tensor: Tensor, timeout: float | None) -> Any:
+    def await_ready(self, tensor: Handle, timeout: float | None) -> Any:
         """Wait until the tensor is ready; returns its meta and home in wire form."""
         limit = seconds("wait", timeout)
         return self._outbox.await_reply(self.ask_ready(tensor), limit)
@@ -73,7 +73,7 @@ class Answers:
         """Ask the machine about itself. Does not wait."""
         return self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
 
-    def look_at(self, tensor: Tensor, timeout: float) -> dict[str, Any]:
+    def look_at(self, tensor: Handle, timeout: float) -> dict[str, Any]:
         """State, error and meta of a tensor, as they are now. Moves nothing; TimeoutError if there is no answer."""
         found: dict[str, Any] = self._outbox.await_reply(self.ask("state", tensor._id), timeout)
         return found
@@ -88,7 +88,7 @@ class Answers:
         return self._outbox.ask(Sync)
 
 
-def fetched(tensor: Tensor, value: NDArray[Any]) -> NDArray[Any]:
+def fetched(tensor: Handle, value: NDArray[Any]) -> NDArray[Any]:
     """The value that was fetched; the tensor's meta is known from it."""
     if tensor._meta is None:
         tensor._meta = Meta.of(value.shape, value.dtype)

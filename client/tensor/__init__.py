@@ -1,7 +1,8 @@
 """A handle and its ops.
 
-- `tensor`: the handle; `operators`, `methods`: its ops; `indices`: what selects a part
-- `waiting`: its awaitable forms; `reading`: its value piece by piece
+- `tensor`: a tensor as users have it; `handle`: its fields, and its life
+- `operators`, `methods`: its ops; `indices`: what selects a part
+- `waiting`: what waits for its value; `conversions`: its value as a Python number; `reading`: piece by piece
 - `display`: what people see of it; `exchange`: DLPack, both ways
 - `hints`: what to write in place of NumPy's names
 """

@@ -27,7 +27,7 @@ from ...interpreter.schema.indexing import Index, native_index
 from ...interpreter.types.meta import Meta
 
 if TYPE_CHECKING:
-    from .tensor import Tensor
+    from .handle import Handle
 
 LIMIT: Final = 1 << 14  # bytes of a tensor that is fetched as a whole
 DEEPEST: Final = 16  # pieces of pieces: a deeper one counts as a tensor of its own
@@ -42,7 +42,7 @@ class Reading:
 
     __slots__ = ("count", "depth", "era", "index", "origin", "tensor", "value")
 
-    def __init__(self, tensor: Tensor | None, origin: Reading | None = None, index: Index = ()) -> None:
+    def __init__(self, tensor: Handle | None, origin: Reading | None = None, index: Index = ()) -> None:
         self.tensor: Any = no_tensor if tensor is None else weakref.ref(tensor)
         self.origin = origin
         self.index = index
@@ -81,9 +81,9 @@ def no_tensor() -> None:
 EXPOSED: Final = Reading(None)  # of tensors that other sessions may write to
 
 
-def of(tensor: Tensor) -> Reading | None:
+def of(tensor: Handle) -> Reading | None:
     """The `Reading` that pieces of the tensor remember, or None."""
-    reading = tensor._reading
+    reading: Reading | None = tensor._reading
     if reading is EXPOSED:
         return None
     if reading is None or reading.depth == DEEPEST or reading.era != tensor._core.cancellation.era:
@@ -92,7 +92,7 @@ def of(tensor: Tensor) -> Reading | None:
     return reading
 
 
-def _begun(tensor: Tensor) -> Reading | None:
+def _begun(tensor: Handle) -> Reading | None:
     with tensor._core.outbox.lock:  # another thread may be publishing it
         if tensor._reading is EXPOSED:
             return None
@@ -100,19 +100,19 @@ def _begun(tensor: Tensor) -> Reading | None:
     return reading
 
 
-def forget(tensor: Tensor) -> None:
+def forget(tensor: Handle) -> None:
     """Forget the value of a tensor before a write; the caller holds the outbox's lock."""
     if tensor._reading is not EXPOSED:
         tensor._reading = None
 
 
-def expose(tensor: Tensor) -> None:
+def expose(tensor: Handle) -> None:
     """Note that other sessions may write to the tensor from now on."""
     with tensor._core.outbox.lock:
         tensor._reading = EXPOSED
 
 
-def recall(tensor: Tensor, *, asks: bool = True) -> NDArray[Any] | None:
+def recall(tensor: Handle, *, asks: bool = True) -> NDArray[Any] | None:
     """The value of a piece, as an array of the caller's own, or None if its whole is unknown. `asks`: may fetch it."""
     reading, core = tensor._reading, tensor._core
     if reading is None or reading.origin is None or reading.era != core.cancellation.era:

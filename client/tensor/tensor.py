@@ -2,60 +2,37 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, TypeVar, cast
-from weakref import ref
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.concurrency.finalisers import redone
 from ...interpreter.errors import (
     MetadataError,
     MetadataTypeError,
-    ProtocolError,
-    TensordError,
-    metadata_error,
 )
 from ...interpreter.schema.indexing import selects_all
 from ...interpreter.schema.opdef import REGISTRY
-from ...interpreter.types.meta import Meta, Scalar
-from ..core.core import Core
+from ...interpreter.types.meta import Meta
 from ..locations.locations import located
 from ..locations.tracebacks import MEANT, hide, hides, make_public, refusing
-from ..waiting.steps import on_thread
 from . import display, exchange, reading
+from .conversions import Conversions
 from .hints import METHODS, add_hints, present
 from .indices import frozen_index, tensors_in, with_places
 from .methods import Methods
 from .operators import SCALARS, Operand, about_meta, add_operators, as_number, operator_of
-from .waiting import AwaitableTensor, learn, one_value, polling
 
 if TYPE_CHECKING:
     from ..array_api.namespace import Namespace
-    from ..transport.interface import Reply
 
-Converted = TypeVar("Converted")
 _GETITEM, _SETITEM = REGISTRY["getitem"], REGISTRY["setitem"]
-_ASKED = "setitem len iter contains bool float int complex index format array_namespace dlpack deepcopy str repr"
+_ASKED = "setitem len iter contains array_namespace dlpack deepcopy str repr"
 
 
-class Gone:
-    """In place of the meta of a released handle: no signature has it. As text, what has become of the tensor."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return "was released"
-
-
-RELEASED: Any = Gone()
-Handles: TypeAlias = "list[ref[Tensor]]"  # of a context
-
-
-class Tensor(AwaitableTensor, Methods):
+class Tensor(Conversions, Methods):
     """A handle to a tensor of a session's virtual machine.
 
     Operators and ops take tensors of one session and Python scalars, and return handles at once. `numpy`, `item`,
@@ -67,115 +44,7 @@ class Tensor(AwaitableTensor, Methods):
     changes another.
     """
 
-    __slots__ = ("__weakref__", "_core", "_holder", "_home", "_id", "_meta", "_probe", "_reading")
-    _core: Core
-    _holder: Handles | None  # set if it was made in a context
-    _probe: Reply  # set by the first question whether the tensor is ready
-
-    def __init__(self, core: Core, id_: int, meta: Meta | None, home: str) -> None:
-        self._core = core
-        self._id = id_
-        self._meta = meta
-        self._home = home
-        self._reading: reading.Reading | None = None
-        if core.opened and (scope := core.innermost()) is not None:
-            scope.hold(self)
-
-    @redone
-    def __del__(self) -> None:
-        # Runs in any thread, inside any lock, so it does nothing else.
-        try:
-            if self._id > 0:
-                self._core.release(self._id)
-        except AttributeError:  # `__init__` has not finished
-            pass
-
-    # -- what it is ------------------------------------------------------------------------------------------------
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape; waits if it depends on data, and then raises the tensor's error."""
-        return self._known_meta().shape
-
-    @property
-    def dtype(self) -> np.dtype[np.generic]:
-        """Its dtype; waits like `shape`."""
-        return self._known_meta().dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions; waits like `shape`."""
-        return self._known_meta().ndim
-
-    @property
-    def size(self) -> int:
-        """Number of elements; waits like `shape`."""
-        return self._known_meta().size
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its elements; waits like `shape`."""
-        return self._known_meta().nbytes
-
-    @property
-    def device(self) -> str:
-        """Its home: where ops on it run unless told otherwise."""
-        return self._home
-
-    def _known_meta(self) -> Meta:
-        meta = self._meta
-        if type(meta) is not Meta:
-            meta = self.wait()._meta
-        return cast(Meta, meta)
-
-    def residency(self) -> dict[str, str]:
-        """Devices that hold a current copy ("valid"), or will ("planned")."""
-        found: dict[str, str] = self._core.answers.query("residency", self._living()._id)
-        return found
-
-    # -- waiting ---------------------------------------------------------------------------------------------------
-
-    def numpy(self) -> NDArray[Any]:
-        """Its value as a NumPy array. Waits; raises the error of the call that failed, with that line.
-
-        Later writes to the tensor do not change the array. The array is a copy of its own; but a large array from a
-        daemon on this machine is read in place, and read-only: `numpy.array(t.numpy())` copies it. A small tensor that
-        is read piece by piece is fetched once, as a whole.
-        """
-        known = reading.recall(self._living())
-        return self._core.answers.fetch(self) if known is None else known
-
-    _value = numpy  # for calls from here, which are no entries from users' code
-
-    def item(self) -> Scalar:
-        """The value of a tensor with one element, as a Python scalar; ValueError for any other."""
-        return one_value(self._value())
-
-    def tolist(self) -> Any:
-        """Its value as nested lists of Python scalars; waits."""
-        return self._value().tolist()
-
-    def wait(self, timeout: float | None = None) -> Self:
-        """Wait until its value is there, after `to_device` on that device; raises its error, or TimeoutError."""
-        learn(self, self._core.answers.await_ready(self._living(), timeout))
-        return self
-
-    def is_ready(self) -> bool:
-        """Is its value there, after `to_device` on that device, or its error? Never waits."""
-        return self._poll().done
-
-    @property
-    def error(self) -> TensordError | None:
-        """Its error; None if there is none, or none yet. Never waits."""
-        reply = self._poll()
-        return reply.error if reply.done else None
-
-    def _poll(self) -> Reply:
-        """The open question whether the tensor is ready; asked again once answered, since a write may follow."""
-        probe = getattr(self, "_probe", None)
-        if probe is not None and not probe.done:
-            self._core.outbox.flush()
-        return on_thread(self._core.outbox, polling(self))
+    __slots__ = ()
 
     # -- placement and life ----------------------------------------------------------------------------------------
 
@@ -231,21 +100,6 @@ class Tensor(AwaitableTensor, Methods):
     @refusing
     def __reduce__(self) -> NoReturn:
         raise TypeError("a tensor cannot be pickled: publish it by name (session.publish), or take .numpy()")
-
-    def release(self) -> None:
-        """Release the tensor now. Using the handle afterwards is an error; releasing it twice is none."""
-        let_go(self, RELEASED)
-
-    def _living(self) -> Self:
-        """Itself; ProtocolError if it was released."""
-        if self._id <= 0:
-            self._check_living()
-        return self
-
-    def _check_living(self) -> None:
-        """ProtocolError if it was released. Called where `_id` is not that of a living tensor."""
-        if self._id < 0:
-            raise located(ProtocolError(f"tensor {-self._id} {self._meta}"))
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
@@ -315,38 +169,6 @@ class Tensor(AwaitableTensor, Methods):
         value = item if isinstance(item, Tensor) or type(item) in SCALARS else as_number(item)
         return value is not NotImplemented and bool(self._call("equal", value).any())
 
-    def __bool__(self) -> bool:
-        if self.size != 1:
-            message = f"a tensor of shape {self.shape} has no one truth value: use .any() or .all()"
-            raise located(MetadataError(message))
-        return bool(self.item())
-
-    def _one(self, what: str, convert: Callable[[Any], Converted]) -> Converted:
-        if self.size != 1:
-            raise located(MetadataTypeError(f"{what} is for tensors of one element, not of shape {self.shape}"))
-        value = self.item()
-        try:
-            return convert(value)
-        except (TypeError, ValueError, OverflowError) as error:  # of NaN, of complex numbers; a wrong format
-            raise located(metadata_error(error, f"{what}: {error}", None)) from None
-
-    def __float__(self) -> float:
-        return self._one("float()", float)
-
-    def __int__(self) -> int:
-        return self._one("int()", int)
-
-    def __complex__(self) -> complex:
-        return self._one("complex()", as_complex)
-
-    def __index__(self) -> int:
-        if self.dtype.kind not in "iu":
-            raise located(MetadataTypeError(f"a tensor of {self.dtype.name} is no index"))
-        return self._one("an index", int)
-
-    def __format__(self, spec: str) -> str:
-        return self._one(f"the format {spec!r}", lambda value: format(value, spec)) if spec else str(self)
-
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Namespace:
         """The namespace of the array API standard that takes this tensor: its session's `xp`."""
         namespace = self._core.as_session().xp
@@ -410,22 +232,6 @@ class Tensor(AwaitableTensor, Methods):
         return escape(repr(self)) if self._id < 0 else display.html(self)
 
     __hash__ = object.__hash__
-
-
-def let_go(handle: Tensor, gone: Any) -> None:
-    """Release the tensor of a handle, unless that was done. `gone` says what has become of it."""
-    id_ = handle._id
-    if id_ > 0:  # no checkpoint up to the call: a context that ends in another thread may come here, too
-        handle._id = -id_
-        handle._meta = gone
-        handle._reading = None
-        handle._core.release(id_)
-
-
-def as_complex(value: Scalar) -> complex:
-    """The number as a complex one; NaN in both parts for NaN, as the standard's text says."""
-    nan = isinstance(value, float) and math.isnan(value)
-    return complex(math.nan, math.nan) if nan else complex(value)
 
 
 add_operators(Tensor)

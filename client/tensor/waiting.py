@@ -1,9 +1,12 @@
-"""The awaitable forms of a tensor, for asyncio, and their steps. docs/waiting.md says what they promise."""
+"""What waits for a tensor, or asks for its state: for threads, and for asyncio, in the same steps.
+
+docs/waiting.md says what the awaitable forms promise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from numpy.typing import NDArray
 
@@ -11,64 +14,116 @@ from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.meta import Meta, Scalar
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
+from ..transport.interface import Reply
 from ..waiting.on_loop import on_loop
-from ..waiting.steps import Awaiting, Steps
+from ..waiting.steps import Awaiting, Steps, on_thread
 from . import reading
+from .handle import Handle
 
-if TYPE_CHECKING:
-    from ..transport.interface import Reply
-    from .tensor import Tensor
-
+H = TypeVar("H", bound=Handle)
 T = TypeVar("T")
 
 
-class AwaitableTensor:
-    """What a tensor has for event loops."""
+class Waiting(Handle):
+    """A handle that can be waited for."""
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Any, Any, Self]:
-        """Wait until its value is there, as `wait`; gives the tensor, whose shape is known then."""
-        return cast("Generator[Any, Any, Self]", self._awaiting(ready(cast("Tensor", self))).__await__())
+    def numpy(self) -> NDArray[Any]:
+        """Its value as a NumPy array. Waits; raises the error of the call that failed, with that line.
+
+        Later writes to the tensor do not change the array. The array is a copy of its own; but a large array from a
+        daemon on this machine is read in place, and read-only: `numpy.array(t.numpy())` copies it. A small tensor that
+        is read piece by piece is fetched once, as a whole.
+        """
+        known = reading.recall(self._living())
+        return self._core.answers.fetch(self) if known is None else known
 
     def numpy_async(self) -> Awaiting[NDArray[Any]]:
         """`array = await t.numpy_async()`: its value as a NumPy array, as of this call. See `numpy`."""
-        return self._awaiting(value(cast("Tensor", self)))
+        return self._awaiting(value(self))
+
+    _value = numpy  # for calls from here, which are no entries from users' code
+
+    def item(self) -> Scalar:
+        """The value of a tensor with one element, as a Python scalar; ValueError for any other."""
+        return one_value(self._value())
 
     def item_async(self) -> Awaiting[Scalar]:
         """`number = await t.item_async()`: the value of a tensor with one element, as of this call. See `item`."""
-        return self._awaiting(item(cast("Tensor", self)))
+        return self._awaiting(item(self))
+
+    def tolist(self) -> Any:
+        """Its value as nested lists of Python scalars; waits."""
+        return self._value().tolist()
 
     def tolist_async(self) -> Awaiting[Any]:
         """`rows = await t.tolist_async()`: its value as nested lists, as of this call. See `tolist`."""
-        return self._awaiting(rows(cast("Tensor", self)))
+        return self._awaiting(rows(self))
 
-    def residency_async(self) -> Awaiting[dict[str, str]]:
-        """Devices that hold a current copy, or will. See `residency`."""
-        return self._awaiting(residency(cast("Tensor", self)))
+    def wait(self, timeout: float | None = None) -> Self:
+        """Wait until its value is there, after `to_device` on that device; raises its error, or TimeoutError."""
+        learn(self, self._core.answers.await_ready(self._living(), timeout))
+        return self
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        """Wait until its value is there, as `wait`; gives the tensor, whose shape is known then."""
+        return self._awaiting(ready(self)).__await__()
+
+    def is_ready(self) -> bool:
+        """Is its value there, after `to_device` on that device, or its error? Never waits."""
+        return self._poll().done
 
     def is_ready_async(self) -> Awaiting[bool]:
         """Is its value there, or its error? Waits for no value. See `is_ready`."""
-        return self._awaiting(is_ready(cast("Tensor", self)))
+        return self._awaiting(is_ready(self))
+
+    @property
+    def error(self) -> TensordError | None:
+        """Its error; None if there is none, or none yet. Never waits."""
+        reply = self._poll()
+        return reply.error if reply.done else None
 
     def error_async(self) -> Awaiting[TensordError | None]:
         """Its error; None if there is none, or none yet. Waits for no value. See `error`."""
-        return self._awaiting(error_of(cast("Tensor", self)))
+        return self._awaiting(error_of(self))
+
+    def residency(self) -> dict[str, str]:
+        """Devices that hold a current copy ("valid"), or will ("planned")."""
+        found: dict[str, str] = self._core.answers.query("residency", self._living()._id)
+        return found
+
+    def residency_async(self) -> Awaiting[dict[str, str]]:
+        """Devices that hold a current copy, or will. See `residency`."""
+        return self._awaiting(residency(self))
+
+    def _poll(self) -> Reply:
+        """The open question whether the tensor is ready; asked again once answered, since a write may follow."""
+        probe = getattr(self, "_probe", None)
+        if probe is not None and not probe.done:
+            self._core.outbox.flush()
+        return on_thread(self._core.outbox, polling(self))
+
+    def _known_meta(self) -> Meta:
+        meta = self._meta
+        if type(meta) is not Meta:
+            meta = self.wait()._meta
+        return cast(Meta, meta)
 
     def _awaiting(self, steps: Steps[T]) -> Awaiting[T]:
-        return on_loop(cast("Tensor", self)._core.outbox, steps)
+        return on_loop(self._core.outbox, steps)
 
 
-make_public(AwaitableTensor, frozenset(("__await__",)))
+make_public(Waiting, frozenset(("__await__",)))
 
 
-def ready(tensor: Tensor) -> Steps[Tensor]:
+def ready(tensor: H) -> Steps[H]:
     """`await tensor`."""
     learn(tensor, (yield tensor._core.answers.ask_ready(tensor._living())))
     return tensor
 
 
-def value(tensor: Tensor) -> Steps[NDArray[Any]]:
+def value(tensor: Handle) -> Steps[NDArray[Any]]:
     """`numpy`."""
     known = reading.recall(tensor._living(), asks=False)
     if known is None:
@@ -76,34 +131,34 @@ def value(tensor: Tensor) -> Steps[NDArray[Any]]:
     return known
 
 
-def item(tensor: Tensor) -> Steps[Scalar]:
+def item(tensor: Handle) -> Steps[Scalar]:
     """`item`."""
     return one_value((yield from value(tensor)))
 
 
-def rows(tensor: Tensor) -> Steps[Any]:
+def rows(tensor: Handle) -> Steps[Any]:
     """`tolist`."""
     return (yield from value(tensor)).tolist()
 
 
-def residency(tensor: Tensor) -> Steps[dict[str, str]]:
+def residency(tensor: Handle) -> Steps[dict[str, str]]:
     """`residency`."""
     found: dict[str, str] = yield tensor._core.answers.ask("residency", tensor._living()._id)
     return found
 
 
-def is_ready(tensor: Tensor) -> Steps[bool]:
+def is_ready(tensor: Handle) -> Steps[bool]:
     """`is_ready`."""
     return (yield from polling(tensor)).done
 
 
-def error_of(tensor: Tensor) -> Steps[TensordError | None]:
+def error_of(tensor: Handle) -> Steps[TensordError | None]:
     """`error`."""
     probe = yield from polling(tensor)
     return probe.error if probe.done else None
 
 
-def polling(tensor: Tensor) -> Steps[Reply]:
+def polling(tensor: Handle) -> Steps[Reply]:
     """The open question whether the tensor is ready; asked again once answered, since a write may follow."""
     probe = getattr(tensor, "_probe", None)
     if probe is None or probe.done:
@@ -115,7 +170,7 @@ def polling(tensor: Tensor) -> Steps[Reply]:
     return probe
 
 
-def learn(tensor: Tensor, described: Any) -> None:
+def learn(tensor: Handle, described: Any) -> None:
     """Take the tensor's meta from the answer to a wait."""
     (wire, _home), *_ = described
     if tensor._meta is None:

@@ -18,7 +18,6 @@ import tensord as td
 from tensord.client.calls.handlers import Invocation
 from tensord.client.session.session import Session
 from tensord.client.tensor.hints import Absent
-from tensord.client.tensor.methods import Methods
 from tensord.client.tensor.operators import BINARY, COMPARISONS, UNARY
 from tensord.client.tensor.tensor import Tensor
 from tensord.interpreter.errors import TensordError
@@ -302,7 +301,7 @@ def missing(found: list[Entry]) -> set[str]:
     """Public names of sessions and tensors without an entry. Awaitable forms are in `waiting/forms`."""
     there = {
         name
-        for kind in (*Session.__mro__[:-1], Tensor, Methods)
+        for kind in (*Session.__mro__[:-1], *Tensor.__mro__[:-1])
         for name, value in vars(kind).items()
         if (name.startswith("__") or not name.startswith("_")) and not isinstance(value, Absent)
         if not name.endswith("_async")

@@ -1,0 +1,125 @@
+"""What every handle has: its id, its meta and home as far as they are known, and the core of its session.
+
+The rooms of the client read and write these fields. Accessors would cost each op their calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self, TypeAlias
+from weakref import ref
+
+import numpy as np
+
+from ...interpreter.concurrency.finalisers import redone
+from ...interpreter.errors import ProtocolError
+from ...interpreter.types.meta import Meta
+from ..core.core import Core
+from ..locations.locations import located
+from ..locations.tracebacks import make_public
+from ..transport.interface import Reply
+
+
+class Gone:
+    """In place of the meta of a released handle: no signature has it. As text, what has become of the tensor."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "was released"
+
+
+RELEASED: Any = Gone()
+Handles: TypeAlias = "list[ref[Handle]]"  # of a context
+
+
+class Handle:
+    """A handle to a tensor. `_id` is that of the tensor, and negative once it was released; `_meta` says what it is,
+    None if data decide that and have not yet. `_reading` is what is known of its value (`reading`)."""
+
+    __slots__ = ("__weakref__", "_core", "_holder", "_home", "_id", "_meta", "_probe", "_reading")
+    _core: Core
+    _holder: Handles | None  # set if it was made in a context
+    _probe: Reply  # set by the first question whether the tensor is ready
+    _reading: Any
+
+    def __init__(self, core: Core, id_: int, meta: Meta | None, home: str) -> None:
+        self._core = core
+        self._id = id_
+        self._meta = meta
+        self._home = home
+        self._reading = None
+        if core.opened and (scope := core.innermost()) is not None:
+            scope.hold(self)
+
+    @redone
+    def __del__(self) -> None:
+        # Runs in any thread, inside any lock, so it does nothing else.
+        try:
+            if self._id > 0:
+                self._core.release(self._id)
+        except AttributeError:  # `__init__` has not finished
+            pass
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape; waits if it depends on data, and then raises the tensor's error."""
+        return self._known_meta().shape
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Its dtype; waits like `shape`."""
+        return self._known_meta().dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions; waits like `shape`."""
+        return self._known_meta().ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements; waits like `shape`."""
+        return self._known_meta().size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements; waits like `shape`."""
+        return self._known_meta().nbytes
+
+    @property
+    def device(self) -> str:
+        """Its home: where ops on it run unless told otherwise."""
+        return self._home
+
+    def _known_meta(self) -> Meta:
+        """Its meta; waits for it if need be."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Release the tensor now. Using the handle afterwards is an error; releasing it twice is none."""
+        let_go(self, RELEASED)
+
+    def _living(self) -> Self:
+        """Itself; ProtocolError if it was released."""
+        if self._id <= 0:
+            self._check_living()
+        return self
+
+    def _check_living(self) -> None:
+        """ProtocolError if it was released. Called where `_id` is not that of a living tensor."""
+        if self._id < 0:
+            raise located(ProtocolError(f"tensor {-self._id} {self._meta}"))
+
+
+make_public(Handle)
+
+
+def let_go(handle: Handle, gone: Any) -> None:
+    """Release the tensor of a handle, unless that was done. `gone` says what has become of it."""
+    id_ = handle._id
+    if id_ > 0:  # no checkpoint up to the call: a context that ends in another thread may come here, too
+        handle._id = -id_
+        handle._meta = gone
+        handle._reading = None
+        handle._core.release(id_)
