@@ -83,7 +83,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", action="append", metavar="NAME", help=", ".join(dict.fromkeys([*EMBEDDED, *DAEMON])))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run to FILE as well")
     parser.add_argument("--runs", type=int, default=5, help="runs per workload (default: 5)")
-    parser.add_argument("--quick", action="store_true", help="small sizes and two runs: does it work, not how fast")
+    parser.add_argument("--quick", action="store_true", help="small sizes and one run: does it work, not how fast")
     parser.add_argument("--full", action="store_true", help="files and checkpoints of several GiB, which takes minutes")
     parser.add_argument("--baseline-only", action="store_true", help="NumPy alone, without the virtual machine")
     options = parser.parse_args()
@@ -114,7 +114,7 @@ def main() -> None:
     if not console.is_terminal:
         console = Console(width=WIDTH)
     settings = Settings(
-        runs=2 if options.quick else options.runs,
+        runs=1 if options.quick else options.runs,
         quick=options.quick,
         full=options.full,
         baseline_only=options.baseline_only,

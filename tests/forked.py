@@ -15,12 +15,15 @@ import atexit
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,6 +35,7 @@ IMPORTED = (
     "tensord.vm.service.daemon",
     "tensord.client.session.connect",
     "tensord.client.transport.remote",
+    "tests.forked",
     "tests.puppet",
 )
 MOST = 1 << 20  # bytes of a request: the environment
@@ -60,10 +64,15 @@ class Parent:
             socket.send_fds(self._ours, [json.dumps(request).encode()], descriptors)
             return json.loads(self._ours.recv(MOST))
 
+    def close(self) -> None:
+        """Ask nothing any more."""
+        self._ours.close()
+        self._theirs.close()
+
     def end(self) -> None:
         """This process ends."""
         if self._process is not None and self._of == os.getpid():
-            self._ours.close()
+            self.close()
             self._process.wait()
 
 
@@ -82,12 +91,14 @@ class Forked(subprocess.Popen[Any]):
         stdin: int | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
+        cwd: str | os.PathLike[str] | None = None,
     ) -> None:
         self.args = [*main, *arguments]
         self.stdin = self.stdout = self.stderr = None
         self.returncode: int | None = None
         self._child_created = False
-        request = {"main": main, "arguments": list(arguments), "env": dict(env), "cwd": os.getcwd()}  # noqa: PTH109
+        request = {"main": main, "arguments": list(arguments), "env": dict(env)}
+        request["cwd"] = os.fspath(cwd or os.getcwd())  # noqa: PTH109
         streams = [ours if given is None else given for ours, given in enumerate((stdin, stdout, stderr))]
         self.pid: int = PARENT.ask(request, streams)
         self._child_created = True
@@ -109,6 +120,36 @@ class Forked(subprocess.Popen[Any]):
             self._internal_poll()
         assert self.returncode is not None
         return self.returncode
+
+
+def run(
+    main: tuple[str, str],
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    timeout: float = 100.0,
+) -> subprocess.CompletedProcess[str]:
+    """Call a function as a program, as `subprocess.run` would with `capture_output` and `text`."""
+    given = os.environ if env is None else env
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        process = Forked(main, arguments, env=given, stdout=out.fileno(), stderr=errors.fileno(), cwd=cwd)
+        try:
+            status = process.wait(timeout)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        out.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(process.args, status, out.read().decode(), errors.read().decode())
+
+
+def run_script(
+    script: str, *arguments: str, env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a script with warnings as errors."""
+    return run(("tests.forked", "script"), [script, *arguments], env=env, cwd=cwd)
 
 
 # -- in the other process ----------------------------------------------------------------------------------------------
@@ -152,12 +193,21 @@ def become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def script() -> None:
+    """Run the script that the arguments name."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))  # noqa: PTH100, PTH120
+    warnings.simplefilter("error")
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
 def main() -> None:
     """Import, and serve. What a forked process is to do is done last, so that it ends as an interpreter does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for those who started us
     sys.path[0] = ROOT
     for name in IMPORTED:
         importlib.import_module(name)
+    for parent in (PARENT, importlib.import_module("tests.forked").PARENT):
+        parent.close()  # what is forked here asks for none
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
         module, function = request["main"]

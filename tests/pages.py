@@ -1,6 +1,6 @@
 """The Python blocks of a document, as one program.
 
-A page is one program: its blocks run in order, in one namespace, in a fresh interpreter with warnings as errors. What a
+A page is one program: its blocks run in order, in one namespace, in a process of their own, warnings as errors. What a
 `print` shows stands in the comment behind it, in the comments right below it, or in both; `...` stands for anything. A
 block that cannot run says so in its first line: `# not run: the reason`.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from doctest import ELLIPSIS, OutputChecker
 from pathlib import Path
+
+from .forked import run_script
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -71,10 +71,7 @@ def run_page(page: Path, folder: Path) -> list[tuple[Block, str]]:
     program.write_text(program_of(page))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TENSORD_")}
     environment["XDG_RUNTIME_DIR"] = str(folder)
-    command = [sys.executable, "-W", "error", program.name]
-    result = subprocess.run(  # noqa: S603 - our own documents
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
+    result = run_script(program.name, env=environment, cwd=folder)
     assert result.returncode == 0, f"{page.name}, with the page's line numbers:\n{result.stderr}"
     ran = [block for block in blocks_of(page) if block.runs]
     return list(zip(ran, result.stdout.split(SEPARATOR)[1:], strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ SOURCES = sorted(
 )
 MODULES = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "pickletools"}
 METHODS = {"recv_pyobj", "send_pyobj", "recv_serialized", "send_serialized", "read_pickle", "allow_pickle"}
+SUSPECT = re.compile("|".join([*MODULES, *METHODS, r"\.load\b"]))
 LOADERS = {f"{module}.load" for module in ("np", "numpy", "cp", "cupy")}
 
 
@@ -48,9 +50,11 @@ def refuses_pickles(call: ast.Call) -> bool:
     return any(keyword.arg == "allow_pickle" and value_of(keyword.value) is False for keyword in call.keywords)
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_source_unpickles_nothing(source):
-    assert not list(faults(ast.parse(source.read_text())))
+def test_no_source_unpickles_anything():
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in SOURCES}
+    suspects = {name: text for name, text in texts.items() if SUSPECT.search(text)}  # parsing all of them takes seconds
+    found = {name: list(faults(ast.parse(text))) for name, text in suspects.items()}
+    assert not {name: wrong for name, wrong in found.items() if wrong}
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,7 @@ def test_a_source_unpickles_nothing(source):
     ],
 )
 def test_each_way_would_be_found(text):
+    assert SUSPECT.search(text)
     assert list(faults(ast.parse(text)))
 
 

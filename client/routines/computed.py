@@ -49,10 +49,12 @@ FRAMES: Final = frozenset(
 
 
 class Asking(NamedTuple):
-    """Where code asks. `path`: the variable and attributes where the object is, if that is known."""
+    """An instruction that asks. `path`: the variable and attributes where the object is, if that is known; `call`:
+    where it is asked."""
 
+    instruction: Instruction
     path: tuple[str, ...]
-    offset: int
+    call: int
 
 
 class Call(NamedTuple):
@@ -73,22 +75,22 @@ def read_apart(code: Iterable[Instruction]) -> Iterator[Instruction]:
 
 
 def asking(code: Sequence[Instruction]) -> Iterator[Asking]:
-    """Where the code asks for what it does not name."""
+    """The instructions by which the code asks for what it does not name."""
     for n, each in enumerate(code):
         if each.opname in _LOADS and is_asking(code, n, str(each.argval)):
-            call = call_of(code, n) if each.argval in ASKERS or each.argval in PATHS else None
-            known = call is not None and each.argval in PATHS and each.opname in _NAMES
-            yield Asking(path_of(call) if call and known else (), call.offset if call else each.offset)
+            called = call_of(code, n) if each.argval in PATHS and each.opname in _NAMES else None
+            yield Asking(each, *(path_of(called) if called is not None else ((), -1)))
 
 
-def path_of(call: Call) -> tuple[str, ...]:
-    """The path to the first argument of a call, if nothing else in the call changes what is there."""
+def path_of(call: Call) -> tuple[tuple[str, ...], int]:
+    """The path to the first argument of a call, and where the call is, if nothing else in the call changes that."""
     first, *rest = call.arguments or [[]]
+    path = tuple(str(each.argval) for each in first)
     known = bool(first) and first[0].opname.startswith(_VARIABLES) and all(is_plain(each) for each in first[1:])
     others = (each.opname for some in rest for each in some)
     if not known or any(name.startswith(("STORE_", "CALL")) for name in others):
-        return ()
-    return tuple(str(each.argval) for each in first)
+        return (), -1
+    return path, call.offset
 
 
 def is_plain(instruction: Instruction) -> bool:

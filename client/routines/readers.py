@@ -34,8 +34,7 @@ HARMLESS: Final = {
 READERS: Final = {
     "builtins": frozenset(("input",)),
     "_io": frozenset(("open", "open_code")),
-    "numpy._core._multiarray_umath": frozenset(("fromfile",)),
-    "numpy.core._multiarray_umath": frozenset(("fromfile",)),  # of NumPy 1
+    "numpy": frozenset(("fromfile",)),
 }
 THREADS: Final = frozenset(("start_new_thread", "start_joinable_thread", "start_new"))
 # What the program's own code may not ask, though libraries do.
@@ -58,7 +57,6 @@ OWN: Final = {
     "threading": frozenset(("current_thread", "active_count", "enumerate")),
 }
 PICKLES: Final = frozenset(("dumps", "dump"))  # of objects, of which they read all
-DRAWING: Final = frozenset(("scipy", "sklearn"))  # which draw from NumPy's own source, unless they are told otherwise
 # Libraries that read clocks, files and more, without effect on what their callers get.
 SILENT: Final = frozenset(
     ("logging", "warnings", "importlib", "linecache", "traceback", "inspect", "_pytest", "threading", "tqdm")

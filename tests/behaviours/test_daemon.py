@@ -159,7 +159,7 @@ def killed(daemon: Daemon, observer: Session) -> float:
 def test_a_killed_client_leaves_only_what_it_has_published(daemon, observer):
     """Behaviour 33: gone within 250 ms, memory back at its baseline, time after time."""
     took, resident, open_files = [], [], []
-    for _ in range(4):
+    for _ in range(3):
         took.append(killed(daemon, observer))
         (name,) = observer.names()
         np.testing.assert_array_equal(observer.lookup(name).numpy(), np.full((512, 512), 3.0))
@@ -195,7 +195,9 @@ def test_100_000_tensors_of_a_killed_client_are_gone_as_soon(daemon, observer):
             start = time.monotonic()
             eventually(lambda: not sessions_of(observer) and used(observer) == 0)
             took.append(time.monotonic() - start)
-    assert min(took) < max(AT_ONCE, min(made) / 4), (took, made)  # others use this machine, too
+        if min(took) < max(AT_ONCE, min(made) / 4):
+            return
+    raise AssertionError((took, made))  # three times: others use this machine, too
 
 
 def test_on_ipc_a_process_is_dead_although_its_child_keeps_the_socket(daemon, observer):

@@ -238,7 +238,7 @@ td.client.files.savings.Writing._await = interrupted
 
 def test_an_interrupt_of_the_programs_end_is_one_line_and_leaves_no_file(tmp_path):
     config = tmp_path / "slow.toml"
-    config.write_text('devices = ["cpu:0", {name = "sim:0", latency = 5.0}]\n')
+    config.write_text('devices = ["cpu:0", {name = "sim:0", latency = 3.0}]\n')
     folder = tmp_path / "folder"
     folder.mkdir()
     with Daemon.start(tmp_path, "--config", str(config)) as daemon:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from tensord.streams.cuda import available
 
 from ..daemon import Daemon
+from ..forked import run_script
 
 ROOT = Path(__file__).parents[2]
 NO_GPU = available()
@@ -22,8 +21,7 @@ MEMORY = 16 * 128 * 128 * 4 // 4  # a quarter of the weights
 
 def run(out: Path, *arguments: str, sizes: list[str] = SIZES, ends: int = 0) -> str:
     """What the example prints; it has to end with that status."""
-    command = [sys.executable, "-W", "error", "examples/larger_than_memory.py", "--out", str(out), *sizes, *arguments]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)  # noqa: S603
+    result = run_script("examples/larger_than_memory.py", "--out", str(out), *sizes, *arguments, cwd=ROOT)
     assert result.returncode == ends, result.stdout + result.stderr
     return result.stdout + result.stderr
 

@@ -6,7 +6,6 @@ import importlib.util
 import itertools
 import json
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ import pytest
 
 import tensord
 from tensord.client.cli.main import main
+
+from ..forked import run_script
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 4
@@ -44,11 +45,8 @@ class Run:
 
 
 def train(device: str, out: Path, *options: str) -> Run:
-    command = [sys.executable, "-W", "error", "examples/train_digits.py", "--device", device, "--out", str(out)]
-    command += options
-    result = subprocess.run(  # noqa: S603
-        [*command, "--epochs", str(EPOCHS)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=100
-    )
+    arguments = ["--device", device, "--out", str(out), *options, "--epochs", str(EPOCHS)]
+    result = run_script("examples/train_digits.py", *arguments, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     return Run(result.stdout, out)
 

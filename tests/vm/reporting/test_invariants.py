@@ -22,7 +22,7 @@ from tests.model.scheduler import Machine
 
 from ..parts import Parts, copy_of
 
-SEEDS = 40
+SEEDS = 8
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,8 @@ from tensord.vm.service import preflight
 from tensord.vm.service.process.errors import StartError
 from tensord.vm.service.settings.config import load
 
-from ...daemon import Daemon
+from ...daemon import MAIN, Daemon
+from ...forked import run
 
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -49,10 +48,8 @@ def start(directory: Path, checkpoints: Path, *options: str) -> Daemon:
 def refused(checkpoints: Path, *options: str) -> str:
     """What a daemon says that does not start."""
     with tempfile.TemporaryDirectory(prefix="td-") as home:
-        command = [sys.executable, "-m", "tensord.client.cli", "serve", "--address", f"ipc://{home}/socket"]
-        done = subprocess.run(  # noqa: S603
-            [*command, "--restore", str(checkpoints), *options], capture_output=True, text=True, check=False, timeout=60
-        )
+        arguments = ["serve", "--address", f"ipc://{home}/socket", "--restore", str(checkpoints), *options]
+        done = run(MAIN, ["tensord", *arguments])
         assert done.returncode == 1
         assert not (Path(home) / "socket").exists()
     return done.stderr
