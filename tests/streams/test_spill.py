@@ -65,6 +65,16 @@ def test_a_place_serves_blocks_of_about_its_size(file, monkeypatch):
     assert file.end == 36 * PAGE
 
 
+def test_a_block_is_written_and_read_in_parts(file):
+    file.block(PAGE)
+    block, content = file.block(2 * PAGE), np.arange(2 * PAGE) % 251
+    for begin in range(0, 2 * PAGE, PAGE // 2):
+        block.write(content[begin : begin + PAGE // 2].astype(np.uint8), begin)
+    read = bytearray(PAGE)
+    block.read(memoryview(read), PAGE - 7)
+    assert list(read) == content[PAGE - 7 : 2 * PAGE - 7].tolist()
+
+
 def test_where_the_disk_is_full_the_place_serves_again(file, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("tensord.streams.spill._allocate", lambda *_: 28)  # ENOSPC

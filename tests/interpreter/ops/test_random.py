@@ -184,6 +184,12 @@ def test_every_order_is_as_likely(evaluate):
     assert sum((count - 500) ** 2 / 500 for count in counts) < 20.5  # chi-square of 5 degrees of freedom
 
 
+def test_each_part_of_a_streams_name_tells_it_from_others(evaluate):
+    names = [(9,), (9, 4), (9, 4, 5), (9, 5, 4), (9, 0, 9), (9, 9, 0), (4, 9, 5)]
+    drawn = {evaluate("uniform", *name, shape=4).tobytes() for name in names}
+    assert len(drawn) == len(names)
+
+
 @each_case("shape", [(0,), (0, 3), (1,), (5,), (5, 2, 3), (4, 0)])
 @each_case("dtype", sorted(DTYPES))
 @each_case("stream", [(9,), (9, 4)], ids=["seed", "call"])

@@ -139,5 +139,6 @@ def test_what_may_be_refused_yet_is_not_total() -> None:
     assert not find("add").never_raises((meta, None), {})
     assert not find("inv").never_raises((Meta.of((3, 3), "float32"),), {})
     assert not find("take").never_raises((meta, Meta.of((3,), "int64")), {"axis": 0})
+    assert not find("searchsorted").never_raises((meta, meta, Meta.of((3,), "int64")), {"side": "left"})
     assert not find("reshape").never_raises((meta,), {"shape": (3,), "copy": False})
     assert find("reshape").never_raises((meta,), {"shape": (3,), "copy": None})

@@ -134,6 +134,12 @@ def test_a_message_that_is_answered_leaves_no_outputs_to_poison() -> None:
     assert outputs_of(encode_message(ToDevice(1, 3, "sim:0", 70))) == [3]
 
 
+@each_case("message", [Sync(True, 70), Fetch(True, 60, 70, 3), Fetch(1, 60, True, 3), Release((True,))])
+def test_a_truth_value_is_no_number(message: NamedMessage) -> None:
+    with pytest.raises(ProtocolError):
+        decode_message(encode_message(message))
+
+
 @each_case("array", [None, 5, "CALL", [], [99, 1], [True, 1], [1.0, (1,)], {3: 1}, [[3], 1], [ATOMIC, 5]])
 def test_nothing_is_found_in_what_is_no_message(array: Any) -> None:
     assert (ids_of(array), outputs_of(array), signatures_of(array)) == ([], [], [])
