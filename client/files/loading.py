@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...interpreter.errors import (
     ConnectionLost,
@@ -38,31 +38,33 @@ from ..tensor.tensor import Tensor
 from ..waiting.steps import Steps, Work
 
 
-def loading(
-    core: Core,
-    path: str | os.PathLike[str],
-    names: Iterable[str] | None,
-    device: str | None,
-    *,
-    own: bool,
-    raw: bool,
-    digest: bool,
-) -> Steps[dict[str, Tensor]]:
+class Wanted(NamedTuple):
+    """What is to be loaded, and how: the arguments of `Session.load`."""
+
+    path: str | os.PathLike[str]
+    names: Iterable[str] | None
+    device: str | None
+    own: bool
+    raw: bool
+    digest: bool
+
+
+def loading(core: Core, wanted: Wanted) -> Steps[dict[str, Tensor]]:
     """The tensors of a file by name; see `Session.load`."""
     outbox = core.outbox
-    home = device_of(core, device)
+    home = device_of(core, wanted.device)
     refuse_captured(outbox, "no file can be loaded")
     location = outbox.locations.issued()
     if not outbox.transport.opens_files:
-        return (yield from loading_there(core, path, names, home, location, own=own, raw=raw, digest=digest))
+        return (yield from loading_there(core, wanted, home, location))
     try:
-        file, header, entries = yield Work(partial(described, path, names, raw=raw))
+        file, header, entries = yield Work(partial(described, wanted.path, wanted.names, raw=wanted.raw))
     except TensordError as error:
         raise located(error) from None
     with outbox.numbered() as number, forgetting(outbox, number):
         yield from announcing(outbox, number, file, header.name)
         records = {entry.name: wire_form(entry) for entry in entries}
-        return defined(core, number, records, home, location, own=own, digest=digest)
+        return defined(core, Load(number, (), (), home, wanted.own, wanted.digest, location), records)
 
 
 def described(
@@ -81,17 +83,7 @@ def described(
         raise MetadataError(f"load: {error}") from None
 
 
-def loading_there(
-    core: Core,
-    path: str | os.PathLike[str],
-    names: Iterable[str] | None,
-    home: str,
-    location: int,
-    *,
-    own: bool,
-    raw: bool,
-    digest: bool,
-) -> Steps[dict[str, Tensor]]:
+def loading_there(core: Core, wanted: Wanted, home: str, location: int) -> Steps[dict[str, Tensor]]:
     """The tensors of a file of the machine's host, which this process cannot open."""
     outbox = core.outbox
     if not outbox.transport.names_files:
@@ -102,17 +94,17 @@ def loading_there(
             )
         )
     try:
-        where = os.fsdecode(path)
+        where, names = os.fsdecode(wanted.path), wanted.names
     except TypeError as error:
         raise located(MetadataTypeError(f"load: {error}")) from None
     with outbox.numbered() as number, forgetting(outbox, number):
-        found = yield outbox.ask(lambda request, _: File(number, (where, raw), request), located=False)
+        found = yield outbox.ask(lambda request, _: File(number, (where, wanted.raw), request), located=False)
         there = {record[0]: record for record in found[len(Identity._fields) :]}
-        wanted = there if names is None else (names,) if isinstance(names, str) else tuple(names)
-        if missing := [name for name in wanted if name not in there]:
+        keys = there if names is None else (names,) if isinstance(names, str) else tuple(names)
+        if missing := [name for name in keys if name not in there]:
             raise located(MetadataKeyError(f"{where}: has no tensor {missing[0]!r} (it has: {some_of(there)})"))
-        records = {name: there[name] for name in wanted}
-        return defined(core, number, records, home, location, own=own, digest=digest)
+        records = {name: there[name] for name in keys}
+        return defined(core, Load(number, (), (), home, wanted.own, wanted.digest, location), records)
 
 
 def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
@@ -140,10 +132,8 @@ def keep(_file: OpenFile) -> None:
     """Nothing to do: whoever calls this has kept the file."""
 
 
-def defined(
-    core: Core, number: int, records: Mapping[str, Any], home: str, location: int, *, own: bool, digest: bool
-) -> dict[str, Tensor]:
-    """Define tensors of the file that has the number, from entries as they travel; then the number is free."""
+def defined(core: Core, load: Load, records: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Define tensors as the message says, from entries as they travel; then the number of their file is free."""
     outbox = core.outbox
     found: dict[str, Tensor] = {}
     with outbox.lock:
@@ -151,9 +141,9 @@ def defined(
         while some := list(islice(rest, MOST)):
             ids = [outbox.new_id() for _ in some]
             entries = [record for _, record in some]
-            outbox.messages.append(encode_message(Load(number, ids, entries, home, own, digest, location)))
+            outbox.messages.append(encode_message(load._replace(outputs=ids, entries=entries)))
             for id_, (name, record) in zip(ids, some, strict=True):
-                found[name] = Tensor(core, id_, meta_of(record), home)
+                found[name] = Tensor(core, id_, meta_of(record), load.device)
     return found
 
 

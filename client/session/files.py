@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..files.checkpoints import Checkpointing, checkpoint, restoring
-from ..files.loading import loading
+from ..files.loading import Wanted, loading
 from ..files.saving import Saving, saving
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
@@ -39,9 +39,8 @@ class Files(Facet):
         same SHA-256, which notices every change. A file that cannot be opened or is damaged is a FileError or
         MetadataError here. docs/files.md says more. Source: Glow's deferred weights.
         """
-        wanted = listed(names)
-        steps = loading(self._core, path, wanted, device, own=bool(own), raw=bool(raw), digest=bool(digest))
-        return on_thread(self._core.outbox, steps)
+        wanted = Wanted(path, listed(names), device, bool(own), bool(raw), bool(digest))
+        return on_thread(self._core.outbox, loading(self._core, wanted))
 
     def load_async(
         self,
@@ -54,9 +53,8 @@ class Files(Facet):
         digest: bool = False,
     ) -> Awaiting[dict[str, Tensor]]:
         """`tensors = await session.load_async(path)`: see `load`."""
-        wanted = listed(names)
-        steps = loading(self._core, path, wanted, device, own=bool(own), raw=bool(raw), digest=bool(digest))
-        return self._awaiting(steps)
+        wanted = Wanted(path, listed(names), device, bool(own), bool(raw), bool(digest))
+        return self._awaiting(loading(self._core, wanted))
 
     def save(
         self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
