@@ -24,11 +24,10 @@ class Given(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A form. `is_right` judges its result; `local`: it needs a machine on this host, which shares files and memory."""
+    """A form. `is_right` judges its result."""
 
     call: Callable[[Given], Awaitable[Any]]
     is_right: Callable[[Any], object]
-    local: bool = False
 
 
 ROWS = [[1.0, 2.0], [3.0, 4.0]]
@@ -86,22 +85,18 @@ FORMS: dict[str, Form] = {
     "Session.lookup_async": Form(lambda g: g.session.lookup_async("there"), is_x),
     "Session.unpublish_async": Form(lambda g: g.session.unpublish_async("there"), lambda nothing: nothing is None),
     "Session.names_async": Form(lambda g: g.session.names_async("tensor"), lambda names: names == ["there"]),
-    "Session.load_async": Form(lambda g: g.session.load_async(g.file), lambda found: is_x(found["x"]), local=True),
+    "Session.load_async": Form(lambda g: g.session.load_async(g.file), lambda found: is_x(found["x"])),
     "Session.save_async": Form(
-        lambda g: g.session.save_async(g.file.with_name("new"), {"x": g.x}), lambda saving: saving.wait(), local=True
+        lambda g: g.session.save_async(g.file.with_name("new"), {"x": g.x}), lambda saving: saving.wait()
     ),
     "Session.restore_async": Form(
-        lambda g: g.session.restore_async(g.directory, "there"), lambda report: report["names"] == 1, local=True
+        lambda g: g.session.restore_async(g.directory, "there"), lambda report: report["names"] == 1
     ),
     "Session.stats_async": Form(lambda g: g.session.stats_async("session"), lambda found: "memory" in found),
     "Session.trace_async": Form(lambda g: g.session.trace_async(), lambda trace: trace is not None),
-    "Saving.__await__": Form(
-        lambda g: g.session.save(g.file.with_name("y"), {"y": g.x}), lambda path: path.exists(), local=True
-    ),
-    "Checkpointing.__await__": Form(
-        lambda g: g.session.checkpoint(g.directory), lambda report: report["names"] == 1, local=True
-    ),
-    "HostPool.get_async": Form(in_pool, lambda shape: shape == (256, 256), local=True),
+    "Saving.__await__": Form(lambda g: g.session.save(g.file.with_name("y"), {"y": g.x}), lambda path: path.exists()),
+    "Checkpointing.__await__": Form(lambda g: g.session.checkpoint(g.directory), lambda report: report["names"] == 1),
+    "HostPool.get_async": Form(in_pool, lambda shape: shape == (256, 256)),
     "Routine.report_async": Form(lambda g: g.routine.report_async(), lambda report: report is not None),
     "LinkedRoutine.report_async": Form(lambda g: g.routine.link(g.x).report_async(), lambda report: report is not None),
     "LinkedProgram.report_async": Form(

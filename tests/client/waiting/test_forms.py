@@ -23,13 +23,12 @@ from tensord.client.outbox.outbox import Outbox
 from tensord.client.routines.routine import Routine
 from tensord.client.session.session import Session
 from tensord.client.tensor.tensor import Tensor
-from tests.chaos.rounds import free_port
 
 from ...behaviours.looking_inside import WAIT
 from ...daemon import Daemon
 from ...puppet import paused
 from ..public_entries import entries, names_for, program
-from .forms import FORMS, Form, given
+from .forms import FORMS, given
 from .watching import watch
 
 KINDS = (Tensor, Session, HostPool, Routine, LinkedRoutine, LinkedProgram, Saving, Checkpointing)
@@ -110,11 +109,10 @@ def test_whatever_waits_has_one(daemon, monkeypatch):
     assert not noting.waiting - forms - set(IN_PLACE)
 
 
-@pytest.fixture(scope="module", params=["ipc", "tcp"])
-def far(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A daemon of this module's own."""
-    address = f"tcp://127.0.0.1:{free_port()}" if request.param == "tcp" else None
-    with Daemon.start(tmp_path_factory.mktemp("far"), "--device", "cpu:0", address=address) as running:
+    with Daemon.start(tmp_path_factory.mktemp("far"), "--device", "cpu:0") as running:
         yield running
 
 
@@ -122,7 +120,6 @@ def far(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_none_holds_up_the_loop_of_a_client_whose_daemon_stands_still(far, name, tmp_path, monkeypatch):
     form = FORMS[name]
     with td.connect(far.address) as session:
-        skip_unless_possible(form, session)
         g = given(session, tmp_path)
 
         async def main() -> None:
@@ -162,9 +159,3 @@ def test_none_holds_up_the_loop_of_a_process_that_holds_the_machine(engine, name
         assert form.is_right(results[0])
         if not session.closed:
             session.unpublish(*session.names())
-
-
-def skip_unless_possible(form: Form, session: Session) -> None:
-    """Files and memory are shared on one host alone."""
-    if form.local and not session._core.transport.opens_files:
-        pytest.skip("over tcp the machine opens no files of this process, and shares no memory with it")

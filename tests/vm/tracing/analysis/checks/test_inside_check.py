@@ -24,7 +24,7 @@ from tensord.vm.tracing.inside import ARENA, SegmentRecord
 from ....routines.compiled_programs import compiled, random_local
 
 SMALL = Meta.of((4, 4), "float64")
-SEEDS = 60
+SEEDS = 30
 
 
 def wrong(program: Program, *, fusions: bool = True) -> list[str]:

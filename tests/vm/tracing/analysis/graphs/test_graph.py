@@ -66,7 +66,7 @@ class TestDependences:
             (3, 5, "barrier", "waited"),
         }
 
-    @pytest.mark.parametrize("seed", range(10))
+    @pytest.mark.parametrize("seed", range(4))
     def test_every_recorded_edge_is_in_it_and_none_is_missing(self, seed):
         trace = random_trace(seed)
         recorded = {(edge.source, one.id, edge.copy) for one in trace.records for edge in one.edges}
