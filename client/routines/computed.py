@@ -49,12 +49,10 @@ FRAMES: Final = frozenset(
 
 
 class Asking(NamedTuple):
-    """An instruction that asks. `path`: the variable and attributes where the object is, if that is known; `call`:
-    where it is asked."""
+    """Where code asks. `path`: the variable and attributes where the object is, if that is known."""
 
-    instruction: Instruction
     path: tuple[str, ...]
-    call: int
+    offset: int
 
 
 class Call(NamedTuple):
@@ -75,22 +73,22 @@ def read_apart(code: Iterable[Instruction]) -> Iterator[Instruction]:
 
 
 def asking(code: Sequence[Instruction]) -> Iterator[Asking]:
-    """The instructions by which the code asks for what it does not name."""
+    """Where the code asks for what it does not name."""
     for n, each in enumerate(code):
         if each.opname in _LOADS and is_asking(code, n, str(each.argval)):
-            called = call_of(code, n) if each.argval in PATHS and each.opname in _NAMES else None
-            yield Asking(each, *(path_of(called) if called is not None else ((), -1)))
+            call = call_of(code, n) if each.argval in ASKERS or each.argval in PATHS else None
+            known = call is not None and each.argval in PATHS and each.opname in _NAMES
+            yield Asking(path_of(call) if call and known else (), call.offset if call else each.offset)
 
 
-def path_of(call: Call) -> tuple[tuple[str, ...], int]:
-    """The path to the first argument of a call, and where the call is, if nothing else in the call changes that."""
+def path_of(call: Call) -> tuple[str, ...]:
+    """The path to the first argument of a call, if nothing else in the call changes what is there."""
     first, *rest = call.arguments or [[]]
-    path = tuple(str(each.argval) for each in first)
     known = bool(first) and first[0].opname.startswith(_VARIABLES) and all(is_plain(each) for each in first[1:])
     others = (each.opname for some in rest for each in some)
     if not known or any(name.startswith(("STORE_", "CALL")) for name in others):
-        return (), -1
-    return path, call.offset
+        return ()
+    return tuple(str(each.argval) for each in first)
 
 
 def is_plain(instruction: Instruction) -> bool:

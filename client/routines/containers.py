@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 import threading
+import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -35,6 +37,8 @@ def look_at_dict(search: Search, value: Any, name: str) -> None:
         if search.asked_modules or name.rpartition(".")[2] != "modules":
             look_at_modules(search)
         return
+    if value is vars(builtins):
+        return  # so it does at these
     kind = next(each for each in (OrderedDict, dict, MappingProxyType) if isinstance(value, each))
     items: Any = kind  # not what a class of its own says
     found = list(items.items(value))
@@ -114,12 +118,15 @@ def look_at_parts(search: Search, value: Any, name: str) -> None:
 
 def look_at_reference(search: Search, value: Callable[[], Any], name: str) -> None:
     """What it refers to, as long as that lives."""
-    search.note(partial(referred, value), None, value(), name)
+    search.note(partial(referred, value), None, referred(value, None), name)
+    if isinstance(value, weakref.WeakMethod):
+        search.follow(value(), name)
 
 
 def referred(reference: Callable[[], Any], _key: Any) -> Any:
-    """What a weak reference refers to."""
-    return reference()
+    """What a weak reference refers to; of a method, which is made anew each time, the object."""
+    found = reference()
+    return getattr(found, "__self__", None) if isinstance(reference, weakref.WeakMethod) else found
 
 
 def look_at_variable(search: Search, value: ContextVar[Any], name: str) -> None:

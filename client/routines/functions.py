@@ -23,6 +23,7 @@ _IMPORTERS: Final = frozenset(("import_module", "__import__", "modules"))
 _OF_LIBRARIES: Final = (FunctionType, BuiltinFunctionType, ModuleType, type)
 _CELLS: Final = frozenset(("__closure__", "cell_contents"))
 _DEFAULTS: Final = ("__defaults__", "__kwdefaults__")
+_OF_FUNCTIONS: Final = ("__name__", "__qualname__", "__doc__", "__annotations__")
 _REGISTRY: Final = ("dispatch_cache", "cache_token")  # of functions of one dispatch: made anew when it is needed
 _ASKING: Final = {
     id(each): each
@@ -81,10 +82,13 @@ def look_at_function(search: Search, function: FunctionType, name: str) -> None:
     ran = search.ran is None or code in search.ran
     if owner is Owner.PROGRAM and ran:
         look_at_code(search, code, function.__globals__)
-    if ran or search.attributes.intersection(_DEFAULTS):
+    if ran or id(function) in search.whole or search.attributes.intersection(_DEFAULTS):
         look_at_defaults(search, function)
     look_at_closure(search, function)
-    everything = owner is not Owner.PROGRAM or search.asked
+    for attribute in search.attributes.intersection(_OF_FUNCTIONS):
+        get, known = attrgetter(attribute), (attribute, id(function))
+        search.note(get, function, getattr(function, attribute), joined(name, attribute), known=known)
+    everything = owner is not Owner.PROGRAM or search.asked or id(function) in search.whole
     only = None if everything else search.attributes | {"__wrapped__", "registry"}
     search.members(vars(function).__getitem__, vars(function), name, only)
 

@@ -40,6 +40,7 @@ class Guards:
 
     __slots__ = (
         "_asked",
+        "_expression",
         "_given",
         "_late",
         "_named",
@@ -64,6 +65,7 @@ class Guards:
         self._whole: list[tuple[Callable[[], Any], bool]] = []  # what a library has got, or was asked by itself
         self._named: set[str] = set()  # attributes that a library asks for by name
         self._seen: set[tuple[CodeType, int]] = set()  # calls that have asked an object that is known
+        self._expression = ""  # the first of those calls
         self._asked = ""  # the expression by which a function in C asks for any attributes
         self._search: Search | None = self._first()
         self._arrange(self._search)
@@ -114,8 +116,9 @@ class Guards:
         """Something was reached in a way that the search does not see."""
         self._reached.append((reference(value), name))
 
-    def asked(self, value: Any, code: CodeType, offset: int) -> None:
+    def asked(self, value: Any, code: CodeType, offset: int, expression: str) -> None:
         """Code has asked an object for an attribute by a computed name: any of them may count."""
+        self._expression = self._expression or expression
         self._seen.add((code, offset))
         self._whole.append((reference(value), False))
 
@@ -149,8 +152,8 @@ class Guards:
         self._arrange(search)
         if search.opaque:
             what, name = search.opaque[0]
-            asked = f", and {search.asked} may read any attribute" if search.asked else ""
-            raise refusal(what + asked, name)
+            expression = search.asked or self._expression
+            raise refusal(f"{what}, and {expression} may read any attribute" if expression else what, name)
         self._search = None
         self._roots, self._late, self._reached, self._whole = [], {}, [], []  # nothing is kept that no place needs
         return search

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import enum
 import logging
 import mmap
 import random
@@ -56,8 +57,8 @@ _C_FUNCTIONS: Final = (WrapperDescriptorType, MethodDescriptorType, ClassMethodD
 _CODE: Final = (CodeType, FrameType, TracebackType, GenericAlias, UnionType, GetSetDescriptorType, MemberDescriptorType)
 _CALLED: Final = (*_C_FUNCTIONS, BuiltinFunctionType, MethodWrapperType, np.ufunc)
 LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
-# Objects whose state reaches no program: locks, and what logs are written by.
-_TRUSTED: Final = (
+# Objects whose state reaches no program, but for attributes that it names: locks, and what logs are written by.
+TRUSTED: Final = (
     *LOCKS,
     threading.Condition,
     threading.Semaphore,
@@ -66,13 +67,10 @@ _TRUSTED: Final = (
     logging.Formatter,
     logging.Manager,
 )
-_TRUSTED_NAMES: Final = frozenset(("_multiprocessing.SemLock",))  # of classes that are imported late
-_FIXED: Final = (
-    re.Match,
-    struct.Struct,
-    zoneinfo.ZoneInfo,
-    type(_Named.name),
-)  # that cannot change, though they have no hash of their own
+_TRUSTED_NAMES: Final = frozenset(("_multiprocessing.SemLock", "_ctypes.CField"))  # of classes that Python hides
+_SINGLE: Final = (type(NotImplemented), type(...))
+# What cannot change, though it has no hash of its own.
+_FIXED: Final = (re.Match, struct.Struct, zoneinfo.ZoneInfo, type(_Named.name), *_SINGLE)
 BUFFERS: Final = (
     bytearray,
     array.array,
@@ -127,7 +125,7 @@ def is_trusted(value: Any) -> bool:
     """Is it a lock, what a log is written by, a function in C, something of tensord, or an object that a library's own
     module has, such as `scipy.stats.norm`?"""
     kind = type(value)
-    if isinstance(value, (*_CALLED, *_TRUSTED)) or f"{kind.__module__}.{kind.__name__}" in _TRUSTED_NAMES:
+    if isinstance(value, (*_CALLED, *TRUSTED)) or f"{kind.__module__}.{kind.__name__}" in _TRUSTED_NAMES:
         return True
     name = root(kind.__module__)
     return name in (PACKAGE, "typing") or (name in INERT and is_of_module(value, kind.__module__))
@@ -145,6 +143,8 @@ def is_iterator(value: Any) -> bool:
 
 def is_in_c(kind: type) -> bool:
     """Has it state of C, besides what is seen?"""
+    if issubclass(kind, BaseException | enum.Enum):
+        return False
     for base in kind.__mro__[:-1]:
         if base not in _SEEN and any(isinstance(each, _C_FUNCTIONS) for each in vars(base).values()):
             return True

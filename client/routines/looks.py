@@ -12,6 +12,7 @@ from types import (
     BuiltinFunctionType,
     CellType,
     FunctionType,
+    GenericAlias,
     MappingProxyType,
     MethodType,
     MethodWrapperType,
@@ -48,7 +49,8 @@ from .objects import look_at_class, look_at_logger, look_at_other
 from .parts import PROXIES, VIEWS
 from .search import Look, Search
 
-_PARTS: Final = (MethodType, partial, staticmethod, classmethod, property, *VIEWS, *PROXIES)
+_METHODS: Final = (MethodType, staticmethod, classmethod, property)
+_PARTS: Final = (*_METHODS, partial, GenericAlias, weakref.finalize, *VIEWS, *PROXIES)
 # In this order. What is in none of these classes is some object.
 LOOKS: Final[tuple[tuple[Any, Look], ...]] = (
     ((Code, Extra), lambda search, value, name: value.look(search, name)),

@@ -78,10 +78,10 @@ def names_of(code: CodeType) -> Names:
         tuple(dict.fromkeys(loaded(found))),
         tuple(dict.fromkeys(imported(found))),
         frozenset(code.co_freevars if read & _ALL_CELLS else cells_in(found)),
-        (*expressions(code, (each.instruction for each in asked if not each.path)), *texts & SELF_ASKING),
-        expressions(code, asking_for_modules(found)),
-        expressions(code, (each for each in found if each.opcode in _HAS_NAME and each.argval in FRAMES)),
-        {each.call: Path(each.path, expression_at(code, each.call) or each.path[0]) for each in asked if each.path},
+        (*expressions(code, (each.offset for each in asked if not each.path)), *texts & SELF_ASKING),
+        expressions(code, (each.offset for each in asking_for_modules(found))),
+        expressions(code, (each.offset for each in found if each.opcode in _HAS_NAME and each.argval in FRAMES)),
+        {each.offset: Path(each.path, expression_at(code, each.offset) or "getattr") for each in asked if each.path},
         frozenset(bare_in(found)),
     )
 
@@ -95,9 +95,16 @@ def bare_in(code: Sequence[Instruction]) -> Iterator[tuple[str, str]]:
             yield kind, str(each.argval)
 
 
-def expressions(code: CodeType, found: Iterable[Instruction]) -> tuple[str, ...]:
-    """The texts of what these instructions belong to."""
-    return tuple(dict.fromkeys(expression_at(code, each.offset) or str(each.argval) for each in found))
+def expressions(code: CodeType, offsets: Iterable[int]) -> tuple[str, ...]:
+    """The texts of what the instructions there belong to."""
+    return tuple(dict.fromkeys(expression_at(code, each) or name_at(code, each) for each in offsets))
+
+
+def name_at(code: CodeType, offset: int) -> str:
+    """A name for an expression whose text is not there."""
+    found = next((each for each in dis.get_instructions(code) if each.offset == offset), None)
+    named = found is not None and found.opcode in _HAS_NAME
+    return str(found.argval) if found is not None and named else "getattr"
 
 
 def read_in(code: Sequence[Instruction]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from .functions import look_at_decimals
 from .kinds import (
     INERT,
     PACKAGE,
+    TRUSTED,
     is_constant,
     is_in_c,
     is_iterator,
@@ -42,8 +43,7 @@ _HOLDERS: Final = frozenset(
     ("types", "collections", "weakref", "argparse", "queue", "functools", "contextlib", "builtins")
 )
 _LEVELS: Final = frozenset(("isEnabledFor", "getEffectiveLevel"))
-_OF_LOGGERS: Final = frozenset(("level", "disabled", "propagate", "handlers", "filters", "name"))
-_MRO, _CLOSED = attrgetter("__mro__"), attrgetter("closed")
+_MRO, _CLOSED, _ARGUMENTS = attrgetter("__mro__"), attrgetter("closed"), attrgetter("args")
 
 
 def look_at_other(search: Search, value: Any, name: str) -> None:
@@ -66,17 +66,30 @@ def look_at_other(search: Search, value: Any, name: str) -> None:
             look_at_object(search, value, name)
     elif is_iterator(value):
         search.refuse(name)
-    elif not is_trusted(value):
+    elif is_trusted(value):
+        if isinstance(value, TRUSTED):
+            look_at_named(search, value, name)
+        search.follow(getattr(value, "__origin__", None) if kind.__module__ == "typing" else None, name)
+    else:
         look_at_object(search, value, name)
+        if isinstance(value, BaseException):
+            search.note(_ARGUMENTS, value, value.args, joined(name, "args"), known=("args", id(value)))
         if is_in_c(kind):
             search.refuse(name)
 
 
 def look_at_logger(search: Search, value: logging.Logger, name: str) -> None:
     """What code asks a logger for; what is logged reaches no program."""
-    search.members(vars(value).__getitem__, vars(value), name, search.attributes & _OF_LOGGERS)
+    look_at_named(search, value, name)
     if search.attributes & _LEVELS:
         search.shape(level_of, value, name, known=("level", id(value)))
+
+
+def look_at_named(search: Search, value: Any, name: str) -> None:
+    """What code names of an object that is not looked into otherwise."""
+    found = dict_of(value)
+    if found is not None:
+        search.members(found.__getitem__, found, name, search.attributes)
 
 
 def level_of(logger: logging.Logger) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ import gc
 import weakref
 from collections.abc import Iterator, Mapping
 from functools import partial
-from types import MemberDescriptorType, MethodType, ModuleType
+from types import GenericAlias, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, Final
 
 VIEWS: Final[tuple[type, ...]] = (type({}.keys()), type({}.values()), type({}.items()))
@@ -67,6 +67,10 @@ def parts_of(value: Any) -> Iterator[Any]:
         yield from (value.fget, value.fset, value.fdel)
     elif isinstance(value, VIEWS):
         yield from gc.get_referents(value)
+    elif isinstance(value, weakref.finalize):
+        yield from value.peek() or ()
+    elif isinstance(value, GenericAlias):
+        yield value.__origin__
     elif isinstance(value, PROXIES):
         yield getattr(value, "__init__").__self__  # noqa: B009 - which the proxy takes from its object
     elif not isinstance(value.__self__, ModuleType):  # of something in C

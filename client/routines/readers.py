@@ -34,7 +34,8 @@ HARMLESS: Final = {
 READERS: Final = {
     "builtins": frozenset(("input",)),
     "_io": frozenset(("open", "open_code")),
-    "numpy": frozenset(("fromfile",)),
+    "numpy._core._multiarray_umath": frozenset(("fromfile",)),
+    "numpy.core._multiarray_umath": frozenset(("fromfile",)),  # of NumPy 1
 }
 THREADS: Final = frozenset(("start_new_thread", "start_joinable_thread", "start_new"))
 # What the program's own code may not ask, though libraries do.
@@ -57,6 +58,7 @@ OWN: Final = {
     "threading": frozenset(("current_thread", "active_count", "enumerate")),
 }
 PICKLES: Final = frozenset(("dumps", "dump"))  # of objects, of which they read all
+DRAWING: Final = frozenset(("scipy", "sklearn"))  # which draw from NumPy's own source, unless they are told otherwise
 # Libraries that read clocks, files and more, without effect on what their callers get.
 SILENT: Final = frozenset(
     ("logging", "warnings", "importlib", "linecache", "traceback", "inspect", "_pytest", "threading", "tqdm")

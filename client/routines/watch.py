@@ -36,7 +36,19 @@ from .guards import Guards, refusal
 from .kinds import INERT, is_installed, is_of_program, is_program_class, root
 from .names import names_of
 from .places import MISSING
-from .readers import OWN, PICKLES, SILENT, THREADS, is_of_package, is_read, is_read_of, is_silent, sources_in, state_of
+from .readers import (
+    DRAWING,
+    OWN,
+    PICKLES,
+    SILENT,
+    THREADS,
+    is_of_package,
+    is_read,
+    is_read_of,
+    is_silent,
+    sources_in,
+    state_of,
+)
 from .search import called
 
 Profile: TypeAlias = Callable[[FrameType, str, Any], Any]
@@ -57,7 +69,7 @@ class Watch:
         self._threads = False  # has it started some?
         self._collected = False  # does the garbage collector run by itself?
         self._states: dict[int, Any] = {}  # of sources of random numbers, by id()
-        self._drawn: list[tuple[str, Any]] = []  # sources that libraries use, with names
+        self._drawn: dict[str, Any] = {}  # sources that libraries may use, by name
         self._error: CaptureError | None = None
 
     def __enter__(self) -> None:
@@ -96,7 +108,7 @@ class Watch:
         search = self._guards.settle(self._ran if known else None)
         if self._error is not None:
             raise self._error
-        for name, value in (*sources_in(search), *self._drawn):
+        for name, value in (*sources_in(search), *self._drawn.items()):
             if not search.excuses(name) and self._states.get(id(value)) != state_of(value):
                 raise refusal(f"{name} gives other numbers each time", name)
 
@@ -159,13 +171,13 @@ class Watch:
             self._imported(frame)
         elif name == "random" and code.co_name == "__init__" and frame.f_locals.get("x", 0) is None:
             self._refuse(frame, "random.Random")
-        elif code.co_name == "check_random_state" and frame.f_locals.get("seed") in (None, np.random):
-            self._drawn.append(("numpy.random", np.random.mtrand._rand))
         elif asked and caller is not None and code.co_name in OWN.get(module, ()):
             self._refuse(frame, f"{module}.{code.co_name}")
         elif is_installed(code) and name not in INERT | SILENT:
             self._known[code] = True
             self._guards.ran(code, frame.f_globals, library=True)
+        if name in DRAWING:
+            self._drawn["numpy.random"] = np.random.mtrand._rand
         if asked and (name not in SILENT or name == "inspect"):
             self._given(frame.f_locals.values())
 
@@ -217,7 +229,7 @@ class Watch:
             if value is MISSING:
                 self._guards.asks(path.expression)
             else:
-                self._guards.asked(value, frame.f_code, frame.f_lasti)
+                self._guards.asked(value, frame.f_code, frame.f_lasti, path.expression)
 
     def _method(self, frame: FrameType, owner: Any, name: str) -> None:
         kind = owner if isinstance(owner, type) else type(owner)
@@ -270,4 +282,6 @@ def has_attributes(value: Any) -> bool:
         return root(value.__name__) not in INERT
     if isinstance(value, type):
         return is_program_class(value)
-    return is_program_class(type(value)) and not isinstance(value, FunctionType)
+    if isinstance(value, FunctionType):
+        return OWNERS[value.__code__.co_filename] is PROGRAM
+    return is_program_class(type(value))

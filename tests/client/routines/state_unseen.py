@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 import os
 import random
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
+from sklearn.utils import resample
 
 from .state import item_setter, unseen
 
@@ -102,3 +107,61 @@ def all_globals() -> Any:
 def a_large_array() -> Any:
     found = np.zeros(1 << 22)
     return lambda: float(found[0]), item_setter(found, 0)
+
+
+@unseen
+def the_globals_of_a_function() -> Any:
+    return lambda: a_clock.__globals__["KE" + "PT"], lambda new: globals().__setitem__("KEPT", new)
+
+
+@unseen
+def variables_of_callers() -> Any:
+    return lambda: float(len(inspect.currentframe().f_back.f_locals)), lambda _: None  # type: ignore[union-attr]
+
+
+@unseen
+def an_array_in_a_file() -> Any:
+    path = Path(__file__)
+    return lambda: float(np.fromfile(path, np.uint8, 1)[0]), lambda _: None
+
+
+@unseen
+def whether_a_lock_is_taken() -> Any:
+    found = threading.Lock()
+    return lambda: 1.0 + found.locked(), lambda _: None
+
+
+@unseen
+def the_thread_that_calls() -> Any:
+    return lambda: float(len(threading.current_thread().name)), lambda _: None
+
+
+@unseen
+def random_numbers_of_scipy() -> Any:
+    return lambda: float(norm.rvs()), lambda _: None
+
+
+@unseen
+def random_numbers_of_sklearn() -> Any:
+    return lambda: float(resample(np.arange(1e6))[0]), lambda _: None
+
+
+@unseen
+def a_thread_that_the_function_starts() -> Any:
+    def read() -> Any:
+        found: list[float] = []
+        thread = threading.Thread(target=lambda: found.append(time.perf_counter()))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    return read, lambda _: None
+
+
+@unseen
+def what_is_done_behind_another_profiler() -> Any:
+    def read() -> Any:
+        sys.setprofile(None)
+        return time.perf_counter()
+
+    return read, lambda _: None

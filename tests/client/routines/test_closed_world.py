@@ -21,6 +21,7 @@ from . import (  # noqa: F401 - they fill the lists
     state_in_methods,
     state_of_functions,
     state_of_libraries,
+    state_of_many_kinds,
     state_unseen,
 )
 from .state import SOURCES, UNSEEN, Source, Thing

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dis
 import io
+import logging
 import math
 import sys
+import threading
 import types
 from collections import defaultdict
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 from tensord.client.routines.guards import Guards
 from tensord.client.routines.names import names_of, within
@@ -425,6 +428,105 @@ def test_a_log_that_others_write_is_noticed(session, x):
     assert [routine(x).tolist() for _ in range(2)] == [[1.0, 2.0]] * 2
     log.append("there")
     assert routine(x).tolist() == [3.0, 6.0]
+
+
+def test_a_list_that_the_function_takes_from_is_no_log(session, x):
+    names = ["a", "b", "c"]
+
+    def f(y):
+        return y * len(names.pop()) * (1 + len(names))
+
+    routine = session.routine(f)
+    assert [routine(x).tolist()[0] for _ in range(3)] == [3.0, 2.0, 1.0]
+
+
+class Block:
+    """A part of a network, as people write them."""
+
+    def __init__(self, session: Session, width: int) -> None:
+        self.params = {"w": session.asarray(np.eye(width)), "b": session.asarray(np.zeros(width))}
+        self.seen: list[float] = []
+
+    def __call__(self, value: Any) -> Any:
+        return value @ self.params["w"] + self.params["b"]
+
+
+class Trainer:
+    """What ordinary programs have around them: loggers, locks, settings, files that are written, computed names."""
+
+    def __init__(self, session: Session) -> None:
+        self.block_0, self.block_1 = Block(session, 2), Block(session, 2)
+        self.log, self.lock, self.lines = logging.getLogger("made.trainer"), threading.RLock(), io.StringIO()
+        self.settings = Ordinary()
+        self.started = iter([1])  # nothing of the step reads it
+
+    def step(self, value: Any) -> Any:
+        with self.lock:
+            for n in range(2):
+                value = getattr(self, f"block_{n}")(value)
+        self.log.info("one more step of %s", self.settings)
+        self.lines.write("a step\n")
+        return value * self.settings.rate * float(np.clip(special.expit(0.0), 0, 1)) * math.sqrt(4)
+
+
+@dataclass
+class Ordinary:
+    """Settings."""
+
+    rate: float = 2.0
+    name: str = "plain"
+
+
+def test_ordinary_code_is_captured_once(session, x):
+    trainer = Trainer(session)
+    del trainer.started  # any attribute of the object may be asked for
+    step = session.routine(trainer.step)
+    for _ in range(3):
+        assert step(x).tolist() == [2.0, 4.0]
+    assert step.captures == 1
+    trainer.settings.rate = 4.0
+    assert step(x).tolist() == [4.0, 8.0]
+
+
+def test_the_error_says_what_may_read_the_attribute(session, x):
+    trainer = Trainer(session)
+    with pytest.raises(
+        CaptureError, match=r"trainer.started has state .* getattr\(self, f\"block_{n}\"\) may read any"
+    ):
+        session.routine(lambda y: trainer.step(y))(x)  # noqa: PLW0108
+    first = [trainer.block_0]
+    names = "params"
+    with pytest.raises(CaptureError, match=r"started has state .* getattr\(first\[0\], names\) may read any attribute"):
+        session.routine(lambda y: y * len(getattr(first[0], names)) * trainer.settings.rate)(x)
+
+
+def test_a_profiler_that_the_function_has_set_stays(session, x):
+    def profile(*_: Any) -> None:
+        pass
+
+    def f(y):
+        sys.setprofile(profile)
+        return y * 2
+
+    try:
+        with pytest.raises(CaptureError, match=r"replaces the profile function .*constants=\[\"sys.setprofile\"\]"):
+            session.routine(f)(x)
+        assert sys.getprofile() is profile
+        sys.setprofile(None)
+        assert session.routine(f, constants=["sys.setprofile"])(x).tolist() == [2.0, 4.0]
+    finally:
+        sys.setprofile(None)
+
+
+def test_large_arrays_are_compared_to_the_last_bit(session, x):
+    for values in (np.zeros(5000), np.zeros((4, 5000), np.complex128)[:, ::2], np.full(9, np.nan)):
+        routine = session.routine(lambda y, values=values: y * values.size)
+        for _ in range(2):
+            routine(x)
+        assert routine.captures == 1
+        values[..., -1] = -values[..., -1]  # the sign of zero, or of NaN
+        routine(x)
+        assert routine.captures == 2
 
 
 def test_class_that_python_adds_to_is_the_same(session, x):
