@@ -139,17 +139,21 @@ class Tensor(Conversions, Methods):
         if type(value) not in SCALARS and not isinstance(value, Tensor):
             number = as_number(value)
             value = value if number is NotImplemented else number
-        core, tensors, operands = self._core, tensors_in(key), [self, value]
+        core, tensors = self._core, tensors_in(key)
         if tensors:
-            op, operands = "advanced_setitem", [self, value, *tensors]
             attributes: dict[str, Any] = {"index": with_places(key)}
-        else:
-            op, index, meta = "setitem", frozen_index(key, _SETITEM)[0][1], self._meta
-            attributes = {"index": index}
-            if type(meta) is Meta and selects_all(index, meta.shape):
-                op, operands = "overwrite", [value]
-                attributes |= {"shape": meta.shape, "dtype": meta.dtype.name}
-        core.calls.call(core, op, operands, attributes, out=[self])
+            core.calls.call(core, "advanced_setitem", [self, value, *tensors], attributes, out=[self])
+            return
+        index, meta = frozen_index(key, _SETITEM)[0][1], self._meta
+        if type(meta) is Meta and selects_all(index, meta.shape):
+            attributes = {"index": index, "shape": meta.shape, "dtype": meta.dtype.name}
+            try:
+                core.calls.call(core, "overwrite", [value], attributes, out=[self])
+            except MetadataError:  # raised below once more, by the op that the user knows
+                pass
+            else:
+                return
+        core.calls.call(core, "setitem", [self, value], {"index": index}, out=[self])
 
     # -- what Python asks for ---------------------------------------------------------------------------------------
 
