@@ -3,6 +3,7 @@ kept. Each is called before a run, and tells whether all is as it was."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from operator import attrgetter, is_
 from typing import Any, Final, NamedTuple
@@ -102,25 +103,48 @@ def equal(found: np.ndarray[Any, Any], before: np.ndarray[Any, Any]) -> bool:
     )
 
 
+class Clearings:
+    """How often a cache was cleared, as far as its counts tell when they are looked at: they begin anew then."""
+
+    __slots__ = ("_hits", "_misses", "count")
+
+    def __init__(self) -> None:
+        self.count = self._hits = self._misses = 0
+
+    def see(self, hits: int, misses: int) -> int:
+        """What the cache counts now; gives the number of clearings."""
+        if hits < self._hits or misses < self._misses:
+            self.count += 1
+        self._hits, self._misses = hits, misses
+        return self.count
+
+
+_CLEARINGS: Final[weakref.WeakKeyDictionary[Any, Clearings]] = weakref.WeakKeyDictionary()
+
+
 class Kept:
     """What `functools.cache` has kept is right until it is cleared, or until what may have had to go."""
 
-    __slots__ = ("_information", "_misses", "identity")
+    __slots__ = ("_cleared", "_clearings", "_information", "_misses", "identity")
 
     def __init__(self, cached: Any) -> None:
         self.identity = ("kept", id(cached))
+        self._clearings = _CLEARINGS.setdefault(cached, Clearings())
         self._information = cached.cache_info
-        self._misses = self._information().misses
+        self.renew()
 
     def __call__(self, _key: Any) -> bool:
         now = self._information()
-        if now.maxsize is None or now.currsize < now.maxsize:
-            return bool(now.misses >= self._misses)
-        return bool(now.misses == self._misses or now.maxsize == 0)
+        if self._clearings.see(now.hits, now.misses) != self._cleared:
+            return False
+        fits = now.maxsize is None or now.maxsize == 0 or now.currsize < now.maxsize
+        return bool(fits or now.misses == self._misses)
 
     def renew(self) -> None:
         """The capture is over: what it has asked for is kept now."""
-        self._misses = self._information().misses
+        now = self._information()
+        self._cleared = self._clearings.see(now.hits, now.misses)
+        self._misses = now.misses
 
 
 class Kind(NamedTuple):

@@ -6,7 +6,7 @@ import io
 import logging
 from abc import ABCMeta, get_cache_token
 from collections.abc import Callable
-from functools import partial
+from functools import _lru_cache_wrapper, partial
 from operator import attrgetter, itemgetter
 from types import FunctionType, MemberDescriptorType
 from typing import Any, Final
@@ -52,7 +52,7 @@ def look_at_other(search: Search, value: Any, name: str) -> None:
     if (wrapped := wrapped_by(value)) is not None:
         search.follow(wrapped, name)
         search.follow(getattr(value, "__self__", None), name)  # a method is a routine, perhaps
-        if hasattr(value, "cache_info"):
+        if isinstance(value, _lru_cache_wrapper):
             search.state(Kept(value), f"{name}.cache_info", renewed=True)
     elif isinstance(value, io.IOBase):
         if "closed" in search.attributes:
