@@ -12,7 +12,7 @@ import click
 
 from tensord import __version__
 from tensord.client.cli.application import application
-from tensord.client.cli.commands import AS_WRITTEN, EXAMPLES
+from tensord.client.cli.line.commands import AS_WRITTEN, EXAMPLES
 
 FILES = """
 .SH ENVIRONMENT

@@ -29,8 +29,8 @@ NOT_RUN: Final = {
     r"(\.venv/bin/)?python examples/": "run by tests/examples",
     r"python -m tests\.fuzz|pip install atheris": "run by tests/fuzz, for less long",
     r"pipx |install |systemctl |journalctl |podman ": "needs the host's service manager or container engine",
-    r"tensord stop": "ends the daemon that the others ask; tests/client/cli/test_stop.py stops one of its own",
-    r"tensord top$": "fills a terminal until q is typed; tests/client/cli/test_top.py does that",
+    r"tensord stop": "ends the daemon that the others ask; tests/client/cli/daemon/test_stop.py stops one of its own",
+    r"tensord top$": "fills a terminal until q is typed; tests/client/cli/daemon/test_top.py does that",
     r"tensord serve .*cuda:": "needs a GPU",
 }
 

@@ -16,7 +16,7 @@ import pytest
 
 import tensord
 from tensord.client.cli.application import COMMANDS as ROOT_COMMANDS
-from tensord.client.cli.trace import COMMANDS as TRACE_COMMANDS
+from tensord.client.cli.traces.trace import COMMANDS as TRACE_COMMANDS
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.op_table import TABLE, read_table
 from tensord.interpreter.schema.opdef import REGISTRY

@@ -7,27 +7,30 @@ from typing import Final
 import click
 
 from ... import __version__
-from .commands import Commands, Listed
+from .line.commands import Commands, Listed
 
 COMMANDS: Final = {
     "serve": Listed("serve", "Run the daemon, until SIGTERM or Ctrl-C."),
-    "status": Listed("admin", "Show the daemon's health: memory, instructions, hanging kernels."),
-    "stop": Listed("stop", "End the daemon, and wait until it has ended."),
-    "sessions": Listed("admin", "List the connected sessions and what they hold."),
-    "tensors": Listed("admin", "List the largest tensors, and where their copies are."),
-    "names": Listed("admin", "List what is published: tensors, and routines with what they take."),
-    "devices": Listed("admin", "Show each device and what its streams do."),
-    "evict": Listed("evict", "Let tensors leave their devices for the host, now."),
-    "checkpoint": Listed("checkpoint", "Write what is published, or these names of it, to a directory of checkpoints."),
-    "restore": Listed("checkpoint", "Publish what a checkpoint holds, or these names of it."),
-    "load": Listed("load", "Publish the tensors of a safetensors, .npz or .npy file, or these of them."),
-    "top": Listed("top", "Watch the daemon work; q or Ctrl-C ends it."),
-    "trace": Listed("trace", "Record, verify, draw and explain what a daemon did."),
-    "run": Listed(
-        "run", "Run a program from its text: str(routine.program(...)), or written by hand (docs/programs.md)."
+    "status": Listed("daemon.admin", "Show the daemon's health: memory, instructions, hanging kernels."),
+    "stop": Listed("daemon.stop", "End the daemon, and wait until it has ended."),
+    "sessions": Listed("daemon.admin", "List the connected sessions and what they hold."),
+    "tensors": Listed("daemon.admin", "List the largest tensors, and where their copies are."),
+    "names": Listed("daemon.admin", "List what is published: tensors, and routines with what they take."),
+    "devices": Listed("daemon.admin", "Show each device and what its streams do."),
+    "evict": Listed("daemon.evict", "Let tensors leave their devices for the host, now."),
+    "checkpoint": Listed(
+        "files.checkpoint", "Write what is published, or these names of it, to a directory of checkpoints."
     ),
-    "ops": Listed("ops", "List the ops that a session can call, or describe one in detail."),
-    "doctor": Listed("doctor", "Find common problems, and say what to do."),
+    "restore": Listed("files.checkpoint", "Publish what a checkpoint holds, or these names of it."),
+    "load": Listed("files.load", "Publish the tensors of a safetensors, .npz or .npy file, or these of them."),
+    "top": Listed("daemon.top", "Watch the daemon work; q or Ctrl-C ends it."),
+    "trace": Listed("traces.trace", "Record, verify, draw and explain what a daemon did."),
+    "run": Listed(
+        "programs.run",
+        "Run a program from its text: str(routine.program(...)), or written by hand (docs/programs.md).",
+    ),
+    "ops": Listed("programs.ops", "List the ops that a session can call, or describe one in detail."),
+    "doctor": Listed("doctor.doctor", "Find common problems, and say what to do."),
     "keygen": Listed("keygen", "Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret."),
     "completion": Listed("completion", "Print the script that completes commands and options in a shell."),
 }

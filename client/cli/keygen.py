@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from ...interpreter.whole_file import write_whole
-from . import options
+from .line import options
 
 SERVER = "server"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from . import options
+from .line import options
 
 
 @click.command()

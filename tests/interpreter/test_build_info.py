@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import tensord as td
-from tensord.client.cli.doctor_checks import Level, check_build
+from tensord.client.cli.doctor.findings import Level
+from tensord.client.cli.doctor.system import check_build
 from tensord.interpreter import build_info as module
 from tensord.interpreter.build_info import BuildInfo, build_of
 

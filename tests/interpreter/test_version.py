@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tensord
-from tensord.client.cli.doctor_checks import Level, check_packages
+from tensord.client.cli.doctor.findings import Level
+from tensord.client.cli.doctor.system import check_packages
 from tensord.interpreter.version import version
 
 
@@ -14,7 +15,7 @@ def test_a_checkout_that_is_not_installed_has_its_version(monkeypatch):
 
 
 def test_the_doctor_says_so_and_finds_nothing_wrong_with_it(monkeypatch):
-    monkeypatch.setattr("tensord.client.cli.doctor_checks.installed", lambda name: None if name == "tensord" else "1")
+    monkeypatch.setattr("tensord.client.cli.doctor.system.installed", lambda name: None if name == "tensord" else "1")
     assert not [one for one in check_packages() if one.level is Level.FAIL]
     assert "not installed" in next(iter(check_packages())).message
 

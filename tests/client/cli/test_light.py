@@ -13,7 +13,7 @@ import click
 import pytest
 
 from tensord.client.cli.application import application
-from tensord.client.cli.commands import Commands
+from tensord.client.cli.line.commands import Commands
 
 from ...daemon import Daemon
 
@@ -49,12 +49,12 @@ def imported(*arguments: str, address: str = "") -> set[str]:
 @pytest.mark.parametrize(
     ("line", "more"),
     [
-        ("--version", ("tensord.client.cli.admin",)),
-        ("--help", ("tensord.client.cli.admin", "tensord.client.cli.trace")),
-        ("keygen --help", ("tensord.client.cli.admin", "tensord.client.cli.trace")),
-        ("status --help", ("tensord.client.cli.trace",)),
-        ("trace --help", ("tensord.client.cli.dag",)),
-        ("trace dag --help", ("tensord.client.cli.memory",)),
+        ("--version", ("tensord.client.cli.daemon.admin",)),
+        ("--help", ("tensord.client.cli.daemon.admin", "tensord.client.cli.traces.trace")),
+        ("keygen --help", ("tensord.client.cli.daemon.admin", "tensord.client.cli.traces.trace")),
+        ("status --help", ("tensord.client.cli.traces.trace",)),
+        ("trace --help", ("tensord.client.cli.traces.dag",)),
+        ("trace dag --help", ("tensord.client.cli.traces.memory",)),
     ],
 )
 def test_a_light_command_imports_nothing_that_it_does_not_need(line: str, more: tuple[str, ...]) -> None:

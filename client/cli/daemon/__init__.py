@@ -1,0 +1,7 @@
+"""Commands that ask a running daemon.
+
+- `ask`: one question, or a session
+- `admin`: status, sessions, tensors, names, devices, and how they are `shown`; `held`: who holds their memory;
+  `health`: what needs an operator
+- `top`, which asks again and again; `evict` and `stop`, which act
+"""

@@ -1,0 +1,91 @@
+"""`tensord status`, `sessions`, `tensors`, `names`, `devices`: what is asked; `shown` says how the answers look."""
+
+from __future__ import annotations
+
+import click
+
+from ..line import options
+from .shown import tell, tell_health, tell_held
+
+MOST = 10_000  # rows of one answer
+BY = ("session", "name", "device", "location")  # as `vm.reporting.memory.held` sums up
+
+
+@click.command()
+@options.address
+@click.option(
+    "--check", is_flag=True, help="Say within 5 s whether it needs a look, and why; the exit status says it, too."
+)
+@options.wait
+@options.as_json
+def status(address: str | None, *, check: bool, wait: float, as_json: bool) -> None:
+    """Show the daemon's health: memory, instructions, hanging kernels.
+
+    Also recent errors, with the lines of your programs that caused them.
+
+    With --check the exit status is 0 if the daemon is healthy, 1 if it needs a look (a device is lost, a kernel hangs,
+    durable names could not be written), 2 if it is not there or has not answered after 5 s.
+
+    Example: tensord status
+    Example: tensord status --check --json | jq '.reasons'
+    """
+    if not check:
+        tell("status", address, wait=wait, as_json=as_json)
+    elif code := tell_health(address, wait, as_json=as_json):
+        raise click.exceptions.Exit(code)
+
+
+@click.command()
+@options.address
+@options.as_json
+def sessions(address: str | None, *, as_json: bool) -> None:
+    """List the connected sessions and what they hold.
+
+    Example: tensord sessions --json | jq '.[] | select(.errors > 0)'
+    """
+    tell("sessions", address, (True,), as_json=as_json)
+
+
+@click.command()
+@options.address
+@click.option("--limit", type=click.IntRange(0, MOST), default=20, help="Only this many, the largest ones; 0 for all.")
+@click.option("--session", type=click.IntRange(min=0), default=0, help="Only those of this session; 0 for all.")
+@click.option("--device", default="", show_default=False, help="Only those with their home or a copy there.")
+@click.option("--by", type=click.Choice(BY), help="Sum up every byte in use by who made it, its name, place or line.")
+@options.as_json
+def tensors(address: str | None, limit: int, session: int, device: str, *, by: str | None, as_json: bool) -> None:
+    """List the largest tensors, and where their copies are; or who holds the memory of the devices.
+
+    Example: tensord tensors --device cuda:0 --limit 10
+    Example: tensord tensors --by session
+    """
+    if by is not None:
+        if session:
+            raise click.UsageError("--by sums up all that a device holds: leave out --session")
+        tell_held(address, by, limit or MOST, device, as_json=as_json)
+        return
+    tell("tensors", address, (limit or MOST, session, device), as_json=as_json)
+
+
+@click.command()
+@options.address
+@click.option("--limit", type=click.IntRange(0, MOST), default=0, help="Only this many, the first ones; 0 for all.")
+@click.option("--kind", type=click.Choice(["tensor", "routine"]), help="Only names of these.")
+@options.as_json
+def names(address: str | None, limit: int, kind: str | None, *, as_json: bool) -> None:
+    """List what is published: tensors, and routines with what they take.
+
+    Example: tensord names --kind routine
+    """
+    tell("names", address, (limit or MOST, kind or ""), as_json=as_json)
+
+
+@click.command()
+@options.address
+@options.as_json
+def devices(address: str | None, *, as_json: bool) -> None:
+    """Show each device and what its streams do.
+
+    Example: tensord devices
+    """
+    tell("devices", address, as_json=as_json)

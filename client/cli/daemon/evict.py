@@ -1,0 +1,58 @@
+"""`tensord evict`: let tensors leave their devices for the tiers below. What needs them brings them back."""
+
+# ruff: noqa: T201
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import click
+
+from ..drawing.figures import plural, size
+from ..drawing.progress import waiting
+from ..line import options
+from ..line.output import print_json
+from .ask import ask
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@options.address
+@click.option("--session", type=click.IntRange(min=0), default=0, help="Only what this session made; 0 for any.")
+@click.option("--device", default="", show_default=False, help="Only what is on this device.")
+@options.as_json
+def evict(names: tuple[str, ...], address: str | None, session: int, device: str, *, as_json: bool) -> None:
+    """Let tensors leave their devices for the host, now.
+
+    Those that are published under the names, or all that a session made or that a device has. What is pinned, or read
+    in place by a client, stays. Values do not change: whoever needs one brings it back.
+
+    Example: tensord evict weights
+    Example: tensord evict --device cuda:0
+    """
+    if not names and not session and not device:
+        raise click.UsageError("say what: names, --session or --device")
+    with waiting("evicting"):
+        left = evicted(address, names, session, device)
+    if as_json:
+        print_json(left)
+        return
+    for one in left:
+        print(f"{one['device']} -> {one['to']}: {plural(one['values'], 'value')}, {size(one['bytes'])}")
+    if not left:
+        print("nothing left: nothing of that is on a device that has a tier below it, or may leave it")
+
+
+def evicted(address: str | None, names: tuple[str, ...], session: int, device: str) -> list[dict[str, Any]]:
+    """Evict piece by piece; what left, by device."""
+    values: Counter[tuple[str, str]] = Counter()
+    nbytes: Counter[tuple[str, str]] = Counter()
+    more = True
+    while more:
+        found = ask(address, "evict", names, session, device)
+        for one in found["left"]:
+            way = (one["device"], one["to"])
+            values[way] += one["values"]
+            nbytes[way] += one["bytes"]
+        more = found["more"]
+    return [{"device": way[0], "to": way[1], "values": values[way], "bytes": nbytes[way]} for way in values]

@@ -1,0 +1,146 @@
+"""`tensord stop`: end the daemon as SIGTERM does, wait until it has ended, and say who is told.
+
+A signal needs no daemon that answers, and the kernel says who may send it. The process is the one that holds the lock
+of the address, and it is signalled by a descriptor, so that no other process gets the signal.
+"""
+
+# ruff: noqa: T201
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import click
+
+from ....interpreter.errors import ConnectionLost, MetadataError, NoDaemon, TensordError
+from ...transport.seeking import running
+from ..drawing.figures import duration, plural
+from ..line import options
+from ..line.output import print_json
+from .ask import questions
+
+PATIENCE: Final = 2.0  # seconds for the daemon to say whom it serves: it is ended in any case
+GRACE: Final = 5.0  # of a daemon that does not say
+BEYOND: Final = 10.0  # seconds behind the grace period: kernels that do not end by then are given up after some of them
+SHOWN: Final = 5  # sessions
+
+
+@click.command()
+@options.address
+@click.option("--now", is_flag=True, help="Cancel pending work at once: no grace period.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="So long at most for its end; the grace period and 10 s by default.",
+)
+@options.as_json
+def stop(address: str | None, *, now: bool, wait: float | None, as_json: bool) -> None:
+    """End the daemon, and wait until it has ended.
+
+    It takes no more work, pending work has the grace period of its configuration, and then every client is told: what
+    waits, and all later calls, raise ConnectionLost. Exits with 1 if it still runs after the wait; 0 s only asks it.
+
+    Example: tensord stop
+    Example: tensord stop --now --json
+    """
+    where = address or running()
+    with holder(where) as (pid, process):
+        began = monotonic()
+        sessions, grace = told_by(where)
+        grace = 0.0 if now else grace
+        if not as_json:
+            print(f"ending process {pid} at {where}: {described(sessions, grace)}")
+        send(process, pid, now=now)
+        ended = has_ended(process, grace + BEYOND if wait is None else wait)
+        seconds = monotonic() - began
+    if as_json:
+        told = {"pid": pid, "address": where, "sessions": sessions, "grace": grace, "ended": ended, "seconds": seconds}
+        print_json(told)
+    elif ended:
+        print(f"it has ended, after {duration(seconds)}")
+    elif wait != 0:
+        cancels = "" if now else "`tensord stop --now` cancels what it does, and "
+        raise ConnectionLost(
+            f"process {pid} has not ended within {duration(seconds)}: {cancels}`kill -KILL {pid}` loses what it does"
+        )
+    if not ended and wait != 0:
+        raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def holder(address: str) -> Iterator[tuple[int, int]]:
+    """The process that holds the lock of an address, as its id and a descriptor. NoDaemon if none does here."""
+    from ....interpreter.wire.addresses import for_client, is_local, lock_path, pid_of
+
+    if is_local(address):
+        raise MetadataError(f"{address} is in the process of its session, and ends with that: name a daemon")
+    pid = pid_of(for_client(address).text)
+    if pid is None:
+        raise NoDaemon(f"no daemon of this machine and user holds {address}: name the address that it was started with")
+    with suppress(ProcessLookupError):
+        process = os.pidfd_open(pid) if pid else None
+        try:
+            if process is not None and has_open(pid, lock_path(address)):
+                yield pid, process
+                return
+        finally:
+            if process is not None:
+                os.close(process)
+    raise NoDaemon(f"the daemon at {address} runs in another container: stop it there, as with `podman stop`")
+
+
+def has_open(pid: int, file: Path) -> bool:
+    """Has the process that file open?"""
+    with suppress(OSError):
+        about = file.stat()
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                if os.path.samestat(entry.stat(), about):
+                    return True
+    return False
+
+
+def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float]:
+    """The sessions that will be told, and the grace period, as the daemon says. None if it does not."""
+    try:
+        with questions(address, PATIENCE) as asking:
+            grace = asking.ask("status").get("grace", GRACE)  # an older daemon does not say
+            rows = asking.ask("sessions")
+    except (TensordError, OSError):
+        return None, GRACE
+    return [{name: row[name] for name in ("id", "name", "pid")} for row in rows if not row["asks"]], float(grace)
+
+
+def described(sessions: Sequence[dict[str, Any]] | None, grace: float) -> str:
+    """Who is told, and what becomes of pending work."""
+    if sessions is None:
+        return "it does not say whom it serves"
+    work = f"pending work has up to {duration(grace)}" if grace else "pending work is cancelled"
+    if not sessions:
+        return f"nobody is connected, {work}"
+    shown = ", ".join(f"{one['name']} ({one['pid']})" for one in sessions[:SHOWN])
+    more = f" and {len(sessions) - SHOWN} more" if len(sessions) > SHOWN else ""
+    return f"it tells {plural(len(sessions), 'session')}: {shown}{more}; {work}"
+
+
+def send(process: int, pid: int, *, now: bool) -> None:
+    """Ask the process to end. Two signals end its grace period: two different ones, since the kernel counts none."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT) if now else (signal.SIGTERM,):
+            signal.pidfd_send_signal(process, number)
+    except ProcessLookupError:  # it has ended already
+        return
+    except PermissionError:
+        raise ConnectionLost(f"process {pid} is another user's: let that user stop it") from None
+
+
+def has_ended(process: int, seconds: float) -> bool:
+    """Does the process end within that time?"""
+    return bool(select.select([process], [], [], seconds)[0])

@@ -1,0 +1,358 @@
+"""`tensord top`: a screen that shows what a daemon does, refreshed at an interval.
+
+Rates are differences between two looks, so the first screen appears after one interval.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ..drawing.figures import count, duration, plural, rate, size
+from ..line import options
+from ..line.output import print_json
+from .ask import connected
+from .shown import doing, moved
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_HUNG_SHOWN = 5
+_ENDS = ("q", "Q")
+# By what the sessions are sorted: of a session and its messages per second, the smallest first.
+_SORTS: Mapping[str, Callable[[Mapping[str, Any], float], Any]] = {
+    "messages": lambda one, rate: (-rate, -one["live"]),
+    "live": lambda one, rate: (-one["live"], -rate),
+    "bytes": lambda one, _: -one["bytes"],
+    "name": lambda one, _: one["name"],
+}
+_WIDE = 240  # columns, where nothing says how many there are
+_AROUND = 4  # lines of a table that are no rows: its head, a rule, and an empty line before and behind
+
+
+class Look(NamedTuple):
+    """The state of a daemon at one moment (`time.monotonic`)."""
+
+    at: float
+    status: Mapping[str, Any]
+    sessions: Sequence[Mapping[str, Any]]
+    devices: Sequence[Mapping[str, Any]]
+
+
+class Rates(NamedTuple):
+    """What happened between two looks, per second: instructions, messages of each session, bytes per device that moved,
+    that left to make room, by a transfer or without, and that came back; bytes per session that moved for it, and those
+    of them that made room."""
+
+    instructions: float
+    sessions: Mapping[int, float]
+    moved: Mapping[str, float]
+    evicted: Mapping[str, float]
+    returned: Mapping[str, float]
+    caused: Mapping[int, float]
+    evicting: Mapping[int, float]
+
+
+class View:
+    """What the keys have changed: by what the sessions are sorted, and whether the keys are listed."""
+
+    def __init__(self) -> None:
+        self.sort = next(iter(_SORTS))
+        self.lists_keys = False
+
+    def typed(self, key: str) -> bool:
+        """Take a key; is the screen to be drawn anew?"""
+        if key in ("s", "S"):
+            names = list(_SORTS)
+            self.sort = names[(names.index(self.sort) + 1) % len(names)]
+        elif key in ("h", "H", "?"):
+            self.lists_keys = not self.lists_keys
+        else:
+            return False
+        return True
+
+    def foot(self, interval: float) -> str:
+        """The last line of the screen."""
+        if self.lists_keys:
+            return f"s: sort sessions by {', '.join(_SORTS)} (now {self.sort}); h: hide this; q: end"
+        return f"every {duration(interval)}; sessions by {self.sort}; q ends it, h lists the keys"
+
+
+@click.command()
+@options.address
+@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, help="Seconds between two looks.")
+@click.option("--once", is_flag=True, help="Print one screen and exit.")
+@options.as_json
+def top(address: str | None, interval: float, *, once: bool, as_json: bool) -> None:
+    """Watch the daemon work; q or Ctrl-C ends it.
+
+    Shows devices, streams, hanging kernels, and sessions by messages per second; the key s sorts them by something
+    else, and h lists the keys. With --json, one line for each look; in a pipe or a file, one screen below the other.
+
+    Example: tensord top --interval 0.5
+    """
+    from ..drawing.keyboard import keys_as_typed, sleep
+
+    with connected(address) as session:
+        try:
+            looks = _looks(session, interval, sleep)
+            if as_json:
+                for before, now in looks:
+                    print_json(_plain(now, rates(before, now)))
+                    if once:
+                        break
+            elif once or not sys.stdout.isatty():
+                for before, now in looks:
+                    _print(before, now)
+                    if once:
+                        break
+            else:
+                view = View()
+                with keys_as_typed() as wait:
+                    _show(_looks(session, interval, wait, view.typed), interval, view)
+        except KeyboardInterrupt:
+            return
+
+
+def _looks(
+    session: Any, interval: float, wait: Callable[[float], str], typed: Callable[[str], bool] = lambda _: False
+) -> Iterator[tuple[Look, Look]]:
+    """Pairs of looks; `wait` sleeps between two, and returns a key that was typed. They end with q. A pair comes again
+    if another key has changed how it is shown."""
+    before = _look(session)
+    last: tuple[Look, Look] | None = None
+    while True:
+        while (rest := before.at + interval - time.monotonic()) > 0:
+            key = wait(rest)
+            if key in _ENDS:
+                return
+            if typed(key) and last is not None:
+                yield last
+        now = _look(session)
+        last = before, now
+        yield last
+        before = now
+
+
+def _look(session: Any) -> Look:
+    query = session._core.answers.query
+    return Look(time.monotonic(), query("status"), query("sessions"), query("devices"))
+
+
+def rates(before: Look, now: Look) -> Rates:
+    """The rates between two looks; 0 for a session that is new."""
+    passed = max(now.at - before.at, 1e-6)
+    done = now.status["instructions"]["retired"] - before.status["instructions"]["retired"]
+    earlier = {one["name"]: one for one in before.devices}
+    sessions = {one["id"]: one for one in before.sessions}
+
+    def growth(nbytes: Callable[[Mapping[str, Any]], int]) -> dict[str, float]:
+        return {
+            one["name"]: max(0, nbytes(one) - nbytes(earlier.get(one["name"], one))) / passed for one in now.devices
+        }
+
+    def progress(amount: Callable[[Mapping[str, Any]], int]) -> dict[int, float]:
+        return {one["id"]: max(0, amount(one) - amount(sessions.get(one["id"], one))) / passed for one in now.sessions}
+
+    return Rates(
+        max(0, done) / passed,
+        progress(lambda one: int(one["consumed"])),
+        growth(_moved_bytes),
+        growth(lambda one: int(one["eviction"]["evicted"]["bytes"] + one["eviction"]["dropped"]["bytes"])),
+        growth(lambda one: int(one["eviction"]["returned"]["bytes"])),
+        progress(lambda one: int(one["moved"]["bytes"])),
+        progress(lambda one: int(one["evicted"]["bytes"])),
+    )
+
+
+def _moved_bytes(device: Mapping[str, Any]) -> int:
+    return sum(one["bytes"] for one in device["transfers"].values())
+
+
+def _plain(now: Look, found: Rates) -> dict[str, Any]:
+    sessions = [
+        {
+            **one,
+            "per_second": found.sessions[one["id"]],
+            "moved_per_second": found.caused[one["id"]],
+            "evicted_per_second": found.evicting[one["id"]],
+        }
+        for one in _busiest(now.sessions, found)
+    ]
+    devices = [
+        {
+            **one,
+            "moved_per_second": found.moved[one["name"]],
+            "evicted_per_second": found.evicted[one["name"]],
+            "returned_per_second": found.returned[one["name"]],
+        }
+        for one in now.devices
+    ]
+    return {"status": now.status, "per_second": found.instructions, "sessions": sessions, "devices": devices}
+
+
+def _busiest(
+    sessions: Sequence[Mapping[str, Any]], found: Rates, sort: str = next(iter(_SORTS))
+) -> list[Mapping[str, Any]]:
+    rank = _SORTS[sort]
+    return sorted(sessions, key=lambda one: (rank(one, found.sessions[one["id"]]), one["id"]))
+
+
+def _print(before: Look, now: Look) -> None:
+    from ..drawing.screen_tables import stdout_console
+
+    console = stdout_console()
+    console.print(screen(now, rates(before, now), width=console.width))
+
+
+def _show(looks: Iterator[tuple[Look, Look]], interval: float, view: View) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text("looking ..."), screen=True, auto_refresh=False) as live:
+        for before, now in looks:
+            width, height = live.console.size
+            drawn = screen(now, rates(before, now), view.foot(interval), width=width, height=height, sort=view.sort)
+            live.update(drawn, refresh=True)
+
+
+class Part(NamedTuple):
+    """A table of the screen: its rows, the most important first, the columns to leave out first, the one to cut."""
+
+    what: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    spare: Sequence[str]
+    long: str
+
+
+def screen(
+    now: Look,
+    found: Rates,
+    foot: str = "",
+    *,
+    width: int = _WIDE,
+    height: int | None = None,
+    sort: str = next(iter(_SORTS)),
+) -> RenderableType:
+    """The whole screen, one part below the other. With a `height` the foot says what is left out for want of room."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from ..drawing.screen_tables import fitting, table
+    from ..drawing.tables import cut, plain
+
+    parts = [_devices(now, found), _streams(now), _sessions(now, found, sort)]
+    most = width if height is not None else sys.maxsize
+    lines = [Text(cut(plain(line), most)) for line in (*_head(now, found), *_hung(now))]
+    room = None if height is None else height - len(lines) - 1
+    shares = _shares([len(part.rows) for part in parts], room)
+    left_out, tables = [], []
+    for part, share in zip(parts, shares, strict=True):
+        rows = part.rows[:share]
+        if len(rows) < len(part.rows):
+            left_out.append(plural(len(part.rows) - len(rows), part.what))
+        if rows:
+            columns, picked, dropped = fitting(part.columns, rows, part.spare, part.long, width)
+            left_out += dropped
+            tables.append(table(columns, picked, fold=height is None))
+    missing = f"left out: {', '.join(reversed(left_out))}" if left_out else ""
+    last = Text(cut("; ".join(filter(None, (foot, missing))), most), style="dim")
+    return Group(*lines[:2], *tables, *lines[2:], last)
+
+
+def _shares(wanted: Sequence[int], room: int | None) -> list[int]:
+    """How many rows each table gets. Tables get rows in turn, the last one first, until the room is used up."""
+    if room is None:
+        return list(wanted)
+    shares = [0] * len(wanted)
+    order = range(len(wanted) - 1, -1, -1)
+    while any(share < most for share, most in zip(shares, wanted, strict=True)):
+        before = list(shares)
+        for n in order:
+            cost = 1 if shares[n] else 1 + _AROUND
+            if shares[n] < wanted[n] and cost <= room:
+                shares[n] += 1
+                room -= cost
+        if shares == before:
+            break
+    return shares
+
+
+def _head(now: Look, found: Rates) -> list[str]:
+    status, done = now.status, now.status["instructions"]
+    process = f"process {status['pid']}, up {duration(status['uptime'])}, {size(status['memory'])} of memory"
+    flow = f"{rate(found.instructions)} instructions, {count(done['live'])} live, {count(done['pending'])} pending"
+    held = f"{plural(status['tensors'], 'tensor')}, {plural(status['names'], 'name')}"
+    return [
+        f"tensord {status['version']} at {status['address']}, {process}",
+        f"{flow}, {count(done['failed'])} failed; {held}",
+    ]
+
+
+def _devices(now: Look, found: Rates) -> Part:
+    rows = [
+        (
+            one["name"],
+            size(one["memory"]["used"]),
+            size(one["memory"]["limit"]),
+            size(one["memory"]["cached"]),
+            _per_second(found.moved[one["name"]]),
+            _per_second(found.evicted[one["name"]]),
+            _per_second(found.returned[one["name"]]),
+            moved(one["transfers"]),
+            one["lost"],
+        )
+        for one in now.devices
+    ]
+    columns = ("device", "used>", "of>", "cached>", "moving>", "leaving>", "returning>", "moved", "lost")
+    return Part("device", columns, rows, ("cached>", "moving>", "leaving>", "returning>", "moved"), "moved")
+
+
+def _per_second(nbytes: float) -> str:
+    return f"{size(round(nbytes))}/s" if nbytes else ""
+
+
+def _streams(now: Look) -> Part:
+    rows = [
+        (stream["name"], doing(stream))
+        for one in now.devices
+        for stream in one["streams"]
+        if stream["running"] is not None or stream["queued"] or stream["backlog"]
+    ]
+    return Part("stream", ("stream", "does"), rows or [("none of them", "idle")], (), "does")
+
+
+def _sessions(now: Look, found: Rates, sort: str) -> Part:
+    rows = [
+        (
+            str(one["id"]),
+            one["name"],
+            str(one["pid"] or ""),
+            rate(found.sessions[one["id"]]),
+            count(one["live"]),
+            count(one["pending"]),
+            count(one["tensors"]),
+            size(one["bytes"]),
+            _per_second(found.caused[one["id"]]),
+            _per_second(found.evicting[one["id"]]),
+            count(one["errors"]) if one["errors"] else "",
+        )
+        for one in _busiest(now.sessions, found, sort)
+        if not one["asks"]
+    ]
+    numbers = ("messages>", "live>", "pending>", "tensors>", "bytes>", "moving>", "evicting>", "errors>")
+    spare = ("pid>", "live>", "pending>", "errors>", "tensors>", "moving>", "evicting>")
+    return Part("session", ("session>", "name", "pid>", *numbers), rows, spare, "name")
+
+
+def _hung(now: Look) -> list[str]:
+    return [
+        f"hangs: #{one['instruction']} {one['op']} on {one['stream']} for {duration(one['seconds'])}"
+        + (f" [{one['location']}]" if one.get("location") else "")
+        for one in now.status["hung"][:_HUNG_SHOWN]
+    ]

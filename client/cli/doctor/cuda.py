@@ -1,0 +1,155 @@
+"""The checks of `tensord doctor` on what CuPy needs once it can be imported: kernels, libraries, memory, sharing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..drawing.figures import size
+from .findings import Finding, note, ok, warn
+
+# A call that needs the library: CuPy loads each when it is first needed.
+_LIBRARIES: Mapping[str, Callable[[Any], object]] = {
+    "cublas": lambda cupy: cupy.ones((2, 2)) @ cupy.ones((2, 2)),
+    "cusolver": lambda cupy: cupy.linalg.cholesky(cupy.eye(2)),
+    "cufft": lambda cupy: cupy.fft.fft(cupy.ones(4)),
+}
+_PINNED = 64 << 20  # bytes that must be had page-locked: staging takes up to four times as much
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_QUERY = ("index", "name", "mig.mode.current", "compute_mode")
+_SMI_SECONDS = 10
+
+
+def check_cuda(cupy: Any) -> Iterator[Finding]:
+    """All of it, with CuPy's module."""
+    for check in (check_runtime, check_memory, check_kernels, check_libraries, check_pinned):
+        yield from check(cupy)
+    yield from check_modes(nvidia_smi())
+
+
+def check_runtime(cupy: Any) -> Iterator[Finding]:
+    """The CUDA that CuPy was made for, and the one that the driver has."""
+    ours, driver = cupy.cuda.runtime.runtimeGetVersion(), cupy.cuda.runtime.driverGetVersion()
+    text = f"CuPy uses CUDA {dotted(ours)}, the driver is for up to {dotted(driver)}"
+    if ours // 1000 > driver // 1000:
+        advice = f'update the driver, or pip install "tensord[cuda{driver // 1000}]"'
+        yield warn("cuda runtime", text, advice)
+    else:
+        yield ok("cuda runtime", text)
+
+
+def check_memory(cupy: Any) -> Iterator[Finding]:
+    """How much memory of each GPU is free."""
+    for ordinal in range(cupy.cuda.runtime.getDeviceCount()):
+        with cupy.cuda.Device(ordinal):
+            free, total = cupy.cuda.runtime.memGetInfo()
+        text = f"{size(free)} of {size(total)} free"
+        if free < total // 10:
+            yield warn(f"cuda:{ordinal}", text, "nvidia-smi shows who holds the rest")
+        else:
+            yield ok(f"cuda:{ordinal}", text)
+
+
+def check_kernels(cupy: Any) -> Iterator[Finding]:
+    """Kernels can be compiled: that takes NVRTC and the headers of CUDA."""
+    try:
+        found = int((cupy.arange(3) + 1).sum())
+    except Exception as error:
+        advice = "install the toolkit's headers and NVRTC with CuPy: pip install 'cupy-cuda13x[ctk]' (or cuda12x)"
+        yield warn("cuda kernels", f"CuPy cannot compile one: {first_line(error)}", advice)
+        return
+    if found == 6:
+        yield ok("cuda kernels", "compiled and run")
+    else:
+        yield warn(
+            "cuda kernels", f"1 + 2 + 3 is {found} there", "the GPU or its driver is broken: dmesg, nvidia-smi -q"
+        )
+
+
+def check_libraries(cupy: Any) -> Iterator[Finding]:
+    """The libraries that ops need."""
+    lacking = {}
+    for name, use in _LIBRARIES.items():
+        try:
+            use(cupy)
+        except Exception as error:
+            lacking[name] = f"{name}: {first_line(error)}"
+    if lacking:
+        packages = " ".join(f"nvidia-{name}" for name in lacking)
+        yield warn(
+            "cuda libraries", "; ".join(lacking.values()), f"pip install {packages}, for the CUDA that CuPy uses"
+        )
+    else:
+        yield ok("cuda libraries", ", ".join(_LIBRARIES))
+
+
+def check_pinned(cupy: Any) -> Iterator[Finding]:
+    """Page-locked memory of the host, through which all copies go."""
+    bounded = min((limit for path in _LIMITS if (limit := limit_in(path))), default=0)
+    within = f", within this container's {size(bounded)} of memory" if bounded else ""
+    try:
+        cupy.cuda.alloc_pinned_memory(_PINNED)
+    except Exception as error:
+        advice = "give the container more memory; `ulimit -l unlimited`, or --ulimit memlock=-1 for a container"
+        yield warn("pinned memory", f"{size(_PINNED)} cannot be had{within}: {first_line(error)}", advice)
+    else:
+        yield ok("pinned memory", f"{size(_PINNED)} can be had{within}")
+
+
+def check_modes(gpus: list[dict[str, str]] | None) -> Iterator[Finding]:
+    """Modes of a GPU in which less of it is there than one expects."""
+    if gpus is None:
+        yield note("gpu modes", "nvidia-smi is not there or says nothing, so MIG and compute mode are unknown")
+        return
+    for gpu in gpus:
+        name = f"gpu {gpu['index']}"
+        if gpu["mig.mode.current"] == "Enabled":
+            advice = "a cuda device is one MIG instance: choose it with CUDA_VISIBLE_DEVICES=MIG-..., see nvidia-smi -L"
+            yield warn(name, f"{gpu['name']} is split (MIG)", advice)
+        elif gpu["compute_mode"] == "Prohibited":
+            yield warn(
+                name, f"{gpu['name']}: its compute mode allows no program", f"nvidia-smi -i {gpu['index']} -c DEFAULT"
+            )
+        elif gpu["compute_mode"] == "Exclusive_Process":
+            yield note(
+                name, f"{gpu['name']} takes one process at a time; the daemon is that one, and a second is refused"
+            )
+        else:
+            yield ok(name, f"{gpu['name']}, whole, for any number of processes")
+
+
+def nvidia_smi() -> list[dict[str, str]] | None:
+    """What the driver's tool says of each GPU; None if it says nothing."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    command = [tool, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SMI_SECONDS)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    rows = [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
+    return [dict(zip(_QUERY, row, strict=True)) for row in rows if len(row) == len(_QUERY)] or None
+
+
+def limit_in(path: Path) -> int:
+    """The limit of memory of a control group in bytes, 0 if there is none."""
+    with suppress(OSError, ValueError):
+        found = int(path.read_text())
+        return found if found < 1 << 60 else 0
+    return 0
+
+
+def dotted(number: int) -> str:
+    """13000 as 13.0."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def first_line(error: Exception) -> str:
+    """The error in a line."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,182 @@
+"""The checks of `tensord doctor` on a daemon: its directory and socket, whether it answers, and what it says."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .... import __version__
+from ....interpreter.errors import ConnectionLost, TensordError
+from ..daemon.ask import ask
+from ..daemon.health import PATIENCE, reasons
+from ..drawing.figures import count, duration, plural, size
+from .findings import Finding, Level, fail, guarded, note, ok, warn
+from .memory import check_memory
+
+_ROUNDS = 5  # tensors that go round: so many are named
+
+
+def check_daemon(address: str | None) -> Iterator[Finding]:
+    """The runtime directory, the socket, the daemon that listens on it, and its version."""
+    from ....interpreter.wire.addresses import default_address, for_client
+
+    chosen = address or default_address()
+    if not address:
+        yield from check_environment(chosen)
+    try:
+        parsed = for_client(chosen)
+    except TensordError as error:
+        what, _, advice = str(error).partition(": ")
+        yield fail("address", what, advice or "tensord serve --help says what addresses are")
+        return
+    if parsed.kind == "ipc":
+        found = [*check_directory(Path(parsed.path).parent, default=not address), *check_socket(Path(parsed.path))]
+        yield from found
+        if any(one.level is Level.FAIL for one in found):
+            return
+    yield from check_listener(chosen, socket=Path(parsed.path) if parsed.path else None)
+
+
+def check_environment(address: str) -> Iterator[Finding]:
+    """The environment variable that decides the default address."""
+    directory = os.environ.get("XDG_RUNTIME_DIR", "")
+    if directory and Path(directory).is_absolute():
+        yield ok("XDG_RUNTIME_DIR", directory)
+    else:
+        is_what = "is a relative path" if directory else "is unset"
+        advice = "log in through systemd, or set it for clients and daemon alike, so that they look in one place"
+        yield note("XDG_RUNTIME_DIR", f"{is_what}, so the default address is {address}", advice)
+
+
+def check_directory(directory: Path, *, default: bool) -> Iterator[Finding]:
+    """The socket's directory: ours, and closed to others; only a warning if it is not the default directory."""
+    if not directory.exists():
+        yield ok("directory", f"{directory} is not there yet; `tensord serve` makes it")
+        return
+    about = directory.stat()
+    mode = stat.S_IMODE(about.st_mode)
+    bad = fail if default else warn
+    if not stat.S_ISDIR(about.st_mode):
+        yield fail("directory", f"{directory} is no directory", f"rm {directory}")
+    elif about.st_uid != os.getuid():
+        advice = "rename it and start again, or choose another --address"
+        yield bad("directory", f"{directory} belongs to user {about.st_uid}, not to us ({os.getuid()})", advice)
+    elif mode & 0o077:
+        yield bad("directory", f"{directory} has mode {mode:04o}: others may enter", f"chmod 700 {directory}")
+    elif mode & 0o700 != 0o700:
+        yield fail("directory", f"{directory} has mode {mode:04o}: we may not use it", f"chmod 700 {directory}")
+    else:
+        yield ok("directory", f"{directory}, mode {mode:04o}")
+
+
+def check_socket(socket: Path) -> Iterator[Finding]:
+    """The socket's path: a socket of ours, or nothing."""
+    try:
+        about = socket.lstat()
+    except OSError:
+        return
+    if not stat.S_ISSOCK(about.st_mode):
+        yield fail("socket", f"{socket} is no socket", f"rm {socket}")
+    elif about.st_uid != os.getuid():
+        yield fail("socket", f"{socket} belongs to user {about.st_uid}, not to us", "choose another --address")
+
+
+def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
+    """The process that listens on the address."""
+    from ....interpreter.wire.addresses import pid_of
+
+    try:
+        pid = pid_of(address)
+    except TensordError as error:  # its host is not known
+        yield fail("address", f"{address}: {error}", "check the host's name, or write its IP")
+        return
+    if pid is None and socket is not None:
+        if socket.exists():
+            advice = f"nothing: `tensord serve` replaces it; or rm {socket}"
+            yield warn("daemon", f"{socket} is stale: no daemon holds it", advice)
+        else:
+            yield note("daemon", f"none at {address}", "tensord serve")
+        return
+    who = f"process {pid}" if pid else "whoever listens"
+    try:
+        status = _status(address)
+    except (TensordError, OSError) as error:
+        advice = (
+            f"see its log; if it hangs: kill {pid}"
+            if pid
+            else "start it there with tensord serve, or check the address"
+        )
+        yield fail("daemon", f"{who} at {address} gives no answer: {error}", advice)
+        return
+    answers = f"process {status['pid']} at {address}, up {duration(status['uptime'])}"
+    yield ok("daemon", f"{answers}, {plural(status['sessions'], 'session')}")
+    yield from check_status(status)
+    yield from guarded("device memory", lambda: check_memory(address))
+    if any(device["eviction"]["returned"]["count"] for device in status["devices"].values()):
+        yield from guarded("eviction", lambda: check_eviction(ask(address, "returns", _ROUNDS)))
+
+
+def check_eviction(returns: Iterable[dict[str, Any]]) -> Iterator[Finding]:
+    """The tensors that leave a device for want of memory and come back, again and again."""
+    for one in returns:
+        names = ", ".join(map(repr, one["names"]))
+        made = f"{one['op'] or 'an unknown op'}{' at ' + one['location'] if one['location'] else ''}"
+        message = (
+            f"{size(one['bytes'])} by {made} (session {one['session']}{', named ' + names if names else ''}) left "
+            f"{one['device']} for want of memory and came back {count(one['returns'])} times"
+        )
+        advice = f"give {one['device']} more memory, keep fewer tensors alive, or pin this one (tensor.pin())"
+        yield warn("going round", message, advice)
+
+
+def _status(address: str) -> dict[str, Any]:
+    found: dict[str, Any] = ask(address, "status", patience=PATIENCE)
+    return found
+
+
+def check_status(status: dict[str, Any]) -> Iterator[Finding]:
+    """The status that a daemon reports."""
+    ours = __version__
+    if status["version"] != ours:
+        message = f"the daemon is {status['version']}, this client {ours}"
+        yield warn("versions", message, "restart the daemon, or install the same version on both sides")
+    else:
+        yield ok("versions", f"daemon and client are both {ours}")
+    files = status["descriptors"]
+    if files["open"] > files["limit"] * 0.75:
+        advice = "close sessions, or raise its limit: LimitNOFILE= in its unit, or ulimit -n"
+        yield warn("open files", f"the daemon has {count(files['open'])} of {count(files['limit'])} open", advice)
+    for reason in reasons(status):
+        yield fail(*reason)
+    for name, device in status["devices"].items():
+        if device["lost"]:
+            continue
+        if device["used"] > device["limit"] * 0.95 and name.startswith("store:"):
+            advice = "raise its quota, or keep fewer tensors alive: beyond it nothing leaves the host, and ops fail"
+            held = f"{size(device['used'])} of {size(device['limit'])}"
+            yield warn(name, f"its quota is nearly used up by what left the host: {held}", advice)
+        elif device["used"] > device["limit"] * 0.95:
+            advice = "tensord tensors --device {name} shows what is there"
+            yield warn(name, "more than 95 % of its memory is in use", advice.format(name=name))
+    for name in status["files"]["changed"]:
+        advice = "load it again; --own, or load(own=True), keeps values that were read whatever happens to the file"
+        yield warn("files", f"{name} has changed since tensors were loaded from it, and these have errors now", advice)
+    if not status["trace"]["enabled"]:
+        yield note("trace", "off", "start the daemon with tracing on")
+
+
+def check_invariants(address: str | None) -> Iterator[Finding]:
+    """The invariants of a daemon's tensors, memory and instructions, recounted."""
+    try:
+        found = ask(address, "invariants")
+    except ConnectionLost:
+        yield note("invariants", "no daemon answers, so there is nothing to check")
+        return
+    over = f"{plural(found['tensors'], 'tensor')} and {plural(found['instructions'], 'live instruction')}"
+    for text in found["violations"]:
+        yield fail("invariants", text, "please report this, with `tensord trace dump -o FILE`")
+    if not found["violations"]:
+        yield ok("invariants", f"{found['rules']} rules hold, checked over {over}")

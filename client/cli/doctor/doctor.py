@@ -1,0 +1,67 @@
+"""`tensord doctor`: find common problems and say what to do about each. Works without a running daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from ..drawing.figures import plural
+from ..line import options
+from ..line.output import print_json
+from .daemon import check_daemon, check_invariants
+from .findings import Finding, Level, guarded
+from .gpu import check_gpu
+from .system import SYSTEM
+
+
+@click.command()
+@options.address
+@options.as_json
+@click.option("--deep", is_flag=True, help="Check a running daemon's invariants, too; it serves no client meanwhile.")
+@click.option("--checkpoints", type=options.FILE, help="Check this directory of checkpoints; with --deep, every byte.")
+def doctor(address: str | None, *, as_json: bool, deep: bool, checkpoints: Path | None) -> None:
+    """Find common problems, and say what to do.
+
+    Exits with 1 if something is wrong; warnings alone do not count.
+
+    Example: tensord doctor
+    Example: tensord doctor --deep
+    Example: tensord doctor --checkpoints /var/lib/tensord
+    """
+    findings = list(examine(address))
+    if checkpoints is not None:
+        findings += guarded("checkpoints", lambda: examine_checkpoints(checkpoints, deep=deep))
+    if deep:
+        findings += guarded("invariants", lambda: check_invariants(address))
+    if as_json:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        _show(findings)
+    if any(finding.level is Level.FAIL for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+def examine(address: str | None) -> Iterator[Finding]:
+    """All findings; a check that raises becomes one, too."""
+    yield from guarded("daemon", lambda: check_daemon(address))
+    for check in (*SYSTEM, check_gpu):
+        yield from guarded(check.__name__.removeprefix("check_").replace("_", " "), check)
+
+
+def examine_checkpoints(directory: Path, *, deep: bool) -> Iterator[Finding]:
+    """All findings on a directory of checkpoints."""
+    from .checkpoints import check_checkpoints
+
+    return check_checkpoints(directory, deep=deep)
+
+
+def _show(findings: list[Finding]) -> None:
+    from ..drawing.tables import print_table
+
+    rows = [(finding.level.value, finding.check, finding.message, finding.advice) for finding in findings]
+    bad = [finding for finding in findings if finding.level in {Level.WARN, Level.FAIL}]
+    wrong = sum(finding.level is Level.FAIL for finding in bad)
+    verdict = f"{plural(wrong, 'problem')}, {plural(len(bad) - wrong, 'warning')}" if bad else "nothing is wrong"
+    print_table(("", "check", "found", "what to do"), rows, caption=verdict, folded=("found", "what to do"))

@@ -1,0 +1,69 @@
+"""What a check of the doctor finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Level(StrEnum):
+    """How bad a finding is. Only FAIL makes the doctor's exit code 1."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(NamedTuple):
+    """The result of a check: what was checked, how bad it is, and what to do about it."""
+
+    check: str
+    level: Level
+    message: str
+    advice: str = ""
+
+
+def ok(check: str, message: str) -> Finding:
+    """A finding that all is well."""
+    return Finding(check, Level.OK, message)
+
+
+def note(check: str, message: str, advice: str = "") -> Finding:
+    """A finding that is not wrong, but may be unexpected."""
+    return Finding(check, Level.NOTE, message, advice)
+
+
+def warn(check: str, message: str, advice: str) -> Finding:
+    """A finding that something works, but slowly or not for everything."""
+    return Finding(check, Level.WARN, message, advice)
+
+
+def fail(check: str, message: str, advice: str) -> Finding:
+    """A finding that something will not work."""
+    return Finding(check, Level.FAIL, message, advice)
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def installed(name: str) -> str | None:
+    """The version of a distribution, None if it is missing."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """The findings of a check; if it raises, that is one."""
+    try:
+        yield from check()
+    except Exception as error:
+        yield warn(name, f"could not be checked ({type(error).__name__}: {error})", "please report this")

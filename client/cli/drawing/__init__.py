@@ -1,0 +1,5 @@
+"""What people see: no command, no daemon.
+
+- `tables`: tables on a terminal, or in a file; `screen_tables`: those of `top`; `figures`: readable numbers
+- `progress`: a bar for what takes long; `keyboard`: single keys
+"""

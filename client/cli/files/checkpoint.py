@@ -1,0 +1,138 @@
+"""`tensord checkpoint` and `tensord restore`: what is published goes to a directory of checkpoints, and comes back."""
+
+# ruff: noqa: T201
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ..daemon.ask import connected
+from ..drawing.figures import duration, moment, plural, size
+from ..drawing.progress import Waiting, waiting
+from ..line import options
+from ..line.output import print_json
+from .generations import list_generations, show_failed
+
+if TYPE_CHECKING:
+    from ...files.checkpoints import Checkpointing
+    from ...session.session import Session
+
+POLL: Final = 0.25  # seconds between two looks at how far a checkpoint has come
+
+
+@click.command()
+@click.argument("directory", type=options.FILE)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--keep", type=click.IntRange(min=0), default=2, help="The last so many generations stay; 0 for all.")
+@options.address
+@options.as_json
+def checkpoint(directory: Path, names: tuple[str, ...], keep: int, address: str | None, *, as_json: bool) -> None:
+    """Write what is published, or these names of it, to a directory of checkpoints.
+
+    All values are those of one moment, while every session goes on. What has not changed since the last checkpoint in
+    that directory is not written again. Exits with 1 if a value could not be written.
+
+    Example: tensord checkpoint /var/lib/tensord
+    """
+    with connected(address) as session, waiting("writing the checkpoint") as shown:
+        began = monotonic()
+        report = followed(session, session.checkpoint(directory, names or None, keep=keep), shown)
+        report["seconds"] = monotonic() - began
+    if as_json:
+        print_json(report)
+    else:
+        show_written(report)
+    if report["failed"]:
+        raise click.exceptions.Exit(1)
+
+
+def followed(session: Session, writing: Checkpointing, shown: Waiting) -> dict[str, Any]:
+    """Wait for a checkpoint, and tell how far it has come."""
+    path = str(writing.directory.resolve())
+    while True:
+        try:
+            return writing.wait(POLL)
+        except TimeoutError:
+            for one in session._core.answers.query("checkpoints"):
+                if one["directory"] == path:
+                    shown.told(one["written"], one["bytes"])
+
+
+def show_written(report: Mapping[str, Any]) -> None:
+    """Show what a checkpoint has written."""
+    gone = f"; {plural(report['collected'], 'older generation')} removed" if report["collected"] else ""
+    print(
+        f"generation {report['generation']}: {plural(report['names'], 'name')}, {size(report['written'])} written, "
+        f"{size(report['kept'])} kept, in {duration(report['seconds'])}{gone}"
+    )
+    if report["note"]:
+        print(report["note"])
+    show_failed(report["failed"], "not written, so the value of the last checkpoint stays, if there is one")
+
+
+@click.command()
+@click.argument("directory", type=options.FILE)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--generation", type=click.IntRange(min=0), default=0, help="Of this number; 0 for the last one.")
+@click.option("--deep", is_flag=True, help="Read every value first, and compare its checksum.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if anything is damaged.")
+@click.option("--list", "listing", is_flag=True, help="List what generations there are; needs no daemon.")
+@options.address
+@options.as_json
+def restore(
+    directory: Path,
+    names: tuple[str, ...],
+    *,
+    generation: int,
+    deep: bool,
+    strict: bool,
+    listing: bool,
+    address: str | None,
+    as_json: bool,
+) -> None:
+    """Publish what a checkpoint holds, or these names of it.
+
+    Values are read when they are first needed. Names that are published already are replaced. What is damaged is named,
+    and the rest is published.
+
+    Example: tensord restore /var/lib/tensord --list
+    Example: tensord restore /var/lib/tensord weights
+    """
+    if listing:
+        if names:
+            raise click.UsageError("--list is of whole generations: leave out the names")
+        whole = list_generations(directory, generation, deep=deep, as_json=as_json)
+    else:
+        with connected(address) as session, waiting("reading the checkpoint" if deep else "restoring"):
+            began = monotonic()
+            report = session.restore(directory, names or None, generation=generation, deep=deep)
+            report["seconds"] = monotonic() - began
+        if as_json:
+            print_json(report)
+        else:
+            show_restored(report)
+        whole = not (report["failed"] or report["notes"])
+    if strict and not whole:
+        raise click.exceptions.Exit(1)
+
+
+def show_restored(report: Mapping[str, Any]) -> None:
+    """Show what was published, and what is not as it was."""
+    for number, why in report["notes"].items():
+        print(f"generation {number} is damaged, and an older one is restored: {why}")
+    print(
+        f"generation {report['generation']} of {moment(report['written'])}: "
+        f"{plural(report['names'], 'name')} published, {size(report['bytes'])} in the generation, "
+        f"in {duration(report['seconds'])}"
+    )
+    devices: dict[str, list[str]] = {}
+    for name, device in report["moved"].items():
+        devices.setdefault(device, []).append(name)
+    for device, moved in devices.items():
+        some = ", ".join(moved[:3]) + (", ..." if len(moved) > 3 else "")
+        print(f"{device} is missing here: {plural(len(moved), 'name')} came to the first device ({some})")
+    show_failed(report["failed"], "not restored")

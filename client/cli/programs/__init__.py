@@ -1,0 +1,1 @@
+"""Commands on programs and what they are made of: `run` and `ops`."""

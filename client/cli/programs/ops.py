@@ -1,0 +1,169 @@
+"""`tensord ops`: the ops that can be called, from the table of their definitions; no daemon is asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from ..drawing.figures import plural
+from ..line import options
+from ..line.output import print_json
+
+if TYPE_CHECKING:
+    from ....interpreter.schema.op_table import Description
+
+UNKNOWN = 2  # the exit code
+_LABEL = 14
+
+
+@click.command()
+@click.argument("name", required=False, help="Describe only this op.")
+@options.as_json
+def ops(name: str | None, *, as_json: bool) -> None:
+    """List the ops that a session can call, or describe one in detail.
+
+    Exits with 2 if there is no such op.
+
+    Example: tensord ops matmul
+    """
+    from ....interpreter.schema.op_table import read_table
+
+    described = read_table()
+    if name is None:
+        _list(described.values(), as_json=as_json)
+    elif name in described:
+        _tell(described[name], as_json=as_json)
+    else:
+        _miss(name, described, as_json=as_json)
+
+
+def _miss(name: str, names: Iterable[str], *, as_json: bool) -> NoReturn:
+    from ....interpreter.schema.op_table import similar
+
+    hint = similar(name, names)
+    error = f"there is no op {name!r}{hint}"
+    if as_json:
+        print_json({"error": error})
+    else:
+        click.echo(f"tensord: {error}{'' if hint else '; `tensord ops` lists all'}", err=True)
+    raise click.exceptions.Exit(UNKNOWN)
+
+
+# -- all of them -------------------------------------------------------------------------------------------------------
+
+
+def _list(ops: Collection[Description], *, as_json: bool) -> None:
+    from ....interpreter.schema.op_table import by_family, shown
+    from ..drawing.tables import print_table
+
+    if as_json:
+        print_json([about(op) for op in ops])
+        return
+    # In a pipe, a line is as long as necessary.
+    folded = ("operands", "what it does") if sys.stdout.isatty() else ()
+    for family, members in by_family(ops).items():
+        rows = [(op["name"], ", ".join(map(shown, op["operands"])), op["summary"]) for op in members]
+        print_table(("op", "operands", "what it does"), rows, title=family, folded=folded)
+    click.echo(f"{plural(len(ops), 'op')}; `tensord ops NAME` says all about one")
+
+
+# -- one ---------------------------------------------------------------------------------------------------------------
+
+
+def about(op: Description) -> Description:
+    """The description, with "lacks": installed array module -> function that it lacks, or None."""
+    cupy = _cupy()
+    return {**op, "lacks": {} if cupy is None else {"cupy": _lacks(cupy, op)}}
+
+
+def _lacks(xp: Any, op: Description) -> str | None:
+    """The first function that the kernel needs and the array module lacks, if any."""
+    from ....interpreter.schema.opdef import lacks
+
+    return lacks(xp, op["ufunc"], op["needs"])
+
+
+def _cupy() -> Any:
+    """CuPy, or None if the import fails; `tensord doctor` says why."""
+    with suppress(Exception):
+        import cupy
+
+        return cupy
+    return None
+
+
+def _tell(op: Description, *, as_json: bool) -> None:
+    description = about(op)
+    if as_json:
+        print_json(description)
+        return
+    click.echo(f"{op['name']}: {op['summary']}\n")
+    for label, text in _lines(description):
+        click.echo(f"  {label:<{_LABEL}}{text}")
+
+
+def _lines(op: Description) -> Iterator[tuple[str, str]]:
+    yield "family", op["family"]
+    yield from _labelled("operands", _operand_texts(op) or ["none"])
+    yield from _labelled("attributes", _attribute_texts(op) or ["none"])
+    yield "gives", _gives(op)
+    if op["view"]:
+        yield "memory", "its operand's, where strides can express it, until one of the two is written"
+    elif op["elementwise"]:
+        yield "memory", "may be that of an operand, with out="
+    elif op["partial"]:
+        yield "memory", "with out=, which is its first operand, only a part is written"
+    if op["composite"]:
+        yield "composite", "on a device without a kernel for it, it is made of other ops"
+    yield "devices", _devices(op)
+
+
+def _labelled(label: str, texts: list[str]) -> Iterator[tuple[str, str]]:
+    """The texts, with the label before the first one."""
+    yield from zip([label, *[""] * len(texts)], texts, strict=False)
+
+
+def _operand_texts(op: Description) -> list[str]:
+    from ....interpreter.schema.op_table import same_dtypes
+
+    groups = [(", ".join(names), first) for names, first in same_dtypes(op)]
+    width = max((len(names) for names, _ in groups), default=0)
+    return [f"{names:<{width}}  {_accepted(first)}" for names, first in groups]
+
+
+def _accepted(operand: Description) -> str:
+    takes, dtypes = operand["takes"], operand["dtypes"]
+    return takes if not dtypes or dtypes[-1] in takes else f"{takes}: {', '.join(dtypes)}"
+
+
+def _attribute_texts(op: Description) -> list[str]:
+    width = max((len(attribute["name"]) for attribute in op["attributes"]), default=0)
+    return [
+        f"{a['name']:<{width}}  {'has to be given' if a['required'] else repr(a['default']) + ' by default'}"
+        for a in op["attributes"]
+    ]
+
+
+def _gives(op: Description) -> str:
+    if op["dynamic"]:
+        known = "of a shape that the data decide" if op["results"] == 1 else "of shapes that the data decide"
+    else:
+        known = f"{'shape and dtype' if op['results'] == 1 else 'shapes and dtypes'} known at the call"
+    return f"{plural(op['results'], 'tensor')}, {known}"
+
+
+def _devices(op: Description) -> str:
+    """The devices with a kernel for the op, and what happens on the others."""
+    elsewhere = "it is made of other ops" if op["composite"] else "it runs on a cpu device"
+    missing = op["lacks"].get("cupy")
+    if op["library"]:
+        return f'those whose process has {op["library"]}, or on cuda that of CuPy: pip install "tensord[special]"'
+    if missing:
+        return f"cpu and sim; CuPy has no {missing}, so that for cuda {elsewhere}"
+    if op["lacks"] or not op["needs"]:
+        return "all"
+    return f"cpu and sim, and cuda where CuPy has {' and '.join(op['needs'])}; else {elsewhere}"

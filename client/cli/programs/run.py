@@ -1,0 +1,215 @@
+"""`tensord run`: a program's text, or a published routine, run once, with arrays from files and to files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from ....interpreter.errors import MetadataError, ProtocolError
+from ..line import options
+from ..line.output import print_json
+
+if TYPE_CHECKING:
+    from ....interpreter.programs.program import Program
+    from ...linking.linking import LinkedProgram
+    from ...session.session import Session
+
+
+@click.command()
+@click.argument("program", type=options.FILE, required=False)
+@click.option("--name", metavar="NAME", help="Run the routine that is published under that name, not a text.")
+@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE", help="A parameter's values, a .npy file.")
+@click.option("--tensor", "tensors", multiple=True, metavar="NAME=FILE", help="The same for a captured tensor.")
+@click.option("--number", "numbers", multiple=True, metavar="NAME=VALUE", help="A number that the program takes.")
+@click.option("--device", "devices", multiple=True, metavar="SLOT=DEVICE", help="A slot's device, such as d0=sim:0.")
+@click.option("--output", "outputs", multiple=True, type=options.FILE, help="Where a result goes, in their order.")
+@click.option("--times", type=click.IntRange(min=1), default=1, help="Run it so many times; the last results count.")
+@click.option("--passes", metavar="NAMES", help="Passes that may change a text: names with commas, all, or none.")
+@click.option("--report", is_flag=True, help="Tell what the machine has made of the program.")
+@click.option(
+    "--address", envvar="TENSORD_ADDRESS", show_envvar=True, help="A daemon's address; by default, this process."
+)
+@options.as_json
+def run(
+    *,
+    program: Path | None,
+    name: str | None,
+    inputs: Sequence[str],
+    tensors: Sequence[str],
+    numbers: Sequence[str],
+    devices: Sequence[str],
+    outputs: Sequence[Path],
+    times: int,
+    passes: str | None,
+    report: bool,
+    address: str | None,
+    as_json: bool,
+) -> None:
+    """Run a program from its text: str(routine.program(...)), or written by hand (docs/programs.md).
+
+    Results without an --output are printed. It runs on the daemon at --address, else in this process; with --name on
+    the daemon, with the devices and captured tensors of whoever has published the routine.
+
+    Example: tensord run step.txt --input x=x.npy --number rate=0.1 --output y.npy
+    """
+    if (program is None) == (name is None):
+        raise click.UsageError("name the file of a program, or the published routine with --name")
+    if name is not None and (tensors or devices or passes):
+        raise click.UsageError("--name: the routine has its captured tensors and its devices, and all passes")
+    given, captured, slots = pairs(inputs, "input"), pairs(tensors, "tensor"), pairs(devices, "device")
+    text = None if program is None else parsed_from(program)
+    if text is not None:
+        check(text, given, captured, outputs)
+    with session_at(address, slots.values(), published=name is not None) as session:
+        if text is None:
+            linked = looked_up(session, str(name))
+            parsed = linked.program
+            check(parsed, given, None, outputs)
+            homes = {f"d{n}": device for n, device in enumerate(linked.devices)}
+        else:
+            parsed = text
+            homes = {f"d{n}": slots.get(f"d{n}") or session.devices[0] for n in range(parsed.devices)} | slots
+            given_tensors = loaded(session, parsed.captured, captured, homes)
+            linked = session.link(parsed, devices=homes, tensors=given_tensors, passes=names_in(passes))
+        arguments = loaded(session, parsed.parameters, given, homes)
+        values = {name: number(name, text) for name, text in pairs(numbers, "number").items()}
+        for _ in range(times):
+            found = linked(*arguments.values(), **values)
+        arrays = session.fetch(found)
+        told = linked.report() if report else None
+    for array, path in zip(arrays, outputs, strict=False):
+        with path.open("wb") as file:
+            np.save(file, array)
+    tell(parsed, arrays, outputs, told, as_json=as_json)
+
+
+def parsed_from(file: Path) -> Program:
+    """The program in a file."""
+    from ....interpreter.programs.program import Program
+
+    try:
+        return Program.parse(file.read_text("utf-8"))
+    except UnicodeDecodeError:
+        raise MetadataError(f"{file} is no text of a program; str(routine.program(...)) is one") from None
+    except ProtocolError as error:
+        raise MetadataError(f"{file}: {error.message}") from None
+
+
+def check(program: Program, given: dict[str, str], captured: dict[str, str] | None, outputs: Sequence[Path]) -> None:
+    """The files are those that the program needs. `captured`: None if it has its captured tensors already."""
+    if program.callbacks:
+        raise MetadataError("the program calls back (effect) functions of Python, which are not here: let it print")
+    check_names(given, [source.name for source in program.parameters], "input")
+    if captured is not None:
+        check_names(captured, [source.name for source in program.captured], "tensor")
+    if len(outputs) > len(program.results):
+        raise click.UsageError(f"{len(outputs)} times --output, but the program has {len(program.results)} results")
+
+
+def looked_up(session: Session, name: str) -> LinkedProgram:
+    """The routine of that name, as a function of tensors by position and numbers by name."""
+    from ...linking.linked_routine import LinkedRoutine
+    from ...linking.linking import LinkedProgram
+
+    found = session.lookup(name)
+    if isinstance(found, LinkedRoutine):
+        return found.flat
+    if not isinstance(found, LinkedProgram):
+        raise MetadataError(f"{name} is the name of a tensor, not of a routine; `tensord names` lists them")
+    return found
+
+
+def session_at(address: str | None, devices: Iterable[str], *, published: bool) -> AbstractContextManager[Session]:
+    """A session with the daemon at the address, else in this process, with the devices that are named. What is
+    `published` is found on a daemon alone: on the one that runs, if there is no address."""
+    from ...session.connect import connect
+    from ...transport.seeking import running
+
+    if address is not None or published:
+        return connect(address or running())
+    return connect("local", devices=["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")])
+
+
+def pairs(given: Sequence[str], what: str) -> dict[str, str]:
+    """`NAME=VALUE` as a dict, in the order given."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise click.BadParameter(f"--{what} {text!r} is not NAME=VALUE")
+        if name in found:
+            raise click.BadParameter(f"--{what} names {name} twice")
+        found[name] = value
+    return found
+
+
+def names_in(passes: str | None) -> list[str]:
+    """The names of passes between commas; all of them by default."""
+    return ["all"] if passes is None else [name.strip() for name in passes.split(",") if name.strip()]
+
+
+def check_names(given: dict[str, str], wanted: Sequence[str], what: str) -> None:
+    """Every name is given, and no other."""
+    for name in wanted:
+        if name not in given:
+            raise click.UsageError(f"the program needs --{what} {name or 'NAME'}=FILE")
+    for name in given:
+        if name not in wanted:
+            raise click.BadParameter(f"the program has no {what} {name}; it has {', '.join(wanted) or 'none'}")
+
+
+def loaded(session: Session, sources: Sequence[Any], files: dict[str, str], homes: dict[str, str]) -> dict[str, Any]:
+    """The arrays in these files as tensors, by name, at the homes that the program gives them."""
+    found = {}
+    for source in sources:
+        array = array_in(files[source.name])
+        found[source.name] = session.asarray(array, device=homes[f"d{source.device}"])
+    return found
+
+
+def array_in(path: str) -> Any:
+    """The array of a .npy file. Nothing in it is unpickled."""
+    from ....interpreter.files.npy import ALONE, MAGIC, read_npy
+    from ....interpreter.files.open_file import open_path
+    from ....interpreter.files.values import read_array
+
+    with open_path(path) as file:
+        if file.peek(0, min(file.size, len(MAGIC))) != MAGIC:
+            raise MetadataError(f"{path} is no .npy file; numpy.save writes one")
+        entry = read_npy(file, raw=False)[ALONE]
+        if entry.meta is None:
+            raise MetadataError(f"{path} is no .npy file of numbers: it {entry.error}")
+        return read_array(file, entry)
+
+
+def number(name: str, text: str) -> Any:
+    """A number as Python writes it."""
+    for kind in (int, float, complex):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise click.BadParameter(f"--number {name}: {text!r} is no number")
+
+
+def tell(program: Program, arrays: Sequence[Any], outputs: Sequence[Path], report: Any, *, as_json: bool) -> None:
+    """Say what the results are, and where."""
+    rows = [
+        {"shape": list(array.shape), "dtype": array.dtype.name, "file": str(outputs[n]) if n < len(outputs) else None}
+        for n, array in enumerate(arrays)
+    ]
+    if as_json:
+        values = [array.tolist() if row["file"] is None else None for array, row in zip(arrays, rows, strict=True)]
+        results = [{**row, "values": value} for row, value in zip(rows, values, strict=True)]
+        print_json({"program": program.digest, "results": results, "report": report})
+        return
+    for value, array, row in zip(program.results, arrays, rows, strict=True):
+        where = f"-> {row['file']}" if row["file"] else f"=\n{array}"
+        click.echo(f"%{value} {array.dtype.name}{list(array.shape)} {where}")
+    if report is not None:
+        click.echo(str(report))

@@ -1,0 +1,169 @@
+"""`tensord trace dag`: the graph of dependences as a picture or a page."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import which
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ....interpreter.errors import ProtocolError
+from ..line import options
+from ..line.output import output as output_option
+from ..line.output import write
+from .selection import selects
+from .source import NOTHING_INSIDE, load, source
+
+if TYPE_CHECKING:
+    from ....vm.tracing.analysis.graphs.fold import Picture
+    from ....vm.tracing.analysis.graphs.graph import Graph
+    from ....vm.tracing.analysis.recorded.filter import Filter
+    from ....vm.tracing.analysis.trace import Trace
+
+_PATIENCE = 120  # seconds that Graphviz may take
+
+RENDERED: Final = ("svg", "png")  # by Graphviz
+FORMATS: Final = ("dot", "mermaid", "json", "html", *RENDERED)
+_AMOUNT: Final = click.IntRange(min=0)
+
+
+@click.command()
+@source
+@options.address
+@output_option
+@click.option("--format", "wanted", type=click.Choice(FORMATS), default="dot", help="What to write.")
+@selects
+@click.option("--id", "ids", type=int, multiple=True, help="Only this instruction; may be repeated.")
+@click.option("--around", type=int, help="Only the neighbourhood of this instruction.")
+@click.option("--upstream", type=int, help="Only this instruction and what it depends on.")
+@click.option("--downstream", type=int, help="Only this instruction and what depends on it.")
+@click.option(
+    "--depth", type=_AMOUNT, help="How many edges --around (2), --upstream and --downstream (no limit) reach."
+)
+@click.option("--first", type=_AMOUNT, help="Only this many, from the beginning.")
+@click.option("--last", type=_AMOUNT, help="Only this many, from the end.")
+@click.option("--releases", is_flag=True, help="Show ReleaseTensor, too.")
+@click.option(
+    "--fold/--no-fold",
+    default=None,
+    help="Draw parts as one node each, chains unless --fold-by is given; by default where there are many nodes.",
+)
+@click.option("--fold-by", type=click.Choice(("chain", "run", "line", "span")), help="Draw each of these as one node.")
+@click.option("--inside", is_flag=True, help="Draw the steps inside of runs of routines, and where their values lie.")
+@click.option("--no-legend", is_flag=True, help="Do not explain the arrows in the picture.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+def dag(
+    file: Path | None,
+    *,
+    address: str | None,
+    output: Path | None,
+    wanted: str,
+    chooses: Filter,
+    ids: Sequence[int],
+    around: int | None,
+    upstream: int | None,
+    downstream: int | None,
+    depth: int | None,
+    first: int | None,
+    last: int | None,
+    releases: bool,
+    fold: bool | None,
+    fold_by: str | None,
+    inside: bool,
+    no_legend: bool,
+    as_json: bool,
+) -> None:
+    """Draw the logical DAG.
+
+    dot and mermaid are texts for other tools, svg and png need Graphviz, html is a page that zooms and searches.
+
+    Example: tensord trace dag run.trace --upstream 4711 --depth 3 --format html -o dag.html
+    """
+    wanted = "json" if as_json else wanted
+    if first is not None and last is not None:
+        raise click.BadParameter("--first and --last exclude each other: give one of them")
+    if fold is False and fold_by is not None:
+        raise click.BadParameter("--no-fold and --fold-by exclude each other: give one of them")
+    if wanted in RENDERED:
+        graphviz(wanted)  # which is missing before the trace is loaded, too
+    trace = load(file, address)
+    named = {id_ for id_ in (*ids, around, upstream, downstream) if id_ is not None}
+    graph = _chosen_part(trace, chooses, named).select(
+        ids=ids, around=around, upstream=upstream, downstream=downstream,
+        depth=depth, first=first, last=last, releases=releases,
+    )  # fmt: skip
+    if inside:
+        graph = _opened(trace, graph)
+    node = fold_by or {None: "", True: "chain", False: "instruction"}[fold]
+    _write(graph, wanted, output, node, legend=not no_legend)
+
+
+def _opened(trace: Trace, graph: Graph) -> Graph:
+    """The graph with the steps of runs; a hint if there are none."""
+    from ....vm.tracing.analysis.inside.steps import Opener
+
+    opened = graph.opened(Opener(trace))
+    if not opened.inner:
+        click.echo(NOTHING_INSIDE, err=True)
+    return opened
+
+
+def _chosen_part(trace: Trace, chooses: Filter, named: set[int]) -> Graph:
+    """The graph of the records that the filter chooses, and of those that options name."""
+    graph = trace.graph()
+    return graph.restrict({record.id for record in chooses.select(trace.records)} | named) if chooses else graph
+
+
+def _write(graph: Graph, wanted: str, output: Path | None, node: str, *, legend: bool) -> None:
+    from ....vm.tracing.analysis.graphs.graph_export import to_json
+    from ....vm.tracing.analysis.graphs.pictures import CROWDED, TEXTS, page_of, picture_of
+
+    if wanted == "json":
+        write(to_json(graph), output)
+        return
+    if wanted == "html":
+        write(page_of(graph, node, legend=legend), output)
+        return
+    picture = picture_of(graph, node)
+    if wanted in RENDERED:
+        write(render(graphviz(wanted), TEXTS["dot"](picture, legend=legend), wanted), output)
+    else:
+        write(TEXTS[wanted](picture, legend=legend), output)
+    if len(picture.nodes) > CROWDED:
+        _hint_crowded(picture)
+
+
+def graphviz(output_format: str) -> str:
+    """Graphviz's program. ProtocolError if it is not installed."""
+    program = which("dot")
+    if program is None:
+        raise ProtocolError(
+            f"a picture as {output_format} needs Graphviz, whose program dot is not installed: "
+            "install graphviz, or write --format html, which needs nothing"
+        )
+    return program
+
+
+def render(program: str, dot: str, output_format: str) -> bytes:
+    """Graphviz's picture of a graph. ProtocolError if Graphviz fails."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own Graphviz
+            [program, f"-T{output_format}"], input=dot.encode(), capture_output=True, check=True, timeout=_PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        raise ProtocolError(f"dot took more than {_PATIENCE} s: draw a part of the graph, or --format html") from None
+    except subprocess.CalledProcessError as error:
+        raise ProtocolError(f"dot failed: {error.stderr.decode(errors='replace').strip()[:200]}") from None
+    return done.stdout
+
+
+def _hint_crowded(picture: Picture) -> None:
+    click.echo(
+        f"tensord: {len(picture.nodes)} nodes are hard to draw and to read. "
+        "Fold them: --fold-by line; narrow them down: --around ID --depth 3, --session N, --id ID, --op NAME, "
+        "--last 200; or --format html.",
+        err=True,
+    )

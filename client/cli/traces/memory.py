@@ -1,0 +1,156 @@
+"""`tensord trace memory`: memory over time, the peak of each device and who stood in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ....interpreter.errors import ProtocolError
+from ..drawing.figures import count, size
+from ..line import options
+from ..line.output import print_json
+from .selection import selects
+from .source import about_source, load, source
+
+if TYPE_CHECKING:
+    from ....vm.tracing.analysis.recorded.filter import Filter
+    from ....vm.tracing.analysis.sums.memory import DeviceMemory
+
+BY: Final = ("copy", "op", "location", "span", "session", "name")  # what a table sums up by; `copy` lists single copies
+
+
+@click.command()
+@source
+@options.address
+@click.option("--by", type=click.Choice(BY), default="copy", help="Sum up who stood in the peak by this.")
+@click.option("--device", default="", show_default=False, help="Only this device.")
+@selects
+@options.rows(12)
+@click.option("-o", "--output", type=options.FILE, help="Draw memory over time: a .svg, or with matplotlib a .png.")
+@options.as_json
+def memory(
+    file: Path | None,
+    *,
+    address: str | None,
+    by: str,
+    device: str,
+    chooses: Filter,
+    limit: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Show each device's peak of memory, and which ops and lines had made what stood in it.
+
+    Example: tensord trace memory run.trace --by location -o memory.svg
+    """
+    from ....vm.tracing.analysis.sums.memory import memory as over_time
+
+    trace = load(file, address, as_json=as_json)
+    found = [one for one in over_time(trace, chooses) if device in {"", one.device}]
+    if device and device not in trace.devices:
+        raise ProtocolError(f"the trace has no device {device!r}: it has {', '.join(trace.devices) or 'none'}")
+    if output is not None:
+        draw(found, output)
+    if as_json:
+        print_json({**about_source(file), "taken": trace.taken, "devices": [_plain(one, by) for one in found]})
+    else:
+        for one in found:
+            _show(one, by, limit, now=None if chooses else trace.memory.used.get(one.device))
+        if not found:
+            click.echo("no memory was in use" if not chooses else "no such record made a copy in memory")
+
+
+def draw(found: Sequence[DeviceMemory], output: Path) -> None:
+    """Draw memory over time; the name's ending says as what. ProtocolError for one that cannot be drawn."""
+    from ....interpreter.whole_file import write_whole
+    from ....vm.tracing.analysis.sums.memory_picture import to_svg
+
+    if output.suffix == ".svg":
+        write_whole(output, to_svg(found))
+    elif output.suffix == ".png":
+        write_whole(output, to_png(found))
+    else:
+        raise ProtocolError(f"{output}: pictures are .svg or .png")
+
+
+def to_png(found: Sequence[DeviceMemory]) -> bytes:
+    """The picture as a PNG, drawn by matplotlib. ProtocolError without matplotlib."""
+    from io import BytesIO
+
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ProtocolError("a .png needs matplotlib, which is not installed; write a .svg") from None
+    figure = Figure(figsize=(9, 2.4 * max(1, len(found))), layout="constrained")
+    for number, one in enumerate(found, 1):
+        axes = figure.add_subplot(len(found), 1, number)
+        begin = one.curve[0][0]
+        times, amounts = [(time - begin) / 1e9 for time, _ in one.curve], [amount / 2**20 for _, amount in one.curve]
+        axes.fill_between(times, amounts, step="post", alpha=0.4)
+        axes.axvline((one.at - begin) / 1e9, color="red", linestyle="--")
+        axes.set(title=f"{one.device}, peak {size(one.peak)}", xlabel="s", ylabel="MiB")
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png", dpi=120)
+    return drawn.getvalue()
+
+
+def _show(one: DeviceMemory, by: str, limit: int, *, now: int | None) -> None:
+    from ....vm.tracing.analysis.recorded.text import duration
+
+    rest = f", {size(now)} when the trace was taken" if now is not None else ""
+    since = duration(max(0, one.at - one.curve[0][0]))
+    click.echo(f"{one.device}: peak {size(one.peak)}, {since} after the first record{rest}")
+    (_show_copies if by == "copy" else _show_holders)(one, by, limit)
+
+
+def _show_copies(one: DeviceMemory, _by: str, limit: int) -> None:
+    from ..drawing.tables import print_table
+
+    shown = one.standing[:limit] if limit else one.standing
+    rows = [
+        (str(stay.copy), size(stay.nbytes), stay.op, str(stay.session or ""), ", ".join(stay.names), stay.location)
+        for stay in shown
+    ]
+    if one.other:
+        rows.append(("", size(one.other), "other", "", "", ""))
+    more = len(one.standing) - len(shown)
+    rest = size(sum(stay.nbytes for stay in one.standing[len(shown) :]))
+    print_table(
+        ("copy>", "bytes>", "made by", "session>", "names", "location"),
+        rows,
+        caption=f"and {count(more)} smaller, {rest} together" if more else "",
+        folded=("names", "location"),
+        spare=("copy>", "session>"),
+    )
+
+
+def _show_holders(one: DeviceMemory, by: str, limit: int) -> None:
+    from ....vm.tracing.analysis.sums.memory import holder_of
+    from ..drawing.tables import print_table
+
+    holders = one.holders(holder_of(one, by))
+    rows = [
+        (
+            holder.key,
+            count(holder.count) if holder.count else "",
+            size(holder.nbytes),
+            f"{holder.nbytes / one.peak:.0%}",
+        )
+        for holder in (holders[:limit] if limit else holders)
+    ]
+    caption = "names are those that tensors had when the trace was taken" if by == "name" else ""
+    print_table((by, "copies>", "bytes>", "of the peak>"), rows, caption=caption, folded=(by,))
+
+
+def _plain(one: DeviceMemory, by: str) -> dict[str, object]:
+    from dataclasses import asdict
+
+    from ....vm.tracing.analysis.sums.memory import holder_of
+
+    found = {"device": one.device, "peak": one.peak, "at": one.at, "other": one.other, "curve": one.curve}
+    if by == "copy":
+        return found | {"standing": [stay._asdict() for stay in one.standing]}
+    return found | {"holders": [asdict(holder) for holder in one.holders(holder_of(one, by))]}

@@ -1,0 +1,191 @@
+"""`tensord trace show`: the records of a trace as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from ..drawing.figures import plural, size
+from ..line import options
+from ..line.output import print_json
+from .selection import no_records, selects
+from .source import NOTHING_INSIDE, about_source, counts_of, load, source
+
+if TYPE_CHECKING:
+    from ....vm.tracing.analysis.inside.steps import Inner
+    from ....vm.tracing.analysis.recorded.filter import Filter
+    from ....vm.tracing.analysis.recorded.stream_order import StreamOrder
+    from ....vm.tracing.analysis.trace import Trace
+    from ....vm.tracing.record import Record
+
+_EDGES_SHOWN = 4
+
+
+@click.command()
+@source
+@options.address
+@click.option("--limit", type=click.IntRange(min=0), default=50, help="Only this many, from the end; 0 for all.")
+@selects
+@click.option("--id", "ids", type=int, multiple=True, help="Only this instruction; may be repeated.")
+@click.option("--around", type=int, help="Only the neighbourhood of this instruction.")
+@click.option("--depth", type=click.IntRange(min=0), default=2, help="How many edges the neighbourhood reaches.")
+@click.option("--inside", is_flag=True, help="List the steps inside of runs of routines, and where their values lie.")
+@options.as_json
+def show(
+    file: Path | None,
+    *,
+    address: str | None,
+    limit: int,
+    chooses: Filter,
+    ids: Sequence[int],
+    around: int | None,
+    depth: int,
+    inside: bool,
+    as_json: bool,
+) -> None:
+    """List the records.
+
+    Example: tensord trace show --limit 20
+    """
+    trace = load(file, address, as_json=as_json)
+    found: Sequence[Record] = trace.records
+    if ids or around is not None:
+        found = trace.graph().select(ids=ids, around=around, depth=depth, releases=True).nodes
+    found = chooses.select(found)
+    records = found[-limit:] if limit else found
+    steps = _steps(trace, records) if inside else {}
+    if as_json:
+        fields = [_fields(trace, record, steps) for record in records]
+        about = {"devices": trace.devices, "taken": trace.taken}
+        print_json({**about_source(file), **counts_of(trace), **about, "shown": fields})
+    else:
+        _show_records(trace, records, steps, cut=len(found) - len(records), chooses=chooses)
+
+
+# By the id of a run: its steps.
+_Steps: TypeAlias = "Mapping[int, Sequence[tuple[Record, Inner]]]"
+
+
+def _steps(trace: Trace, records: Sequence[Record]) -> _Steps:
+    """The steps of each run among the records whose program is in the trace; a hint if there is none."""
+    from ....vm.tracing.analysis.inside.steps import Opener
+
+    opener = Opener(trace)
+    found = {record.id: opened.steps for record in records if (opened := opener.opened(record)) is not None}
+    if not found:
+        click.echo(NOTHING_INSIDE, err=True)
+    return found
+
+
+def _fields(trace: Trace, record: Record, steps: _Steps) -> dict[str, object]:
+    """A record for programs, and of a run its steps, if they are asked for."""
+    from ....vm.tracing.analysis.inside.steps import inner_dict
+    from ....vm.tracing.analysis.recorded.plain import as_dict
+
+    found = as_dict(record) | {"run": _run(trace, record)}
+    if record.id in steps:
+        found["inside"] = [as_dict(step) | {"inside": inner_dict(inner)} for step, inner in steps[record.id]]
+    return found
+
+
+def _run(trace: Trace, record: Record) -> dict[str, object] | None:
+    """The run that a record is of, for programs."""
+    found = trace.run_of(record)
+    if found is None:
+        return None
+    routine = trace.routines.get(found.routine)
+    about = {} if routine is None else {"name": routine.name, "program": routine.digest}
+    return {**found._asdict(), **about}
+
+
+_COLUMNS = ("id>", "session>", "op", "of", "status", "where", "waits for", "blocked>", "queued>", "ran>")
+_RATES = ("bytes>", "GB/s>", "GFLOP/s>")
+_FOLDED = ("of", "waits for", "location", "run", "span", "error")
+
+
+def _show_records(trace: Trace, records: Sequence[Record], steps: _Steps, *, cut: int, chooses: Filter) -> None:
+    from ....vm.tracing.analysis.recorded.stream_order import StreamOrder
+    from ..drawing.tables import print_table
+
+    order = StreamOrder(trace)
+    several = len({record.caused_by for record in records if record.caused_by}) > 1
+    lost = f", {trace.dropped} lost before them" if trace.dropped else ""
+    all_of_them = "; --limit 0 lists all" if cut else ""
+    print_table(
+        (*_COLUMNS, *_RATES, "location", "run", "span", "error"),
+        list(_rows(trace, records, steps, order, several=several)),
+        caption=f"{len(records)} of {plural(len(trace), 'record')}{lost}{all_of_them}",
+        folded=_FOLDED,
+        spare=(
+            "span",
+            "run",
+            "GB/s>",
+            "GFLOP/s>",
+            "location",
+            "bytes>",
+            "session>",
+            "blocked>",
+            "queued>",
+            "of",
+            "error",
+        ),
+        empty=no_records(chooses),
+    )
+
+
+def _rows(
+    trace: Trace, records: Sequence[Record], steps: _Steps, order: StreamOrder, *, several: bool
+) -> Iterator[tuple[str, ...]]:
+    """A row for each record, and below a run one for each of its steps."""
+    for record in records:
+        session = str(record.caused_by or "") if several else ""
+        yield _row(record, trace, order, session=session)
+        for step, inner in steps.get(record.id, ()):
+            row = _row(step, trace, order, session="")
+            row = (row[0], row[1], f"  {row[2]}", *row[3:])
+            fusion = f"fusion {inner.fusion}: " if inner.fusion else ""
+            yield (*row[:4], "", f"{fusion}{inner.memory}", *row[6:7], "", "", *row[9:])
+
+
+def _row(record: Record, trace: Trace, order: StreamOrder, *, session: str) -> tuple[str, ...]:
+    from ....vm.tracing.analysis.recorded.text import duration, id_text, is_running, place, status
+    from ....vm.tracing.analysis.recorded.volume import of, operations, rate, touched
+    from ....vm.tracing.analysis.waits.why import Story
+
+    story = Story(record, (), told=False, until=order.until)
+    blocked, queued, ran = (duration(ns) if ns else "" for ns in (story.blocked, story.queued, story.ran))
+    return (
+        id_text(record.id),
+        session,
+        record.op or record.opcode,
+        of(record),
+        status(record),
+        place(record),
+        _waits(record, order),
+        blocked,
+        queued,
+        f"for {ran}" if ran and is_running(record) else ran,
+        size(touched(record)) if touched(record) else "",
+        rate(touched(record), story.ran),
+        rate(operations(record), story.ran),
+        record.location,
+        trace.run_title(record),
+        "/".join(record.span),
+        record.error,
+    )
+
+
+def _waits(record: Record, order: StreamOrder) -> str:
+    """The sources of the record's edges; also the record ahead of it on its stream, unless an edge names that one."""
+    from ....vm.tracing.analysis.recorded.text import id_text
+
+    ahead = order.ahead(record)
+    sources = {edge.source for edge in record.edges}
+    waits = [f"#{id_text(edge.source)} {edge.reason}" for edge in record.edges[:_EDGES_SHOWN]]
+    if ahead is not None and ahead.id not in sources:
+        waits.append(f"behind #{ahead.id}")
+    more = len(record.edges) - _EDGES_SHOWN
+    return ", ".join(waits) + (f" and {more} more" if more > 0 else "")

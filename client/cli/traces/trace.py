@@ -1,0 +1,164 @@
+"""`tensord trace`: verify a trace, draw it, and ask why an instruction took so long.
+
+Every command reads a saved trace file, or else the ring of a running daemon.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ..drawing.figures import count, plural
+from ..line import options
+from ..line.commands import Commands, Listed
+from ..line.output import output as output_option
+from ..line.output import print_json, write
+from .selection import selects
+from .source import about_source, counts_of, load, source
+
+if TYPE_CHECKING:
+    from ....vm.tracing.analysis.checks.verify import Problem
+    from ....vm.tracing.analysis.recorded.filter import Filter
+
+COMMANDS: Final = {
+    "dump": Listed("traces.record", "Save the trace that the daemon has in its ring, or a part of it."),
+    "record": Listed("traces.record", "Record what the daemon does, until Ctrl-C."),
+    "show": Listed("traces.show", "List the records."),
+    "stats": Listed(
+        "traces.stats", "Sum up what ran, per op, line, span, session and stream, and what the streams waited for."
+    ),
+    "diff": Listed("traces.stats", "Compare two traces, per op and line: what got slower, what was called more often."),
+    "memory": Listed(
+        "traces.memory", "Show each device's peak of memory, and which ops and lines had made what stood in it."
+    ),
+    "dag": Listed("traces.dag", "Draw the logical DAG."),
+    "verify": Listed(
+        "traces.trace", "Recompute every edge, compare compiled routines with their programs: report mismatches."
+    ),
+    "timeline": Listed("traces.trace", "Write a timeline that https://ui.perfetto.dev or chrome://tracing opens."),
+    "why": Listed(
+        "traces.trace",
+        "Explain why an instruction took so long: what it waited for, what that waited for, and the critical path.",
+    ),
+}
+FORMATS: Final = ("chrome",)
+_PROBLEMS_SHOWN = 50
+
+
+trace: Final = Commands(
+    COMMANDS,
+    name="trace",
+    help="Record, verify, draw and explain what a daemon did, from a saved FILE or from the running daemon.",
+)
+
+
+@click.command()
+@source
+@options.address
+@options.as_json
+def verify(file: Path | None, address: str | None, *, as_json: bool) -> None:
+    """Recompute every edge, compare compiled routines with their programs: report mismatches.
+
+    Exits with 1 if there is one.
+
+    Example: tensord trace verify run.trace
+    """
+    from ....vm.tracing.analysis.checks.verify import compared
+
+    trace = load(file, address, as_json=as_json)
+    problems = trace.verify()
+    counts = counts_of(trace) | {"segments": compared(trace)}
+    if as_json:
+        found = [
+            {
+                "kind": problem.kind,
+                "instruction": problem.instruction,
+                "source": problem.source,
+                "copy": problem.copy,
+                "message": problem.message,
+            }
+            for problem in problems
+        ]
+        print_json({**about_source(file), **counts, "problems": found})
+    else:
+        _show_problems(counts, problems)
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@source
+@options.address
+@output_option
+@click.option("--format", "wanted", type=click.Choice(FORMATS), default="chrome", help="What to write.")
+@selects
+@click.option("--flows", type=click.IntRange(min=0), default=20_000, help="At most this many arrows for edges.")
+@click.option("--json", "as_json", is_flag=True, help="Reports and errors as JSON, too; the timeline always is.")
+def timeline(
+    file: Path | None,
+    *,
+    address: str | None,
+    output: Path | None,
+    wanted: str,
+    chooses: Filter,
+    flows: int,
+    as_json: bool,
+) -> None:
+    """Write a timeline that https://ui.perfetto.dev or chrome://tracing opens.
+
+    Example: tensord trace timeline -o run.json
+    """
+    from ....vm.tracing.analysis.sums import timeline
+
+    trace = load(file, address)
+    chosen = trace.only(chooses.select(trace.records)) if chooses else trace
+    writer = {"chrome": timeline.to_chrome}[wanted]
+    write(writer(chosen, flows=flows), output)
+    if output is not None:
+        from .record import report
+
+        written = output.stat().st_size if output.is_file() else 0
+        report(output, len(chosen), trace.dropped, written, which="older ones ", as_json=as_json)
+
+
+@click.command()
+@click.argument("instruction", type=int, metavar="ID", help="The instruction.")
+@source
+@click.option("--depth", type=click.IntRange(0, 200), default=6, help="How far to follow edges.")
+@options.address
+@options.as_json
+def why(instruction: int, file: Path | None, depth: int, address: str | None, *, as_json: bool) -> None:
+    """Explain why an instruction took so long: what it waited for, what that waited for, and the critical path.
+
+    Example: tensord trace why 4711
+    """
+    from ....vm.tracing.analysis.waits.why import why as explain
+    from ....vm.tracing.analysis.waits.why_export import to_json, to_text
+
+    explanation = explain(load(file, address, as_json=as_json), instruction, depth=depth)
+    write(to_json(explanation) if as_json else to_text(explanation), None)
+
+
+def _show_problems(counts: dict[str, int], problems: list[Problem]) -> None:
+    from collections import Counter
+
+    from ..drawing.tables import print_table
+
+    kinds = Counter(str(problem.kind) for problem in problems)
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    verdict = f"{plural(len(problems), 'problem')}: {listed}" if problems else "every edge is as it should be"
+    lost = f" ({count(counts['dropped'])} older ones lost)" if counts["dropped"] else ""
+    click.echo(verdict)
+    click.echo(
+        f"{plural(counts['records'], 'record')}{lost}, {plural(counts['edges'], 'edge')} waited or elided, "
+        f"{plural(counts['met'], 'dependence')} met at admission"
+    )
+    if counts["segments"]:
+        click.echo(f"{plural(counts['segments'], 'segment')} of routines compared with their programs")
+    if problems:
+        shown = problems[:_PROBLEMS_SHOWN]
+        caption = f"{len(shown)} of {len(problems)}; --json lists all"
+        rows = [(f"#{problem.instruction}", problem.kind.value, problem.message) for problem in shown]
+        print_table(("instruction>", "problem", "what"), rows, caption=caption)

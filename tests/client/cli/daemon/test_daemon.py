@@ -1,0 +1,252 @@
+"""The command line against a daemon in another process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.client.cli.doctor import daemon as of_daemon
+from tensord.vm.tracing.analysis.trace import Trace
+
+from ....daemon import Daemon
+from ....puppet import eventually
+
+PROGRAM = [sys.executable, "-m", "tensord.client.cli"]
+PATIENCE = 60.0
+HELD = 2  # tensors of a session at work
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that the test may kill."""
+    with Daemon.start(tmp_path, "--device", "cpu:0", "--device", "sim:0") as running:
+        yield running
+        with suppress(OSError):
+            running.kill()
+
+
+@pytest.fixture
+def busy(daemon: Daemon) -> Iterator[Any]:
+    """A session that has done something. Nothing is left of it at its end."""
+    with at_work(daemon) as session:
+        yield session
+        session.unpublish("weights")
+    with daemon.connect() as last:
+        eventually(lambda: not last._core.answers.query("tensors", 1))
+
+
+@contextmanager
+def at_work(daemon: Daemon) -> Iterator[Any]:
+    with daemon.connect() as connected:
+        session: Any = connected  # it keeps what it has done
+        session.weights = session.asarray(np.ones((64, 64), np.float32))
+        session.publish("weights", session.weights)
+        session.there = session.weights.to_device("sim:0") @ session.weights.to_device("sim:0")
+        session.sync()
+        yield session
+
+
+@pytest.fixture
+def asked(run: Callable[..., tuple[Any, str, str]], daemon: Daemon) -> Callable[..., Any]:
+    """asked(*arguments) -> what the command line, in this process, has for programs."""
+
+    def asked(*arguments: str) -> Any:
+        code, out, err = run(*arguments, "--json", "--address", daemon.address)
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    return asked
+
+
+def ask(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own."""
+    command = [*PROGRAM, *arguments, "--address", daemon.address]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
+
+
+def start(daemon: Daemon, *arguments: str) -> subprocess.Popen[str]:
+    command = [*PROGRAM, *arguments, "--address", daemon.address]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+
+
+def work_until(session: Any, done: Any) -> None:
+    """Run ops until `done()`."""
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline
+        session.call("add", [session.weights, 1.0])
+        session.sync()
+
+
+def partial_size(path: Path) -> int:
+    """Bytes of the unfinished file beside that path; 0 if there is none."""
+    return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}.*.partial"))
+
+
+@pytest.mark.usefixtures("busy")
+class TestTables:
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "status",
+            "sessions",
+            "tensors",
+            "names",
+            "devices",
+            "doctor",
+            "top --once --interval 0.1",
+            "trace show",
+            "trace verify",
+        ],
+    )
+    def test_each_command_works_for_people_and_for_programs(self, daemon, asked, command):
+        done = ask(daemon, *command.split())
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout
+        asked(*command.split())
+
+    def test_status(self, daemon, asked):
+        found = asked("status")
+        assert (found["pid"], found["address"], found["names"]) == (daemon.pid, daemon.address, 1)
+        assert list(found["devices"]) == ["cpu:0", "sim:0"]
+
+    def test_a_question_is_no_session_of_a_client(self, daemon, asked):
+        before = asked("status")["sessions"]
+        with daemon.connect():
+            assert asked("status")["sessions"] == before + 1
+
+    def test_sessions_are_processes(self, daemon):
+        ours, theirs = json.loads(ask(daemon, "sessions", "--json").stdout)
+        assert (ours["pid"], ours["uid"], ours["kind"]) == (os.getpid(), os.getuid(), "ipc")
+        assert (theirs["asks"], theirs["pid"] != os.getpid()) == (True, True)
+        assert ours["tensors"] == 2
+        assert ours["names"] == 1
+        assert ours["bytes"] >= 2 * 64 * 64 * 4
+        assert ours["consumed"] > 0
+
+    def test_tensors(self, asked):
+        named = next(row for row in asked("tensors") if row["names"] == ["weights"])
+        assert named["residency"] == {"cpu:0": "valid", "sim:0": "valid"}
+
+
+class TestDoctor:
+    def test_a_daemon_at_work_keeps_its_invariants(self, busy, asked):
+        kept = [busy.asarray(np.ones(n)) for n in range(1, 20)]
+        busy.sync()
+        found = {one["check"]: one for one in asked("doctor", "--deep")}
+        assert found["invariants"]["level"] == "ok"
+        assert f"over {len(kept) + HELD} tensors" in found["invariants"]["message"]
+
+    def test_a_broken_invariant_is_a_problem(self, monkeypatch):
+        answer = {"rules": 15, "tensors": 1, "instructions": 0, "violations": ["memory_adds_up: a byte is missing"]}
+        monkeypatch.setattr(of_daemon, "ask", lambda *_: answer)
+        (finding,) = of_daemon.check_invariants(None)
+        assert (finding.level, finding.message) == ("fail", "memory_adds_up: a byte is missing")
+
+    def test_without_a_daemon_there_is_nothing_to_check(self, tmp_path):
+        (finding,) = of_daemon.check_invariants(f"ipc://{tmp_path}/none")
+        assert finding.level == "note"
+
+
+class TestTrace:
+    @pytest.mark.usefixtures("busy")
+    def test_the_address_may_come_from_the_environment(self, daemon):
+        environment = os.environ | {"TENSORD_ADDRESS": daemon.address}
+        command = [*PROGRAM, "trace", "why", "1"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("#1 ")
+
+    def test_a_dump_knows_the_lines_of_a_session_that_has_ended(self, daemon, asked, tmp_path):
+        with daemon.connect() as session:
+            session.asarray([1.0])
+            session.sync()
+        path = tmp_path / "x.trace"
+        assert asked("trace", "dump", "-o", str(path))["records"] == len(Trace.load(path))
+        assert any("test_daemon.py" in record.location for record in Trace.load(path).records)
+
+    @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+    def test_a_recording_ends_whole(self, daemon, busy, tmp_path, end):
+        path = tmp_path / "x.trace"
+        with start(daemon, "trace", "record", "-o", str(path)) as recording:
+            work_until(busy, lambda: partial_size(path) > 20_000)
+            recording.send_signal(end)
+            out, err = recording.communicate(timeout=PATIENCE)
+        assert (recording.returncode, err) == (0, "")
+        trace = Trace.load(path)
+        assert out.startswith(f"{len(trace):,} records in ")
+        assert trace.verify() == []
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_a_daemon_that_is_killed_ends_a_recording_with_a_whole_file(self, own, tmp_path):
+        path = tmp_path / "x.trace"
+        with at_work(own) as session, start(own, "trace", "record", "-o", str(path)) as recording:
+            work_until(session, lambda: partial_size(path) > 5_000)
+            own.kill()
+            _, err = recording.communicate(timeout=PATIENCE)
+        assert recording.returncode == 1
+        assert "the recording ended early" in err
+        assert err.count("\n") == 1
+        assert len(Trace.load(path)) > 0
+
+    def test_a_trace_taken_while_much_happens_verifies(self, daemon, busy, run):
+        for _ in range(5):
+            chain = busy.weights
+            for _ in range(500):
+                chain = busy.call("add", [chain, 1.0])[0]
+            code, out, err = run("trace", "verify", "--address", daemon.address)
+            assert (code, err) == (0, ""), out
+
+
+class TestTheEnd:
+    def test_a_killed_daemon_is_told_in_one_line_and_found_by_the_doctor(self, own, run):
+        own.kill()
+        code, _, err = run("status", "--address", own.address)
+        assert code == 1
+        assert err.count("\n") == 1
+        assert "Traceback" not in err
+        examined = run("doctor", "--json", "--address", own.address)[1]
+        (found,) = [one for one in json.loads(examined) if one["check"] == "daemon"]
+        assert "is stale" in found["message"]
+
+    def test_top_in_a_pipe_prints_screens_until_nobody_reads(self, daemon):
+        with start(daemon, "top", "--interval", "0.1") as watching:
+            assert watching.stdout
+            assert watching.stderr
+            heads = (line for line in watching.stdout if line.startswith("tensord "))
+            assert next(heads)
+            assert "\x1b" not in next(heads)
+            watching.stdout.close()
+            assert watching.wait(PATIENCE) == 1
+            assert watching.stderr.read() == ""
+
+    def test_top_leaves_cleanly_on_ctrl_c(self, daemon):
+        with start(daemon, "top", "--json", "--interval", "0.1") as watching:
+            assert watching.stdout
+            assert json.loads(watching.stdout.readline())["status"]["pid"] == daemon.pid
+            watching.send_signal(signal.SIGINT)
+            _, err = watching.communicate(timeout=PATIENCE)
+        assert (watching.returncode, err) == (0, "")
+
+
+def test_a_daemon_without_tensors_has_an_empty_table(daemon, asked, run):
+    assert asked("tensors") == []
+    assert run("tensors", "--address", daemon.address)[::2] == (0, "")
+
+
+def test_what_is_wrong_with_a_question_is_said_without_a_line_of_ours(daemon, run):
+    code, _, err = run("tensors", "--session", "12345", "--address", daemon.address)
+    assert code != 0
+    assert "there is no session 12345" in err
+    assert ".py:" not in err
