@@ -32,7 +32,7 @@ from .daemon import Daemon
 from .through_daemon import Daemons
 
 # Several people share a machine: a deadline would measure them.
-settings.register_profile("tensord", deadline=None, max_examples=30, derandomize=True)
+settings.register_profile("tensord", deadline=None, max_examples=12, derandomize=True)
 settings.load_profile("tensord")
 
 JOIN = 5.0  # seconds that a thread may take to end after its test
@@ -106,24 +106,34 @@ def away_from_the_users_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield
 
 
-@pytest.fixture(autouse=True)
-def nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No thread, descriptor, shared memory or open machine is left behind."""
-    machines: list[VirtualMachine] = []
+MACHINES: list[VirtualMachine] = []  # of the test that runs
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _machines_are_noted() -> Iterator[None]:
+    """Once for all tests: to patch a class anew for each takes longer than many a test."""
     initialise = VirtualMachine.__init__
 
     def note(machine: VirtualMachine, *args: Any, **kwargs: Any) -> None:
-        machines.append(machine)
+        MACHINES.append(machine)
         initialise(machine, *args, **kwargs)
 
-    monkeypatch.setattr(VirtualMachine, "__init__", note)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(VirtualMachine, "__init__", note)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaks() -> Iterator[None]:
+    """No thread, descriptor, shared memory or open machine is left behind."""
+    MACHINES.clear()
     threads, descriptors, shared = set(threading.enumerate()), open_descriptors(), entries(SHM)
     yield
-    left_open = [machine for machine in machines if not getattr(machine, "closed", True)]
+    left_open = [machine for machine in MACHINES if not getattr(machine, "closed", True)]
     for machine in left_open:
         machine.close()
     assert not left_open, f"{len(left_open)} virtual machines were not closed"
-    machines.clear()
+    MACHINES.clear()
     zero_copy.stop()  # pyzmq's own thread, which it starts again when it needs it
     assert not (left := new_threads(threads)), f"threads were left behind: {left}"
     assert not (extra := left_in_shared_memory(shared)), f"shared memory was left behind: {extra}"

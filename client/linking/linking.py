@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.programs.numbers import PARAMETER
@@ -26,9 +26,6 @@ from .inlining import capture_for
 from .linked import Linked
 from .report import Report
 from .runs import Runs
-
-if TYPE_CHECKING:
-    pass
 
 
 class LinkedProgram:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish, encode_message
@@ -18,9 +18,6 @@ from ..tensor.reading import expose
 from ..tensor.tensor import Tensor
 from ..transport.interface import Reply
 from ..waiting.steps import Pause, Steps, Within
-
-if TYPE_CHECKING:
-    pass
 
 PAUSE: Final = 0.02  # seconds until names that nobody has published are asked for again
 ANSWER: Final = 2.0  # seconds that the machine has to answer, however short the wait

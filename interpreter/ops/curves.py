@@ -66,9 +66,7 @@ def interp_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attribu
 
 def interp_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
     """One search for each element, and one pass over the points."""
-    x, points = metas[:2]
-    if not isinstance(x, Meta) or not isinstance(points, Meta):
-        return 0
+    x, points = tensors(metas[:2])
     return x.size * 4 * (points.size.bit_length() + 1) + 8 * points.size
 
 

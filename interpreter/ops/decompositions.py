@@ -26,7 +26,7 @@ from ..schema.opdef import (
     define,
 )
 from ..schema.promotion import DType
-from ..schema.scratch import in_double, is_single
+from ..schema.scratch import in_double, is_single, largest
 from ..types.axes import tensor
 from ..types.kinds import LAPACK
 from ..types.meta import Meta, OperandMeta
@@ -70,15 +70,13 @@ def constant_work(factor: int) -> Work:
     """`lapack_work` of the first operand."""
 
     def work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
-        return lapack_work(metas[0], factor) if isinstance(metas[0], Meta) else 0
+        return lapack_work(tensor(metas), factor)
 
     return work
 
 
 def _sweeping_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, factor: int) -> int:
-    x = metas[0]
-    largest = max((m.size for m in outputs if m is not None), default=0)
-    return lapack_work(x, factor, largest) if isinstance(x, Meta) else 0
+    return lapack_work(tensor(metas), factor, largest(outputs))
 
 
 def lapack_scratch(copies: int) -> Scratch:

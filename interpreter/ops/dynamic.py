@@ -83,12 +83,13 @@ def partial_mask_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, 
 
 def first_operand(metas: tuple[OperandMeta, ...]) -> int:
     """At most all bytes of the first operand."""
-    return metas[0].nbytes if isinstance(metas[0], Meta) else 0
+    return tensor(metas).nbytes
 
 
 def every_position(metas: tuple[OperandMeta, ...]) -> int:
     """At most the position of each element, as int64."""
-    return metas[0].size * metas[0].ndim * 8 if isinstance(metas[0], Meta) else 0
+    x = tensor(metas)
+    return x.size * x.ndim * 8
 
 
 define(

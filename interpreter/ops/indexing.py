@@ -19,7 +19,7 @@ from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, 
 from ..schema.promotion import accepts_promoted, broadcast_shapes, promote
 from ..schema.scratch import scratch
 from ..types import kinds
-from ..types.axes import tensor
+from ..types.axes import tensor, tensors
 from ..types.meta import Meta, OperandMeta, Shape
 
 
@@ -336,10 +336,8 @@ def _places(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Arr
 
 def _most(metas: tuple[OperandMeta, ...]) -> int:
     """An upper bound: every mask all true, and only tensors of integers make the result larger than x."""
-    x, *selectors = metas
-    if not isinstance(x, Meta):
-        return 0
-    sizes = (m.size for m in selectors if isinstance(m, Meta) and m.dtype.kind != "b")
+    x, *selectors = tensors(metas)
+    sizes = (m.size for m in selectors if m.dtype.kind != "b")
     return x.nbytes * max([1, *sizes])
 
 

@@ -12,7 +12,7 @@ from ..schema.attributes import axis_attribute, check_axes, check_int
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, BoundKernel, OutputMetas, define
 from ..schema.promotion import DType, broadcast_shapes, promote
 from ..schema.scratch import scratch, total
-from ..types.axes import normal_axes, normal_axis, tensors
+from ..types.axes import normal_axes, normal_axis, tensor, tensors
 from ..types.kinds import NUMERIC
 from ..types.meta import Meta, OperandMeta, Shape
 
@@ -147,9 +147,8 @@ def vecdot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
 
 def conjugate_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
     """The conjugates of complex vectors, besides those of a product."""
-    left = metas[0]
-    conjugates = left.nbytes if isinstance(left, Meta) and left.dtype.kind == "c" else 0
-    return conjugates + matmul_scratch(metas, outputs, attributes)
+    left = tensor(metas)
+    return (left.nbytes if left.dtype.kind == "c" else 0) + matmul_scratch(metas, outputs, attributes)
 
 
 def vecdot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
@@ -241,7 +240,7 @@ def tensordot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
 
 def tensordot_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
     """Copies of operands whose axes are not in the order of the product, besides those of the product."""
-    copies = total(m for m in metas if isinstance(m, Meta) and m.ndim > 2)
+    copies = total(m for m in tensors(metas) if m.ndim > 2)
     return copies + matmul_scratch(metas, outputs, attributes)
 
 

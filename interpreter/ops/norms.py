@@ -104,7 +104,7 @@ def norm_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attribut
 
 def vector_norm_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
     """Powers cost more than products."""
-    size = metas[0].size if isinstance(metas[0], Meta) else 0
+    size = tensor(metas).size
     return size if attributes["ord"] in {"inf", "-inf", 0.0, 1.0, 2.0} else _SLOW * size
 
 
@@ -158,9 +158,7 @@ def matrix_norm_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, at
 
 def matrix_norm_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
     """Singular values cost n**3."""
-    x = metas[0]
-    if not isinstance(x, Meta):
-        return 0
+    x = tensor(metas)
     return lapack_work(x, 6) if _takes_singular_values(attributes["ord"]) else x.size
 
 
@@ -212,8 +210,8 @@ def trace_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
 
 def diagonal_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
     """Only the diagonals are read."""
-    x = metas[0]
-    return math.prod(x.shape[:-2]) * _diagonal_size(x.shape, attributes["offset"]) if isinstance(x, Meta) else 0
+    shape = tensor(metas).shape
+    return math.prod(shape[:-2]) * _diagonal_size(shape, attributes["offset"])
 
 
 # --- the table

@@ -204,7 +204,7 @@ def _in_bounds(xp: ArrayModule, at: Array, last: int) -> Array:
 
 def selection_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
     """A selection compares each element with some others."""
-    return _COMPARISONS * metas[0].size if isinstance(metas[0], Meta) else 0
+    return _COMPARISONS * tensor(metas).size
 
 
 define(

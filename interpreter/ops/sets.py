@@ -40,8 +40,8 @@ def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summar
         return (values, *positions)
 
     def most(metas: tuple[OperandMeta, ...]) -> int:
-        x = metas[0]  # at most all its elements are distinct
-        return x.nbytes + x.size * len(results) * 8 if isinstance(x, Meta) else 0
+        x = tensor(metas)  # at most all its elements are distinct
+        return x.nbytes + x.size * len(results) * 8
 
     define(
         name=name,

@@ -16,7 +16,7 @@ from ..schema.attributes import check_float, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import broadcast_shapes, promote
 from ..schema.scratch import in_double, is_single, total
-from ..types.axes import tensors
+from ..types.axes import tensor, tensors
 from ..types.kinds import FLOATING, INTEGER, LAPACK, REAL_FLOATING
 from ..types.meta import Meta, OperandMeta, Shape
 from .decompositions import (
@@ -269,10 +269,8 @@ def matrix_power_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, a
 
 def matrix_power_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
     """One product for each bit of n, and one more for each that is set."""
-    x = metas[0]
+    x = tensor(metas)
     n: int = attributes["n"]
-    if not isinstance(x, Meta):
-        return 0
     inverse = lapack_work(x, 4) if n < 0 else x.size
     return inverse + product_work(x.dtype, x.size * x.shape[-1]) * (abs(n).bit_length() + abs(n).bit_count())
 

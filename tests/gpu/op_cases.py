@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -235,6 +236,12 @@ def arranged(op: OpDef, dtype: str, what: str, attributes: Mapping[str, Any]) ->
 
 def operand(op: OpDef, position: int, dtype: str, shape: tuple[int, ...], strided: bool) -> Any:
     """An operand in that place, as the op's dtypes have it."""
+    found = _operand(op, position, dtype, shape, strided)
+    return found.copy() if isinstance(found, np.ndarray) else found
+
+
+@lru_cache(maxsize=256)
+def _operand(op: OpDef, position: int, dtype: str, shape: tuple[int, ...], strided: bool) -> Any:
     accepted = op.dtypes[min(position, len(op.dtypes) - 1)]
     if not accepted:
         return 7

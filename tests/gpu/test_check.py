@@ -43,29 +43,35 @@ def prove(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize(
-    ("what", "status", "why"),
-    [
-        ("passes", "passed", ""),
-        ("skips", "passed", ""),
-        ("fails", "failed", "1 checks, the first: third: ValueError: it is wrong"),
-        ("breaks", "failed", "the first: the stage itself: ValueError: nobody expected that"),
-        ("crashes", "crashed", "exit status -11; in the stage itself, third"),
-    ],
-)
-def test_a_stage_is_told_of_and_the_next_one_runs(prove, tmp_path, capsys, what, status, why):
-    document = prove(trial(what), trial("passes"))
-    first, second = document["stages"]
-    assert (first["status"], second["status"]) == (status, "passed")
-    assert why in first["why"]
-    assert document["passed"] is (status == "passed")
-    assert first["figures"] == [{"name": "answer", "value": 42, "unit": "units", "bound": 50}]
-    assert {"reason": "nothing here to do it with", "count": 1} in first["skipped"]
+OUTCOMES = {  # of trial stages: the status, and how the report says why
+    "skips": ("passed", ""),
+    "fails": ("failed", "1 checks, the first: third: ValueError: it is wrong"),
+    "breaks": ("failed", "the first: the stage itself: ValueError: nobody expected that"),
+    "crashes": ("crashed", "exit status -11; in the stage itself, third"),
+    "passes": ("passed", ""),
+}
+
+
+def test_a_stage_is_told_of_and_the_next_one_runs(prove, tmp_path, capsys):
+    document = prove(*map(trial, OUTCOMES))
+    assert document["passed"] is False
     printed, page = capsys.readouterr().out, (tmp_path / "out/report.md").read_text()
-    for text in (f"| {what} ", status, "1/2", "2/2"):
-        assert text in printed
-    assert f"## {what}: {what}" in page
-    assert "- answer: 42 units (bound 50)" in page
+    assert "1/5" in printed
+    assert "5/5" in printed
+    for what, found in zip(OUTCOMES, document["stages"], strict=True):
+        status, why = OUTCOMES[what]
+        assert found["status"] == status, what
+        assert why in found["why"]
+        assert found["figures"] == [{"name": "answer", "value": 42, "unit": "units", "bound": 50}]
+        assert {"reason": "nothing here to do it with", "count": 1} in found["skipped"]
+        assert f"| {what} " in printed
+        assert status in printed
+        assert f"## {what}: {what}" in page
+    assert page.count("- answer: 42 units (bound 50)") == 5
+
+
+def test_what_passes_is_a_proof(prove):
+    assert prove(trial("passes"))["passed"] is True
 
 
 def test_a_stage_that_hangs_is_ended_and_its_log_says_where_it_was(prove, tmp_path):

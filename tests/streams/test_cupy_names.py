@@ -47,7 +47,7 @@ def used() -> set[str]:
     """What the device and the kernels name. What an op says that it needs may be missing: it runs elsewhere then."""
     needed = {f"cupy.{path}" for op in REGISTRY.values() for path in (op.ufunc, *op.needs) if path}
     found = {path for file in (ROOT / "streams").glob("cuda*.py") for path in paths_in(file, ROOTS)}
-    kernels = {path for file in (ROOT / "interpreter").rglob("*.py") for path in paths_in(file, {"xp": "cupy"})}
+    kernels = {path for file in (ROOT / "interpreter/ops").rglob("*.py") for path in paths_in(file, {"xp": "cupy"})}
     composed = set(paths_in(ROOT / "interpreter/ops/special/composed.py", {"of": "cupyx.scipy.special"}))
     assert composed
     return found | (kernels - needed) | composed

@@ -73,9 +73,7 @@ def infer_attention_grad(metas: tuple[OperandMeta, ...], _attributes: Attributes
 def attention_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     """Two products and a softmax of the scores; five and two for the gradients."""
     gradient = len(outputs) == 3
-    q, k, v = metas[1:4] if gradient else metas[:3]
-    if not (isinstance(q, Meta) and isinstance(k, Meta) and isinstance(v, Meta)):
-        return 0
+    q, k, v = tensors(metas[1:4] if gradient else metas[:3])
     scores = math.prod(q.shape[:-1]) * k.shape[-2]
     products = scores * (q.shape[-1] + v.shape[-1]) // _BLAS_SPEED
     return (products + scores * SLOW) * (3 if gradient else 1)

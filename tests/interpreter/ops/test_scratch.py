@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -110,6 +111,22 @@ def test_every_op_declares_what_it_takes() -> None:
             wrong += complaints(case, *(measure(case) or found))
     assert not wrong, "\n".join(wrong)
     assert seen == REGISTRY.keys()
+
+
+def test_estimates_take_results_that_are_not_known() -> None:
+    """As they are where `out=` is a tensor whose meta data decide."""
+    for case in every_case():
+        op, metas = find(case.op), tuple(map(meta_of, case.operands))
+        attributes, pending = op.freeze(case.attributes), (None,) * op.outputs
+        if not op.dynamic and is_taken(op, metas, attributes):
+            assert op.estimate(metas, pending, dict(attributes)) >= 0
+            assert op.temporaries(metas, pending, dict(attributes)) >= 0
+
+
+def is_taken(op: OpDef, metas: Any, attributes: Any) -> bool:
+    with suppress(MetadataError):
+        return bool(infer_once(op, metas, attributes))
+    return False
 
 
 @each_case("name", sorted(name for name, op in REGISTRY.items() if "linalg.svd" in op.needs))

@@ -20,7 +20,7 @@ shapes = hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=4)
 INTEGERS = ["uint8", "int16", "int64", "uint64"]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(shapes, shapes, st.sampled_from(INTEGERS), st.sampled_from(FLOATS), st.integers(0, 9))
 def test_it_is_indexing_and_its_gradient_adds_up(shape, rest, integers, floats, seed):
     indices = np.random.default_rng(seed).integers(0, 3, shape).astype(integers)

@@ -17,7 +17,7 @@ from .running import run
 SUBSETS = [names for n in range(1, len(PASSES) + 1) for names in itertools.combinations(PASSES, n)]
 
 
-@each_case("seed", range(30))
+@each_case("seed", range(10))
 def test_every_subset_of_passes_keeps_what_a_run_does(seed: int) -> None:
     program = Maker(seed).program(60)
     inputs = inputs_of(program, seed)
