@@ -105,6 +105,13 @@ class Outbox:
         if transport.eager:  # nothing is unsent, but handles will be dropped
             transport.rouse(self.idle_flush)
 
+    def enter(self) -> Lock:
+        """Take the lock, in a region; the caller releases it. Another thread's block is awaited in a sleep."""
+        while not (lock := self.lock).acquire(blocking=False):
+            with SHIELD.exposed, lock:
+                pass
+        return lock
+
     def new_id(self) -> int:
         """The next id; the caller holds the lock."""
         self.ids += 1
@@ -352,9 +359,12 @@ class Outbox:
         transport = self.transport
         transport.ending()
         with SHIELD:
-            with self.lock:
+            lock = self.enter()
+            try:
                 self.transport = ClosedTransport(transport.devices)
                 self.messages = Closed()
+            finally:
+                lock.release()
             transport.close()
 
     def lost(self, error: TensordError) -> None:

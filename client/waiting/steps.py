@@ -30,6 +30,7 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ..transport.interface import Reply
 
 if TYPE_CHECKING:
+    from ..outbox.callbacks import Lock
     from ..outbox.outbox import Outbox
 
 T = TypeVar("T")
@@ -76,7 +77,8 @@ def on_thread(outbox: Outbox, steps: Steps[T]) -> T:
     """Take the steps on this thread, and sleep in between; returns what they return.
 
     The steps are regions (`interpreter/concurrency/interrupts`): an exception from outside is raised in the sleeps,
-    where the procedure undoes what it has begun, or at the end. Another thread's `atomic` block is awaited outside.
+    where the procedure undoes what it has begun, or at the end. While another thread's `atomic` block is open, a step
+    waits for its end in such a sleep, too.
     """
     try:
         with outbox.lock, SHIELD:
@@ -99,9 +101,23 @@ def gone_on(steps: Steps[Any], outbox: Outbox, wait: Wait) -> Wait:
     """What a procedure yields next, with the result of a wait."""
     try:
         value = slept(outbox, wait)
+        lock = entered(outbox, wait, value)
     except BaseException as error:  # an interrupt, too: the procedure undoes what it has begun
         return steps.throw(error)
-    return steps.send(value)
+    try:
+        return steps.send(value)
+    finally:
+        lock.release()
+
+
+def entered(outbox: Outbox, wait: Wait, value: Any) -> Lock:
+    """The session's lock, taken for the next step. An exception that comes in that sleep drops the result of a wait."""
+    try:
+        return outbox.enter()
+    except BaseException:
+        if isinstance(wait, Work):
+            wait.drop(value)
+        raise
 
 
 def slept(outbox: Outbox, wait: Wait) -> Any:

@@ -14,8 +14,10 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+import tensord as td
 from tensord.client.session.session import Session
 from tensord.client.tensor.tensor import Tensor
+from tensord.client.waiting.steps import Pause, Steps, Work, on_thread
 
 ROUNDS = 4
 
@@ -140,3 +142,60 @@ def test_a_cancelled_task_of_asyncio_leaves_the_session_whole(session: Session) 
     assert (x + 1).tolist() == [2.0]
     session.sync()
     assert session.stats()["session"]["tensors"] == 1
+
+
+def test_a_later_step_of_a_wait_is_interrupted_while_another_thread_is_inside_atomic(session: Session) -> None:
+    """The answer has come, and the step that takes it would have to wait for the end of the block."""
+    held, ended, entered = threading.Event(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with session.atomic():
+            held.set()
+            ended.wait(10)
+
+    holder = threading.Thread(target=hold)
+
+    def waiting() -> Steps[None]:
+        yield Pause(0.0)
+        yield Work(begin)
+        reached.append("the last step")
+
+    def begin() -> None:
+        holder.start()
+        held.wait(10)
+        entered.set()
+
+    reached: list[str] = []
+    try:
+        with interrupted(by_alarm, entered):
+            on_thread(session._core.outbox, waiting())
+        assert not ended.is_set()
+    finally:
+        ended.set()
+        holder.join()
+    assert not reached
+    assert (session.asarray([1.0]) + 1).tolist() == [2.0]
+
+
+def test_closing_is_interrupted_while_another_thread_is_inside_atomic() -> None:
+    session = td.connect("local")
+    held, ended, begun = threading.Event(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with session.atomic():
+            held.set()
+            ended.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert held.wait(10)
+        with interrupted(by_alarm, begun):
+            begun.set()
+            session.close()
+        assert not session.closed
+    finally:
+        ended.set()
+        holder.join()
+    assert (session.asarray([1.0]) + 1).tolist() == [2.0]
+    session.close()
