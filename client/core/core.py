@@ -7,10 +7,11 @@ is closed. So nothing here refers to the session, or to a tensor.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ...interpreter.concurrency.finalisers import redone
 from ...interpreter.wire.addresses import is_local
 from ..outbox.cancellation import Cancellation
 from ..outbox.outbox import Outbox
@@ -72,7 +73,12 @@ class Core:
         # Weak references: the namespace and the session refer to the core.
         self.namespace: Callable[[], Namespace | None] = nothing
         self.session: Callable[[], Session | None] = nothing
-        weakref.finalize(self, outbox.transport.abandon).atexit = False
+
+    @redone
+    def __del__(self) -> None:
+        # Runs in any thread, inside any lock.
+        with suppress(AttributeError):  # `__init__` has not finished
+            self.outbox.transport.abandon()
 
     def as_session(self) -> Session:
         """The session, for users' code; another facade of the core if the program has tensors of it alone."""

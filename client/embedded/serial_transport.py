@@ -7,7 +7,6 @@ is executing this is not possible: the messages leave when the callback has retu
 
 from __future__ import annotations
 
-import os
 import sys
 from _thread import start_new_thread
 from collections.abc import Callable, Sequence
@@ -31,7 +30,6 @@ class SerialTransport(InProcessTransport):
         self._release = release
         self._session = machine.attach(self._answer, name, strict=strict)
         self._closed = False
-        self._process = os.getpid()
 
     @property
     def lost(self) -> bool:
@@ -90,7 +88,7 @@ class SerialTransport(InProcessTransport):
 
     def abandon(self) -> None:
         """Close the session on a new thread: the garbage collector may run anywhere, also inside a lock."""
-        if not self._closed and not self.machine.closed and self._process == os.getpid():
+        if not (self._closed or self.machine.closed or sys.is_finalizing()):
             start_new_thread(self.close, ())
 
 

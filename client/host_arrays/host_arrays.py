@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ConnectionLost, DeviceMemoryError, MetadataError, ProtocolError, metadata_error
 from ...interpreter.schema.attributes import check_dtype, check_int, check_shape
 from ...interpreter.types.meta import Meta
@@ -100,7 +102,7 @@ class HostPool:
                     return None
                 array = self._make()
             key = id(array)
-            self._out[key] = weakref.ref(array, lambda _: self._out.pop(key, None))
+            self._out[key] = weakref.ref(array, partial(self._out.pop, key))
         return array
 
     def put(self, array: NDArray[Any]) -> None:
@@ -108,7 +110,7 @@ class HostPool:
 
         MetadataError for what `get` has not given, such as a view, and for what was given back already.
         """
-        with self._lock:
+        with self._lock, SHIELD:
             found = self._out.pop(id(array), None)
             if found is None or found() is not array:
                 again = any(each is array for each in self._in)

@@ -42,10 +42,12 @@ class AtomicBlock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        transport = self._outbox.transport
-        if self._end() and error is None:
+        with SHIELD:
+            transport, sent = self._outbox.transport, self._end()
+        if sent and error is None:
             transport.await_credit()
 
+    @ends_block
     def _end(self) -> bool:
         """End the block if it was begun; was anything sent?"""
         with SHIELD:

@@ -152,6 +152,9 @@ class ClosedTransport:
     def close(self) -> None:
         """Nothing to do: the session has ended."""
 
+    def abandon(self) -> None:
+        """Nothing to do: the session has ended."""
+
     def __getattr__(self, name: str) -> Any:
         raise session_closed(self.why)
 

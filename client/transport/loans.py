@@ -10,6 +10,7 @@ Guarantees. What was never sent, since the session ended or the message was refu
 of the upload dies with the message. Uses end anywhere, on any thread and also inside of locks. So there are no locks
 here, and each change of the uses is one atomic operation, followed by `_settle`, which looks at the uses again after it
 has set the flags. Whoever sets flags last has looked after that, so they are right in the end, whoever else was there.
+An exception from outside that stops the end of a use is no harm: the end is done again (`finalisers`).
 
 A session's end over a daemon hands nothing back: the daemon may go on reading for others who hold a tensor in the
 memory, and nobody would say when they do not. Nor is anything handed back in a forked child, which may share the memory
@@ -25,11 +26,14 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...interpreter.concurrency.finalisers import redone
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.types.meta import DTYPE_NAMES, Meta
 from ...interpreter.wire.frames import MAPPED_ARRAY
 from ...interpreter.wire.host_memory import HostMemory, host_memory_of
@@ -49,7 +53,7 @@ class Loans:
         self.owner = owner
         self._array: Any = nothing  # the user's, held weakly
         self._uploaded: dict[int, weakref.ref[NDArray[Any]]] = {}  # views of it that were uploaded, by identity
-        self._uses: dict[int, None] = {}
+        self._uses: dict[int, weakref.ref[NDArray[Any]] | None] = {}  # -> the array of the upload
         self._sent: deque[int] = deque()  # those of the uses that a daemon will end
         FORKS.loans.add(self)
 
@@ -69,13 +73,13 @@ class Loans:
         offset = address_of(array) - address_of(memory)
         upload: NDArray[Any] = np.ndarray(array.shape, array.dtype, memory, offset)
         upload.flags.writeable = False
-        use = next(_uses)
-        self._uses[use] = None
-        weakref.finalize(upload, self._end, use).atexit = False
-        if array is not self._array() and array.flags.writeable:
-            key = id(array)
-            self._uploaded[key] = weakref.ref(array, lambda _: self._uploaded.pop(key, None))
-        self._settle()
+        with SHIELD:
+            use = next(_uses)
+            self._uses[use] = weakref.ref(upload, partial(self._end, use))
+            if array is not self._array() and array.flags.writeable:
+                key = id(array)
+                self._uploaded[key] = weakref.ref(array, partial(self._uploaded.pop, key))
+            self._settle()
         return upload
 
     def sent(self) -> None:
@@ -95,7 +99,8 @@ class Loans:
         self._uses[INHERITED] = None
         self._settle()
 
-    def _end(self, use: int) -> None:
+    @redone
+    def _end(self, use: int, _gone: object = None) -> None:
         self._uses.pop(use, None)
         self._settle()
 

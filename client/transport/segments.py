@@ -20,6 +20,7 @@ locks; so all that happens then is a call of `release`, which has to be no more 
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections import OrderedDict, deque
@@ -57,8 +58,10 @@ class UploadSegments:
         self._free: OrderedDict[int, Segment] = OrderedDict()  # by number, the least recently used first
         self.lender = object()  # what lends host arrays over this connection
         self._hosts: dict[int, Loans] = {}  # by number: those of the lent ones that are the user's
-        self._dropped: deque[int | Last] = deque()  # of those of which the user has no array any more
+        self._dropped: deque[int | Last] = deque()  # of those of which there is no array any more
         self._watched: dict[int, Last] = {}
+        self._unsent: dict[int, int] = {}  # by number: the use in which an upload is filled that is not sent
+        self._filled = itertools.count(1)
         self._announcements: list[list[int]] = []
 
     @property
@@ -72,8 +75,14 @@ class UploadSegments:
         The array has a segment of its own, which is free again once `freed` gets its number.
         """
         dtype = np.dtype(dtype)
-        segment = self._take(int(np.prod(shape, dtype=object)) * dtype.itemsize)
-        return None if segment is None else array_at(segment, 0, shape, dtype)
+        with SHIELD:
+            segment = self._take(int(np.prod(shape, dtype=object)) * dtype.itemsize)
+            if segment is None:
+                return None
+            array = array_at(segment, 0, shape, dtype)
+            self._unsent[segment.number] = use = next(self._filled)
+            Last.of(array, self._dropped.append, (segment.number, use), self._watched)
+        return array
 
     def host(self, nbytes: int) -> HostMemory | None:
         """Memory for a host array, which is lent over this connection; None as from `empty`.
@@ -83,14 +92,13 @@ class UploadSegments:
         """
         if nbytes > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
             raise MemoryError
-        with self._lock:
+        with self._lock, SHIELD:
             segment = self._take(nbytes)
             if segment is None:
                 return None
             loans = self._hosts[segment.number] = Loans(self.lender)
-        memory = HostMemory.over(segment, nbytes, loans)
-        with SHIELD:
-            Last.of(memory, self._dropped.append, segment.number, self._watched)
+            memory = HostMemory.over(segment, nbytes, loans)
+            Last.of(memory, self._dropped.append, (segment.number, 0), self._watched)
         return memory
 
     def place(self, array: NDArray[Any]) -> tuple[int, int] | None:
@@ -104,6 +112,7 @@ class UploadSegments:
             place = place_of(copied)
         if place is None:
             return None
+        self._unsent.pop(place[0].number, None)
         loans = self._hosts.get(place[0].number)
         if loans is not None:
             loans.sent()
@@ -114,7 +123,7 @@ class UploadSegments:
 
         Of the user's segments, one upload is over.
         """
-        with self._lock:
+        with self._lock, SHIELD:
             for number in numbers:
                 loans = self._hosts.get(number)
                 if loans is None:
@@ -137,6 +146,7 @@ class UploadSegments:
         """Forget all segments: the connection is over."""
         with self._lock:
             self._lent.clear()
+            self._unsent.clear()
             self._free.clear()
             self._hosts.clear()
             self._announcements.clear()
@@ -146,7 +156,7 @@ class UploadSegments:
         if nbytes < MAPPED_ARRAY or not available():
             return None
         size = segment_size(nbytes)
-        with self._lock:
+        with self._lock, SHIELD:
             self._take_back_dropped()
             fitting = (n for n, segment in reversed(list(self._free.items())) if segment.size == size)
             segment = self._free.pop(next(fitting, 0), None) or self._create(size)
@@ -160,16 +170,17 @@ class UploadSegments:
             self._free[number] = segment
 
     def _take_back_dropped(self) -> None:
-        """Take back the user's segments in which the user has no array any more, nor the daemon an upload."""
+        """Take back the segments in which there is no array any more, nor has the daemon an upload."""
         with suppress(IndexError):  # a signal handler on this thread may do it first
             for _ in range(len(self._dropped)):
                 found = self._dropped.popleft()
-                number = found if isinstance(found, int) else self._watched.pop(id(found)).what
+                number, use = (found, 0) if isinstance(found, int) else self._watched.pop(id(found)).what
                 loans = self._hosts.get(number)
                 if loans is not None and loans.handed_over:
                     self._dropped.append(number)
-                else:
+                elif not use or self._unsent.get(number) == use:
                     self._hosts.pop(number, None)
+                    self._unsent.pop(number, None)
                     self._take_back(number)
 
     def _create(self, size: int) -> Segment | None:

@@ -1,29 +1,40 @@
 """Functions that end blocks, by their code: an exception at their first step would leave the block open.
 
 The interpreter looks for signals and thrown exceptions when a function starts, so before the region that is the first
-thing in it. What would be raised then is noted instead, as in the region (`interrupts`).
+thing in it. What would be raised then is noted instead, as in the region (`interrupts`). Behind the region the block
+has ended, and exceptions are raised at once.
 """
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final, TypeVar
 
-ENDS: Final[set[CodeType]] = set()
+ENDS: Final[dict[CodeType, int]] = {}  # code -> offset of the first instruction inside its region
 Function = TypeVar("Function", bound=Callable[..., Any])
+NONE: Final = -1  # no offset is less
+ENTRIES: Final = frozenset(("BEFORE_WITH", "LOAD_SPECIAL"))  # how a `with` begins, by version of Python
 
 
 def ends_block(function: Function) -> Function:
     """Mark a function that ends a block, in a region that is the first thing in it."""
-    ENDS.add(function.__code__)
+    ENDS[function.__code__] = entered(function.__code__)
     return function
 
 
+def entered(code: CodeType) -> int:
+    """The offset of the first instruction inside the first `with` of a function."""
+    instructions = iter(dis.get_instructions(code))
+    next(each for each in instructions if each.opname in ENTRIES)
+    return next(each.offset for each in instructions if each.opname == "POP_TOP")
+
+
 def is_ending(frame: FrameType | None) -> bool:
-    """Does such a function run in that frame, or below it?"""
+    """Does such a function run in that frame, or below it, and has its region not begun?"""
     while frame is not None:
-        if frame.f_code in ENDS:
+        if frame.f_lasti < ENDS.get(frame.f_code, NONE):
             return True
         frame = frame.f_back
     return False

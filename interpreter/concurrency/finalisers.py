@@ -2,16 +2,19 @@
 lost, and what the finaliser was to do with it.
 
 - Without a line of Python, where an object may cost some 0.3 us more: its class has `__del__ = FINALISER`, and the
-  object an attribute `_drop`, a function of C without parameters, such as `partial(os.close, fd)`, or `NOTHING`. An
-  object whose `__init__` has not come as far has no `_drop`, and nothing happens.
+  object an attribute `_drop`, a function of C without parameters: `partial(os.close, fd)`, `each_of` several, or
+  `NOTHING`. An object whose `__init__` has not come as far has no `_drop`, and nothing happens.
 - `Last`, for objects of other classes: a weak reference that puts itself into a queue when its object is gone.
-- `redone`, where each object counts: a finaliser in Python, which is called again if it was stopped.
+- `redone`, where each object counts, or more has to be done at once: a finaliser in Python, or the callback of a weak
+  reference, which is called again if it was stopped.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from operator import attrgetter
+from functools import partial
+from operator import attrgetter, call
 from types import CodeType, FrameType
 from typing import Any, Final, TypeVar
 from weakref import ref
@@ -20,14 +23,19 @@ FINALISER: Final[Any] = property(attrgetter("_drop"))
 NOTHING: Final[Callable[[], object]] = bool
 
 
-REDONE: Final[set[CodeType]] = set()
-Finaliser = TypeVar("Finaliser", bound=Callable[[Any], None])
+def each_of(*functions: Callable[[], object]) -> Callable[[], object]:
+    """A function of C that calls these functions of C, one after the other, when it is first called."""
+    return partial(deque, map(call, functions), 0)
+
+
+REDONE: Final[dict[CodeType, Callable[..., None]]] = {}
+Finaliser = TypeVar("Finaliser", bound=Callable[..., None])
 
 
 def redone(finaliser: Finaliser) -> Finaliser:
     """A finaliser in Python, of which nothing but an exception from outside comes out, and which may be called twice:
-    what Python would ignore is raised behind the next region (`interrupts`), and the finaliser is called again."""
-    REDONE.add(finaliser.__code__)
+    what Python would ignore is raised soon afterwards (`interrupts`), and the finaliser is called again."""
+    REDONE[finaliser.__code__] = finaliser
     return finaliser
 
 
@@ -37,10 +45,12 @@ def finish(frame: FrameType) -> bool:
     False for a finaliser that may raise an error of its own, such as a user's `weakref.finalize`: Python reports that
     error. The callbacks of Python's weak containers raise none, and have nothing left to do.
     """
-    if frame.f_code in REDONE:
-        frame.f_locals["self"].__del__()
+    code = frame.f_code
+    if code in REDONE:
+        given = frame.f_locals
+        REDONE[code](*[given[name] for name in code.co_varnames[: code.co_argcount]])
         return True
-    callback = (frame.f_globals.get("__name__"), frame.f_code.co_name)
+    callback = (frame.f_globals.get("__name__"), code.co_name)
     return callback in (("weakref", "remove"), ("_weakrefset", "_remove"))
 
 

@@ -20,7 +20,7 @@ to a result is there before its message, and to release what was never defined i
 and exit, changes have no checkpoint between them. The interpreter looks for signals and
 thrown exceptions at the start of a function, at jumps backwards, behind calls, and nowhere else. Assignments, operators
 on built-in types, and entering and leaving `with` on a lock of C contain no checkpoint. What is raised in finalisers,
-where Python ignores it, is raised behind the next region (`finalisers`).
+where Python ignores it, another thread throws again, once the finaliser is done (`finalisers`).
 
 Guarantees. What was noted happens at the end of the region, also if an error leaves the region: that error is its
 context then. A region is entered and left by one assignment, so its state is right at every checkpoint. A handler that
@@ -38,9 +38,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
+from time import sleep
 from types import FrameType, TracebackType
 from typing import Any
 from weakref import ref
@@ -48,7 +50,9 @@ from weakref import ref
 from .blocks import is_ending
 from .finalisers import finish
 from .signal_handlers import Handler, SignalHandlers
-from .thrown import Door
+from .thrown import Door, runs_in
+
+MOMENT = 1e-4  # seconds
 
 
 class Exposed:
@@ -151,10 +155,12 @@ class Shield:
                 self._handlers.uncover()
         finally:
             del inside[me]  # what comes from here on is raised here
-            if self.noted and me == self._main:
-                self._deliver()
-            if me in self.thrown:
-                self._raise_thrown(me)
+            try:
+                if self.noted and me == self._main:
+                    self._deliver()
+            finally:
+                if me in self.thrown:
+                    self._raise_thrown(me)
 
     def breathe(self) -> BaseException | None:
         """In a region that may last, where nothing is half done: call the handlers of signals that were noted.
@@ -264,23 +270,46 @@ class Shield:
                     self._deliver()
 
     def _raise_thrown(self, me: int) -> None:
-        thrown = self.thrown[me]
-        del self.thrown[me]
-        raise thrown
+        if me in self.thrown:  # still: it may have been taken back
+            thrown = self.thrown[me]
+            del self.thrown[me]
+            raise thrown
 
     def _unraisable(self, previous: Callable[[Any], object], unraisable: Any) -> None:
-        """Python ignores an exception: one from outside, in a finaliser of ours, is raised behind the next region.
+        """Python ignores an exception: one from outside, in a finaliser of ours, is thrown again.
 
         `previous`: the hook that this one replaced, for all others. Each installation keeps its own, since a program
         may keep a hook that was removed.
         """
         error, traceback = unraisable.exc_value, unraisable.exc_traceback
-        with self:
-            known = self._users and error is not None and traceback is not None and finish(traceback.tb_frame)
+        known, again = False, None
+        try:
+            with self:
+                known = bool(self._users and error is not None and traceback is not None and finish(traceback.tb_frame))
+        except BaseException as another:  # of a signal that came meanwhile
+            again = another
         if known:
-            self.thrown[get_ident()] = error
+            again = again or error
         else:
             previous(unraisable)
+        if again is not None:
+            self._throw_again(again)
+
+    def _throw_again(self, error: BaseException) -> None:
+        """Have this thread raise the exception soon: at the end of its region, or where it is once the hook is over."""
+        me = get_ident()
+        if me in self.inside or me in self.asleep:
+            self.thrown[me] = error
+            return
+        try:
+            start_new_thread(self._throw_outside, (me, error.with_traceback(None)))
+        except RuntimeError:  # a process that is ending gets no new threads
+            self.thrown[me] = error
+
+    def _throw_outside(self, thread: int, error: BaseException) -> None:
+        while runs_in(thread, Shield._unraisable.__code__):
+            sleep(MOMENT)
+        self._door.throw(thread, error)
 
     # -- the process -----------------------------------------------------------------------------------------------
 

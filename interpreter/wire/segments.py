@@ -26,14 +26,15 @@ import mmap
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..concurrency.finalisers import FINALISER, NOTHING, each_of
 from ..errors import ProtocolError
 from ..types.meta import packed_strides
 from .descriptors import descriptor_limit
@@ -83,8 +84,9 @@ class Segment(mmap.mmap):
     `owner` is the pid of its maker, 0 for this process. Only `create` and `open_peer` make segments.
     """
 
-    __slots__ = ("fd", "number", "owner", "size")
+    __slots__ = ("_drop", "fd", "number", "owner", "size")
 
+    _drop: Callable[[], object]
     fd: int
     number: int
     owner: int
@@ -118,8 +120,8 @@ class Segment(mmap.mmap):
         segment = cls(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE, prot=prot)
         segment.fd, segment.number, segment.owner, segment.size = -1, number, owner, nbytes
         _map_at(segment.address, nbytes, prot, mmap.MAP_SHARED | _MAP_FIXED, fd)
-        segment.fd = fd
         _descriptors[fd] = None
+        segment.fd, segment._drop = fd, each_of(partial(_descriptors.pop, fd, None), partial(os.close, fd))
         return segment
 
     @property
@@ -133,18 +135,15 @@ class Segment(mmap.mmap):
 
     def close_descriptor(self) -> None:
         """Close the descriptor once no peer needs to open it any more; the mapping stays."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            _descriptors.pop(fd, None)
-            os.close(fd)
+        drop, self._drop = self._drop, NOTHING
+        self.fd = -1
+        drop()
 
     def close(self) -> None:
         """Not possible: a segment is unmapped with the last array in it, since its arrays are not counted."""
         raise BufferError("a segment is unmapped with the last array in it")
 
-    def __del__(self) -> None:
-        if getattr(self, "fd", -1) >= 0:
-            self.close_descriptor()
+    __del__ = FINALISER
 
     def __repr__(self) -> str:
         return f"<segment {self.number} of {self.size} bytes>"

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from signal import getsignal
 from threading import get_ident
+from time import monotonic, sleep
 from types import FrameType
 from typing import Any, Final
 
 from tensord.client.session.session import Session
 from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.interpreter.concurrency.signal_handlers import SIGNALS, Cover
+from tensord.vm.serial.machine import SerialMachine
 
 from .programs import World
 from .strikes import Place, Striker, Struck, by_signal, by_throw, by_two_signals, raise_struck
@@ -26,6 +28,7 @@ STRIKES: Final[dict[str, Callable[[FrameType], None]]] = {
     "throw": by_throw,
 }
 TAKEN: Final = (signal.SIGINT, signal.SIGALRM, signal.SIGUSR1)
+SOON: Final = 2.0  # seconds, at the most, until the exception arrives
 Program = Callable[[World], None]
 
 
@@ -58,8 +61,8 @@ def strike(program: Program, world: World, place: Place, how: str) -> str:
     before = handlers()
     try:
         raised = is_struck(program, world, striker)
-        repr(world)  # where the interpreter looks for a second signal at the latest
-        world.session.flush()  # and what a finaliser has met comes behind this
+        if striker.struck:
+            await_arrival(raised)
     except Struck:
         raised = True
     except Exception as error:
@@ -71,6 +74,14 @@ def strike(program: Program, world: World, place: Place, how: str) -> str:
     if handlers() != before:
         return "the handlers of signals are not those from before"
     return left(world)
+
+
+def await_arrival(raised: bool) -> None:
+    """Look for exceptions without calls of the package: what has struck a finaliser is thrown again, soon."""
+    until = monotonic() + (0.0 if raised else SOON)
+    repr(until)  # where the interpreter looks for a second signal at the latest
+    while monotonic() < until:
+        sleep(0.001)
 
 
 def is_struck(program: Program, world: World, striker: Striker) -> bool:
@@ -103,9 +114,9 @@ def left(world: World) -> str:
         gc.collect()
         world.session.sync(timeout=10)
         found = held(world.session)
+        problems = list(kept(world.session))
     except BaseException as error:
         return f"afterwards {type(error).__name__}: {error}"
-    problems = []
     if found != world.tensors():
         problems.append(f"{found} tensors for {world.tensors()} handles")
     if unanswered(world.session):
@@ -116,6 +127,29 @@ def left(world: World) -> str:
     if lock._is_owned():
         problems.append("the outbox is locked")
     return ", ".join(problems)
+
+
+def kept(session: Session) -> Iterator[str]:
+    """What is kept of other sessions, and of uploads."""
+    until = monotonic() + SOON
+    while (others := sessions(session) - 1) and monotonic() < until:
+        sleep(0.01)
+    if others:
+        yield f"{others} sessions that were dropped are open"
+    uploads = getattr(session._core.transport, "_uploads", None)
+    if uploads is None:
+        return
+    uploads.freed(())  # which takes back what was dropped
+    if len(uploads._lent) > 1:  # the world's host array
+        yield f"{len(uploads._lent) - 1} segments are lent to nobody"
+
+
+def sessions(session: Session) -> int:
+    """How many sessions the machine has."""
+    machine = getattr(session._core.transport, "machine", None)
+    if isinstance(machine, SerialMachine):  # which is not asked for them
+        return len(machine.engine.sessions)
+    return len(session._core.answers.query("sessions"))
 
 
 def held(session: Session) -> int:

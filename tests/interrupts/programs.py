@@ -1,14 +1,18 @@
-"""Small programs to be struck. Each takes a session and a world: what is there before, and stays."""
+"""Small programs to be struck. Each takes a world: a session, and what is there before, and stays."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import tensord as td
 from tensord.client.session.session import Session
 from tensord.client.tensor.tensor import Tensor
+
+LARGE = 1 << 13  # float64s that travel in shared memory
 
 
 class World:
@@ -20,6 +24,8 @@ class World:
         self.folder = folder
         self.keep = session.asarray(np.arange(4.0))
         self.written = session.asarray(np.zeros(8), device=self.device)
+        self.lent = session.empty_host(LARGE)  # a host array
+        self.lent[...] = 1
         self.printed: list[Any] = []
 
         def step(w: Tensor, x: Tensor) -> Any:
@@ -32,12 +38,18 @@ class World:
         """How many handles the world has."""
         return 2
 
+    def another(self) -> Session:
+        """Another session on the same machine, opened by a thread that is not struck."""
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(td.connect, self.session.address).result()
+
     def check(self) -> None:
         """The session works, and the world is as it was."""
         assert (self.keep * 2 + 1).wait(timeout=10).tolist() == [1, 3, 5, 7]
         values = self.written.wait(timeout=10).numpy()
         assert np.all(values == values[0]), values
         self.session.sync(timeout=10)
+        assert self.lent.flags.writeable, "a host array is still handed over"
 
 
 def ops(world: World) -> None:
@@ -96,6 +108,30 @@ def routines(world: World) -> None:
     new(x).numpy()
 
 
+def lending(world: World) -> None:
+    """Large uploads: of host arrays, of those of a pool, and of other values."""
+    s = world.session
+    x = s.asarray(world.lent, device=world.device)
+    y = x + 1
+    del x
+    float(y[0])
+    with s.pool(LARGE, count=1) as pool:
+        array: Any = pool.get()
+        array[...] = 2
+        s.asarray(array).wait()
+        pool.put(array)
+        array = pool.get()
+        s.asarray(array[: LARGE // 2])
+    float(s.asarray(np.ones(LARGE))[0])
+
+
+def dropped(world: World) -> None:
+    """Another session, which nobody closes."""
+    other = world.another()
+    (other.asarray([1.0]) + 1).wait()
+    del other
+
+
 def effects(world: World) -> None:
     """Side effects, cancellation, files."""
     s = world.session
@@ -110,4 +146,4 @@ def effects(world: World) -> None:
     s.restart()
 
 
-PROGRAMS = {each.__name__: each for each in (ops, waits, shared, routines, effects)}
+PROGRAMS = {each.__name__: each for each in (ops, waits, shared, routines, lending, dropped, effects)}

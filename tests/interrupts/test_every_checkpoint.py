@@ -25,14 +25,14 @@ SEED = 11
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_a_machine_in_this_process_goes_on(program: Program, tmp_path: Path) -> None:
-    with td.connect("local", devices=DEVICES) as session:
+    with td.connect("local:struck", devices=DEVICES) as session:
         strike_at_some_places(program, World(session, tmp_path))
         assert not session.trace().verify()
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_a_serial_machine_goes_on(program: Program, tmp_path: Path) -> None:
-    with td.connect("local", devices=DEVICES, engine="serial") as session:
+    with td.connect("local:struck", devices=DEVICES, engine="serial") as session:
         strike_at_some_places(program, World(session, tmp_path))
 
 
@@ -49,7 +49,10 @@ def strike_at_some_places(program: Program, world: World) -> None:
         program(world)  # what is imported and captured once
         found = [place for place in places(program, world) if not place.before]
         chosen = random.Random(SEED).sample(found, min(PLACES, len(found)))
+        struck = 0
         for number, place in enumerate(chosen):
             how = list(STRIKES)[number % len(STRIKES)]
             what = strike(program, world, place, how)
             assert what in ("", "passed by"), f"{how} at {place}: {what}"
+            struck += not what
+        assert struck > len(chosen) / 2, f"passed by {len(chosen) - struck} of {len(chosen)} places"

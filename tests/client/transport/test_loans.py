@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tensord.client.transport.loans import Loans, lent
+from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.interpreter.wire.frames import MAPPED_ARRAY
 from tensord.interpreter.wire.host_memory import HostMemory
 
@@ -233,4 +234,26 @@ def test_a_forked_child_cannot_write_and_gets_nothing_back() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert other.flags.writeable
     del upload
+    assert array.flags.writeable
+
+
+def test_an_interrupt_at_the_end_of_a_use_hands_the_array_back_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = host_array()
+    upload = lend(array)
+    settle, calls = Loans._settle, []
+
+    def interrupted(loans: Loans) -> None:
+        calls.append(True)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        settle(loans)
+
+    monkeypatch.setattr(Loans, "_settle", interrupted)
+    SHIELD.install()
+    try:
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it is thrown again, soon
+            del upload
+            threading.Event().wait(10)
+    finally:
+        SHIELD.remove()
     assert array.flags.writeable

@@ -50,10 +50,32 @@ def test_large_arrays_are_made_in_segments_that_are_announced_once() -> None:
     assert (array_at(theirs, 0, (4, COUNT), "float64") == 3).all()
 
 
-def test_a_segment_is_lent_again_only_when_it_was_freed() -> None:
+def sent(uploads: UploadSegments) -> int:
+    """The number of a segment in which an upload was sent."""
+    array = uploads.empty((COUNT,), "float64")
+    assert array is not None
+    uploads.place(array)
+    return number_of(array)
+
+
+def test_a_segment_of_an_upload_that_was_never_sent_is_lent_again() -> None:
+    """An exception has come while it was filled."""
     uploads = UploadSegments()
     first = number_of(uploads.empty((COUNT,), "float64"))
-    second = number_of(uploads.empty((COUNT,), "float64"))
+    assert sent(uploads) == first
+    other = uploads.empty((COUNT,), "float64")
+    assert number_of(other) != first
+    uploads.freed([first])
+    held = uploads.empty((COUNT,), "float64")
+    assert number_of(held) == first
+    del other, held
+    assert len({sent(uploads), sent(uploads)}) == 2
+    assert len(uploads.announcements()) == 2
+
+
+def test_a_segment_is_lent_again_only_when_it_was_freed() -> None:
+    uploads = UploadSegments()
+    first, second = sent(uploads), sent(uploads)
     assert first != second
     uploads.freed([first, 12345678])
     assert number_of(uploads.empty((COUNT,), "float64")) == first
@@ -65,7 +87,7 @@ def test_a_segment_is_lent_again_only_when_it_was_freed() -> None:
 def test_what_is_free_is_bounded_and_the_longest_unused_is_dropped() -> None:
     size, before = segment_size(COUNT * 8), open_descriptors()
     uploads = UploadSegments(keep=2 * size)
-    numbers = [number_of(uploads.empty((COUNT,), "float64")) for _ in range(4)]
+    numbers = [sent(uploads) for _ in range(4)]
     uploads.announcements()
     uploads.freed(numbers)
     assert uploads.announcements() == [[SEGMENT, numbers[0], -1, 0], [SEGMENT, numbers[1], -1, 0]]
@@ -263,11 +285,11 @@ def test_the_segment_of_a_host_array_is_used_again_once_nobody_has_it() -> None:
     upload_of(uploads, array)
     view = array[1:]
     del array
-    other = number_of(uploads.empty((COUNT,), "float64"))
+    other = sent(uploads)
     del view
-    assert number_of(uploads.empty((COUNT,), "float64")) not in {number, other}  # the daemon has it
+    assert sent(uploads) not in {number, other}  # the daemon has it
     uploads.freed([number])
-    assert number_of(uploads.empty((COUNT,), "float64")) == number
+    assert sent(uploads) == number
     uploads.freed([number])
     again = host_array(uploads)
     assert number_of(again) == number

@@ -13,6 +13,7 @@ from functools import partial
 import pytest
 
 from tensord.interpreter.concurrency import signal_handlers
+from tensord.interpreter.concurrency.background import Background
 from tensord.interpreter.concurrency.bell import Bell
 from tensord.interpreter.concurrency.blocks import ends_block
 from tensord.interpreter.concurrency.finalisers import redone
@@ -219,6 +220,64 @@ def test_without_a_user_of_regions_nothing_stands_before_the_interpreter() -> No
     assert door() is not opened
 
 
+def test_what_is_thrown_at_a_region_and_taken_back_is_not_raised(shield: Shield) -> None:
+    with shield:
+        throw(FirstError)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
+    assert not shield.thrown
+
+
+def test_what_is_thrown_behind_the_region_that_ends_a_block_is_raised_there(shield: Shield) -> None:
+    """Nothing is open any more: what is kept back then would come with the next region, if there is one."""
+    reached = []
+
+    @ends_block
+    def end() -> None:
+        with shield:
+            reached.append("the region")
+        throw(FirstError)
+        reached.append("the end of the function")
+
+    with pytest.raises(FirstError):
+        end()
+    assert reached == ["the region"]
+
+
+def test_what_is_thrown_and_a_signal_are_both_raised(shield: Shield) -> None:
+    with pytest.raises(FirstError) as raised, shield:  # noqa: PT012
+        interrupt()
+        throw(FirstError)
+    assert isinstance(raised.value.__context__, KeyboardInterrupt)
+    assert not shield.thrown
+
+
+@pytest.mark.usefixtures("shield")
+def test_what_is_thrown_at_a_thread_of_tensord_is_logged_and_the_thread_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rounds: list[object] = []
+    looked = threading.Semaphore(0)
+
+    def look_around() -> bool:
+        rounds.append(True)
+        looked.release()
+        return False
+
+    background = Background("tensord-tried", look_around=look_around, pause=lambda _awake: None, failed=rounds.append)
+    background.start()
+    try:
+        number = ctypes.c_ulong(background.thread.ident or 0)
+        assert ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(FirstError)) == 1
+        for _ in range(3):
+            background.ring()
+            assert looked.acquire(timeout=10)
+    finally:
+        background.stop()
+        background.join(10)
+    assert rounds == [True] * 3
+    assert ["tensord-tried" in record.getMessage() for record in caplog.records] == [True]
+
+
 @pytest.mark.usefixtures("two_handlers")
 def test_the_end_of_a_block_is_covered_from_its_first_step(shield: Shield) -> None:
     ended, block = [], threading.Event()
@@ -253,14 +312,23 @@ class Finalised:
 
 
 @pytest.mark.usefixtures("two_handlers")
-def test_what_comes_in_a_finaliser_is_raised_behind_the_next_region_and_the_finaliser_is_done(shield: Shield) -> None:
+@pytest.mark.usefixtures("shield")
+def test_what_comes_in_a_finaliser_is_raised_soon_afterwards_and_the_finaliser_is_done() -> None:
     """Python ignores exceptions there: the program would go on as if nobody had pressed Ctrl-C."""
     for number, error in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGUSR1, FirstError)):
         calls: list[str] = []
-        Finalised(number, calls)
+        with pytest.raises(error):  # noqa: PT012 - without a call of ours
+            Finalised(number, calls)
+            threading.Event().wait(10)
         assert calls == ["begun", "begun", "ended"]
-        with pytest.raises(error), shield:
-            pass
+
+
+@pytest.mark.usefixtures("two_handlers")
+def test_what_comes_in_a_finaliser_in_a_sleep_is_raised_behind_the_sleep(shield: Shield) -> None:
+    calls: list[str] = []
+    with pytest.raises(FirstError), shield, shield.exposed:
+        Finalised(signal.SIGUSR1, calls)
+    assert calls == ["begun", "begun", "ended"]
 
 
 class TestTheLock:
