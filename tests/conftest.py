@@ -37,6 +37,7 @@ settings.load_profile("tensord")
 
 JOIN = 5.0  # seconds that a thread may take to end after its test
 SHM = "/dev/shm"  # noqa: S108 - looked at, never written to
+PASSING = (".org.chromium.", "tensord-tests-")  # what the names of others' entries there begin with
 DESCRIPTORS = "/proc/self/fd"
 COMPILED = tensord.build_info().form == "compiled"
 
@@ -65,11 +66,11 @@ def open_descriptors() -> set[int]:
 def left_in_shared_memory(before: set[str]) -> set[str]:
     """New entries of /dev/shm that are of this user, but for those that somebody else's process has open.
 
-    A browser's do not count: another test's may come and go meanwhile. Nor does what is gone at a second look: the C
+    A browser's do not count, nor folders of other tests, which may come and go meanwhile. Nor does what is gone at a second look: the C
     library makes each semaphore under a name of its own first.
     """
     found = set()
-    for name in {name for name in entries(SHM) - before if not name.startswith(".org.chromium.")}:
+    for name in {name for name in entries(SHM) - before if not name.startswith(PASSING)}:
         with suppress(OSError):  # gone meanwhile
             if Path(SHM, name).stat().st_uid == os.getuid():
                 found.add(name)
