@@ -66,8 +66,8 @@ def open_descriptors() -> set[int]:
 def left_in_shared_memory(before: set[str]) -> set[str]:
     """New entries of /dev/shm that are of this user, but for those that somebody else's process has open.
 
-    A browser's do not count, nor folders of other tests, which may come and go meanwhile. Nor does what is gone at a second look: the C
-    library makes each semaphore under a name of its own first.
+    A browser's do not count, nor folders of other tests, which may come and go meanwhile. Nor does what is gone at a
+    second look: the C library makes each semaphore under a name of its own first.
     """
     found = set()
     for name in {name for name in entries(SHM) - before if not name.startswith(PASSING)}:

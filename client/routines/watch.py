@@ -64,7 +64,8 @@ class Watch:
         self._closures: dict[CodeType, dict[str, Any]] = {}  # new ones, with their globals
         self._ran: set[CodeType] = set()
         self._before: Profile | None = None
-        self._set: Profile | None = None  # by which calls are watched
+        self._set: Profile | None = None  # by which calls are watched, while they are
+        self._watched = False
         self._replaced = False  # has the function put another profiler in its place?
         self._threads = False  # has it started some?
         self._collected = False  # does the garbage collector run by itself?
@@ -92,6 +93,7 @@ class Watch:
         with SHIELD:
             if self._set is not None:
                 self._replaced = sys.getprofile() != self._set
+                self._set, self._watched = None, True  # it would keep itself alive
                 if not self._replaced:  # else the function has said which one there is to be
                     sys.setprofile(self._before)
             if self._collected:
@@ -100,7 +102,7 @@ class Watch:
     def settle(self) -> None:
         """The capture is over. CaptureError for what no run can look at."""
         self._find_closures()
-        known = self._set is not None and not self._replaced and not self._threads
+        known = self._watched and not self._replaced and not self._threads
         if self._replaced and not self._guards.excuses("sys.setprofile"):
             self._error = self._error or refusal(
                 "the function replaces the profile function by which its capture is watched", "sys.setprofile"
