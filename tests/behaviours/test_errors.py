@@ -552,3 +552,15 @@ def test_a_fault_of_a_stream_is_an_error_like_a_kernels(session, reports):
     assert caught.value.instruction == records(session, "exp")[0].id
     assert len(reports) == 1
     assert_sound(session)
+
+
+@pytest.mark.parametrize("engine", ["vm", "serial"])
+def test_sync_tells_how_many_have_failed_since_the_last_one(engine):
+    with td.connect("local", engine=engine) as session:
+        singular = session.asarray(np.zeros((2, 2)))
+        counts = []
+        for n in (2, 0, 1):
+            lost = [session.xp.linalg.inv(singular) for _ in range(n)]
+            counts.append(session.sync())
+            del lost
+        assert counts == [2, 0, 1]

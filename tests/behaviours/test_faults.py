@@ -64,6 +64,16 @@ def test_a_late_error_poisons_what_could_have_seen_it_and_nothing_else(make_sess
     assert_sound(s)
 
 
+def test_a_late_error_poisons_each_result(make_session):
+    """Behaviour 44: an op with several results leaves none of them healthy."""
+    s = make_session(devices=LATE)
+    x = s.asarray(np.eye(8), device="sim:0").wait(WAIT)
+    device_of(s, "sim:0").inject(Fault(FaultKind.LATE, label="qr"))
+    for result in s.call("qr", [x]):
+        with pytest.raises(td.KernelError, match="surfaced late"):
+            result.numpy()
+
+
 def test_a_late_error_of_a_write_does_not_reach_an_earlier_reader(make_session):
     """Behaviour 44: who read before the failing write saw the old value, though the error came first."""
     s = make_session(devices=LATE)
