@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.wire.addresses import VARIABLE as ADDRESS
 from ...interpreter.wire.addresses import default_address, find_daemon, for_client, is_local
@@ -97,10 +98,13 @@ def connect_anywhere(
         usual = usual_engine()
         sought = default_address() if where is None and usual != "serial" else ""
         where = where or EMBEDDED
-        machine = connect_local(where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict, name=who)
-        if sought:
-            tell_of_fallback(sought, where)
-        return Session(machine, lines, outbox, address=where, sought=sought)
+        with SHIELD:  # what is raised behind it finds a whole session, which ends as it is dropped
+            machine = connect_local(
+                where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict, name=who
+            )
+            if sought:
+                tell_of_fallback(sought, where)
+            return Session(machine, lines, outbox, address=where, sought=sought)
     refuse_local(where or "", engine, devices, tracing=tracing)
 
     def attempt() -> Session:
@@ -186,7 +190,7 @@ def connect_daemon(
     from ..transport.link import connecting
     from ..transport.remote import RemoteTransport
 
-    with connecting(address):
+    with connecting(address), SHIELD:
         transport = RemoteTransport(address, socket_options(address, keys), name, strict=strict)
         close_at_exit(transport)
         return Session(transport, frames, outbox, address=address)

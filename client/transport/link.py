@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import zmq
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ConnectionLost, NoDaemon, ProtocolError, TensordError
 from ...interpreter.wire.addresses import parse, pid_of
 from ...interpreter.wire.codec import Encoder, decode
@@ -64,7 +65,7 @@ class Link:
         with ExitStack() as undo:
             undo.callback(self.context.term)
             self.open()
-            undo.callback(self.close_sockets, 0)
+            undo.push(self.withdraw)
             self.welcome = self.greet()
             undo.pop_all()
 
@@ -112,7 +113,8 @@ class Link:
             poller = zmq.Poller()
             poller.register(self.socket, zmq.POLLIN)
             poller.register(self.monitor, zmq.POLLIN)
-            ready = dict(poller.poll(ceil(max(self.until - time.monotonic(), 0) * 1000)))
+            with SHIELD.exposed:
+                ready = dict(poller.poll(ceil(max(self.until - time.monotonic(), 0) * 1000)))
             if self.socket in ready:
                 return self.read_welcome(self.receive())
             if not ready:
@@ -241,6 +243,14 @@ class Link:
         self.close_sockets(linger)
         self.context.term()
 
+    def withdraw(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Give up the greeting. An interrupt may have come behind HELLO: then the daemon is told, so that it keeps no
+        session for a client that might come back."""
+        interrupted = kind is not None and not issubclass(kind, TensordError | OSError)
+        if interrupted:
+            self.bye()
+        self.close_sockets(LINGER_MS if interrupted else 0)
+
     def close_sockets(self, linger: int) -> None:
         """Close the sockets."""
         close_sockets(self.socket, self.monitor, linger)
@@ -283,7 +293,8 @@ def check_reachable(address: str, until: float) -> None:
         check_socket(address, parsed.path, max(until - time.monotonic(), 0.001))
         return
     try:
-        sockets.getaddrinfo(parsed.host, parsed.port, type=sockets.SOCK_STREAM)
+        with SHIELD.exposed:
+            sockets.getaddrinfo(parsed.host, parsed.port, type=sockets.SOCK_STREAM)
     except OSError as error:
         why = error.strerror or error
         raise NoDaemon(f"the host of {address} is not known here ({why}): check its name, or write its IP") from None
@@ -294,7 +305,8 @@ def check_socket(address: str, path: str, seconds: float) -> None:
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
         probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, timeval(seconds))
         try:
-            probe.connect(path)
+            with SHIELD.exposed:
+                probe.connect(path)
         except BlockingIOError:
             raise ConnectionLost(f"the daemon at {address} takes no connections now: too many wait") from None
         except PermissionError as error:
