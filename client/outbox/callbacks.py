@@ -12,6 +12,7 @@ from collections.abc import Callable
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
 from ..locations.locations import user_line
 
@@ -31,10 +32,23 @@ class Refusing:
         self.thread = get_ident()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """As an RLock; ProtocolError at the user's line on the callback's thread."""
+        """As an RLock; ProtocolError at the user's line on the callback's thread.
+
+        C alone takes an RLock. Here an exception could come once the lock is taken, so it is taken in a region.
+        """
         if get_ident() == self.thread:
             raise ProtocolError(REFUSED, location=user_line())
-        return self.lock.acquire(blocking, timeout)
+        limited, taken = timeout >= 0, False
+        try:
+            with SHIELD:
+                while not (taken := self.lock.acquire(limited, timeout)) and blocking and not limited:
+                    with SHIELD.exposed, self.lock:
+                        pass
+        except BaseException:
+            if taken:
+                self.lock.release()
+            raise
+        return taken
 
     def release(self) -> None:
         """As an RLock."""

@@ -1,0 +1,68 @@
+"""The lock that refuses a callback's thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from tensord.client.outbox.callbacks import Refusing
+from tensord.interpreter.concurrency.interrupts import SHIELD
+
+from ...interrupts.check import STRIKES, handlers_that_raise, nothing
+from ...interrupts.strikes import Place, Striker, Struck
+
+
+def made_elsewhere(lock: threading.RLock) -> Refusing:
+    """The lock as it is while a callback runs on another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(Refusing, lock).result()
+
+
+@pytest.fixture
+def shield() -> Iterator[None]:
+    """As while a session is open."""
+    SHIELD.install()
+    yield
+    SHIELD.remove()
+
+
+@pytest.mark.usefixtures("shield")
+@pytest.mark.parametrize("how", STRIKES)
+def test_an_exception_while_it_is_taken_leaves_it_free(how: str) -> None:
+    lock = threading.RLock()
+    refusing = made_elsewhere(lock)
+    passed = Striker(None, nothing)
+    with passed.tracing():
+        assert refusing.acquire()
+    refusing.release()
+    struck = 0
+    for code, offset in passed.passed:
+        striker = Striker(Place(code, offset, 0), STRIKES[how])
+        taken = False
+        with handlers_that_raise(), suppress(Struck):
+            try:
+                with striker.tracing():
+                    taken = refusing.acquire()
+            except Struck:
+                struck += 1
+            repr(striker)  # where the interpreter looks for a second signal at the latest
+        if taken:
+            refusing.release()
+        assert not lock._is_owned(), (code.co_qualname, offset)
+    assert struck > len(passed.passed) // 2
+
+
+def test_its_limit_is_kept() -> None:
+    lock = threading.RLock()
+    refusing = made_elsewhere(lock)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lock.acquire).result()
+        assert not refusing.acquire(blocking=False)
+        assert not refusing.acquire(timeout=0.01)
+        pool.submit(lock.release).result()
+    assert refusing.acquire()
+    refusing.release()
