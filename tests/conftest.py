@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -178,7 +179,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell the processes that tests start which device stands in for others."""
+    """Tell the processes that tests start which device stands in for others.
+
+    Ctrl-C and a hangup are what tests are about; a shell that runs the tests in the background has both ignored.
+    """
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
     if device := config.getoption("--device"):
         os.environ[stand_in.VARIABLE] = f"{config.getoption('--in-place-of')}={device}"
 

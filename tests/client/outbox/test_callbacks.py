@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from ...interrupts.check import STRIKES, handlers_that_raise, nothing
 from ...interrupts.strikes import Place, Striker, Struck
 
 
-def made_elsewhere(lock: threading.RLock) -> Refusing:
+def made_elsewhere(lock: Any) -> Refusing:
     """The lock as it is while a callback runs on another thread."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(Refusing, lock).result()
@@ -33,7 +34,7 @@ def shield() -> Iterator[None]:
 @pytest.mark.usefixtures("shield")
 @pytest.mark.parametrize("how", STRIKES)
 def test_an_exception_while_it_is_taken_leaves_it_free(how: str) -> None:
-    lock = threading.RLock()
+    lock: Any = threading.RLock()
     refusing = made_elsewhere(lock)
     passed = Striker(None, nothing)
     with passed.tracing():
