@@ -51,6 +51,8 @@ def interrupted(way: Callable[[], None], when: threading.Event) -> Iterator[None
     """Interrupt the main thread, from another one, once the program has come so far; as notebooks do, with handlers
     that were installed just now."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler), signal.signal(signal.SIGALRM, too_late)
+    callbacks = gc.callbacks[:]  # of other libraries: Python ignores what strikes one
+    gc.callbacks.clear()
 
     def interrupt() -> None:
         if when.wait(10):
@@ -63,6 +65,7 @@ def interrupted(way: Callable[[], None], when: threading.Event) -> Iterator[None
             yield
     finally:
         thread.join()
+        gc.callbacks.extend(callbacks)
         signal.signal(signal.SIGINT, before[0])
         signal.signal(signal.SIGALRM, before[1])
 
