@@ -1,4 +1,4 @@
-"""Scopes: what is behind contexts. What is made inside one goes when it ends, except what was kept. They form a tree.
+"""Scopes, which contexts stand for. A scope releases its tensors when it ends, except those kept. Scopes form a tree.
 
 A scope is open in the thread, or the asyncio task, that has opened it, as a span is. It holds the handles that are
 made there while it is the innermost one. Source: OCANNL's contexts, whose `finalize` frees the arrays that a context
@@ -43,7 +43,7 @@ ENDED: Final = -1  # as the limit of a list
 
 
 class Ended(Gone):
-    """What has become of the tensors of a context: where it ended."""
+    """The fate of a context's tensors, and the line where the context ended."""
 
     __slots__ = ("_lines",)
 
@@ -173,7 +173,7 @@ class Scope:
         return sorted({name for scope in around(self) for name in list(scope.names)})
 
     def stats(self) -> dict[str, Any]:
-        """What `Context.stats` gives."""
+        """The answer of `Context.stats`."""
         held = [handle for handle in self._held() if handle._id > 0]
         nbytes = sum(meta.nbytes for handle in held if type(meta := handle._meta) is Meta)
         return {"tensors": len(held), "bytes": nbytes, "names": sorted(self.names)}

@@ -275,7 +275,7 @@ class Capture:
     # -- operands --------------------------------------------------------------------------------------------------
 
     def operand(self, value: Any) -> int:
-        """What a step has for an operand: a value, or a number (n < 0)."""
+        """The operand of a step: a value, or a number (n < 0)."""
         if isinstance(value, Tensor):
             return self.value(value)
         if type(value) is SymbolicNumber:

@@ -1,4 +1,4 @@
-"""What a command writes: to stdout, as text or JSON, or whole into a file."""
+"""The output of a command: to stdout, as text or JSON, or whole into a file."""
 
 from __future__ import annotations
 
