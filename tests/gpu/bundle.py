@@ -18,7 +18,7 @@ import sys
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,9 +72,19 @@ def requirements(project: Path = ROOT / "pyproject.toml") -> dict[str, str]:
     """What to fetch: distribution -> its requirement ("rich>=13.7"), from the project's own lists."""
     table = tomllib.loads(project.read_text())["project"]
     extras = table["optional-dependencies"]
-    wanted = [*table["dependencies"], *extras["examples"], *BESIDES]
+    wanted = [*table["dependencies"], *with_own_extras("examples", extras, table["name"]), *BESIDES]
     wanted += [text for text in extras["dev"] if name_of(text) in CHECKS]
     return {name_of(text): text for text in wanted if name_of(text) not in THERE}
+
+
+def with_own_extras(extra: str, extras: Mapping[str, Sequence[str]], project: str) -> Iterator[str]:
+    """What an extra asks for; in place of the project's own other extras ("tensord[special]"), what those ask for."""
+    for text in extras[extra]:
+        if name_of(text) != project:
+            yield text
+            continue
+        for other in text.partition("[")[2].rstrip("]").split(","):
+            yield from with_own_extras(other.strip(), extras, project)
 
 
 def name_of(requirement: str) -> str:
