@@ -210,7 +210,7 @@ class Inlining:
         """Record a step."""
         operands = tuple([each for operand in step.operands for each in self._operand(operand, step)])
         into = None if step.into is None else tuple(map(self._newest, step.into))
-        made = add_step(self._builder, step, operands, into, self._slots, self._locate)
+        made = add_step(self._builder, step._replace(operands=operands, into=into), self._slots, self._locate)
         new = len(results_of(step.blocks[-1])) if step.blocks else 0 if step.into else len(step.results)
         for place in range(new):
             self._variables[step.first + place] = made[place]

@@ -29,7 +29,7 @@ from .constructs import (
     written_values,
 )
 from .numbers import ARITHMETIC, CONSTANT, DRAW, IN_BLOCKS, LEAVES, SEED, Number, kinds_of
-from .program import EFFECT, MOVE, NO_DEVICE, PRINT, Program, Source, Step, weight_of
+from .program import CONSTRUCTS, EFFECT, MOVE, NO_DEVICE, PRINT, Program, Source, Step, weight_of
 
 STEPS = 1 << 14  # of a program
 OPERANDS = 1 << 18  # of all its steps
@@ -175,13 +175,14 @@ class Builder:
         outputs = self._infer.infer(op, metas, frozen)
         if into is not None:
             outputs = check_targets(op, outputs, self._targets(op.name, into))
-        return self._step(name, operands, frozen, device, into, outputs, location)
+        targets = None if into is None else tuple(into)
+        return self._add(Step(name, tuple(operands), frozen, device, targets, len(self.metas), outputs, location))
 
     def move(self, value: int, device: int, location: Any = None) -> int:
         """Add a move: the same value with another home, or a copy with the same one; its value."""
         meta = self._tensor_meta(value)
         check_slot(device, "device")
-        return self._step(MOVE, (value,), (), device, None, (meta,), location)[0]
+        return self._add(Step(MOVE, (value,), (), device, None, len(self.metas), (meta,), location))[0]
 
     def print(
         self,
@@ -217,7 +218,7 @@ class Builder:
     def _effect(self, name: str, values: Sequence[int], attributes: Any, location: Any) -> None:
         for value in values:
             self._tensor_meta(value)
-        self._step(name, values, attributes, NO_DEVICE, None, (), location)
+        self._add(Step(name, tuple(values), attributes, NO_DEVICE, None, len(self.metas), (), location))
 
     def construct(
         self,
@@ -240,11 +241,12 @@ class Builder:
         for part, block in zip(given, blocks, strict=True):
             self._check_given(op, part.values, part.numbers, block)
         check_blocks(op, blocks)
-        targets = written_values(op, given, blocks)
+        targets = tuple(written_values(op, given, blocks))
         results = results_of(blocks[-1])
         metas = (*[meta for meta, _ in results], *[self.metas[value] for value in targets])
-        homes = [home for _, home in results]
-        return self._step(op, operands, frozen, NO_DEVICE, targets or None, metas, location, homes, tuple(blocks))
+        first, into = len(self.metas), targets or None
+        step = Step(op, tuple(operands), frozen, NO_DEVICE, into, first, metas, location, tuple(blocks))
+        return self._add(step, [home for _, home in results])
 
     def _check_given(self, op: str, values: Sequence[int], numbers: Sequence[int], block: Program) -> None:
         """MetadataError unless a block may be given these values and numbers."""
@@ -259,31 +261,39 @@ class Builder:
             if kind is not SCALAR_TYPES[number.kind]:
                 raise MetadataTypeError(f"{op} gives {shown(operand)} for a number, which is {number.kind}", op=op)
 
-    def _step(
-        self,
-        name: str,
-        operands: Sequence[int],
-        attributes: Any,
-        device: int,
-        into: Sequence[int] | None,
-        outputs: tuple[Meta | None, ...],
-        location: Any,
-        homes: Sequence[int] | None = None,
-        blocks: tuple[Program, ...] = (),
-    ) -> range:
-        size = self.size
-        if size.steps >= size.limit or size.operands + len(operands) > OPERANDS:
+    def add(self, step: Step) -> range:
+        """Add a step that another program has, or that a client describes, and check it like any other; the values that
+        it makes. Its operands and targets are values and numbers of this program; what it says of results is not used.
+        """
+        given = dict(step.attributes)
+        if step.op == MOVE:
+            (value,) = step.operands
+            made = self.move(value, step.device, step.location)
+            return range(made, made + 1)
+        if step.op == PRINT:
+            self.print(given["parts"], step.operands, given["sep"], given["chain"], step.location)
+            return range(0)
+        if step.op == EFFECT:
+            self.effect(given["callback"], step.operands, given["chain"], step.location)
+            return range(0)
+        if step.op in CONSTRUCTS:
+            return self.construct(step.op, step.operands, step.blocks, given, step.location)
+        return self.op(step.op, step.operands, given, step.device, step.into, step.location)
+
+    def _add(self, step: Step, homes: Sequence[int] | None = None) -> range:
+        """Add a checked step. `homes`: of its new values, if that is not the step's device."""
+        size, outputs, targets = self.size, step.results, step.into or ()
+        if size.steps >= size.limit or size.operands + len(step.operands) > OPERANDS:
             raise QuotaError(f"a program has at most {size.limit} steps, and {OPERANDS} operands")
         size.steps += 1
-        size.operands += len(operands)
-        targets = None if into is None else tuple(into)
-        first, new = len(self.metas), len(outputs) - len(targets or ())
-        self.steps.append(Step(name, tuple(operands), attributes, device, targets, first, outputs, location, blocks))
+        size.operands += len(step.operands)
+        self.steps.append(step)
+        new = len(outputs) - len(targets)
         for place in range(new):
-            self._new_value(outputs[place], device if homes is None else homes[place])
-        for meta, target in zip(outputs[new:], targets or (), strict=True):
+            self._new_value(outputs[place], step.device if homes is None else homes[place])
+        for meta, target in zip(outputs[new:], targets, strict=True):
             self._new_value(meta, self.homes[target], target)
-        return range(first, len(self.metas))
+        return range(step.first, len(self.metas))
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .builder import Builder
-from .passes.rebuilding import added
 from .program import EFFECT, NO_DEVICE, PRINT, Program, Step
 
 # The location of a step inside, for that which it has had.
@@ -25,19 +24,12 @@ class Slots(NamedTuple):
     callbacks: Sequence[int]
 
 
-def add_step(
-    builder: Builder,
-    step: Step,
-    operands: tuple[int, ...],
-    into: tuple[int, ...] | None,
-    slots: Slots,
-    locate: Locate,
-) -> range:
-    """Add a step of another program with these operands and targets; the values that it makes."""
+def add_step(builder: Builder, step: Step, slots: Slots, locate: Locate) -> range:
+    """Add a step of another program, which has the builder's operands and targets already; the values that it makes."""
     device = step.device if step.device == NO_DEVICE else slots.devices[step.device]
     blocks = tuple([copied(builder.block(), block, slots, locate) for block in step.blocks])
     moved = step._replace(device=device, blocks=blocks, location=locate(step.location))
-    return added(builder, moved._replace(attributes=attributes_in(step, slots)), operands, into)
+    return builder.add(moved._replace(attributes=attributes_in(step, slots)))
 
 
 def attributes_in(step: Step, slots: Slots) -> Any:
@@ -60,5 +52,5 @@ def copied(builder: Builder, program: Program, slots: Slots, locate: Locate) -> 
     for source in program.captured:
         builder.captured(source.meta, slots.devices[source.device], source.name)
     for step in program.steps:
-        add_step(builder, step, step.operands, step.into, slots, locate)
+        add_step(builder, step, slots, locate)
     return builder.finish(program.results)

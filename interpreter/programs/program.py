@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, ClassVar, Final, NamedTuple
@@ -79,6 +80,7 @@ class Step(NamedTuple):
         return (*[None] * (len(self.results) - len(into)), *into)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Program:
     """A checked program, made by `Builder`. Never changed; compared by `digest`. `str` is its text; `parse` reads one.
 
@@ -92,28 +94,18 @@ class Program:
     _reads: ClassVar[Callable[[str], Program]]
     _writes: ClassVar[Callable[[Program], str]]
 
-    def __init__(
-        self,
-        *,
-        numbers: tuple[Number, ...],
-        parameters: tuple[Source, ...],
-        captured: tuple[Source, ...],
-        steps: tuple[Step, ...],
-        results: tuple[int, ...],
-        metas: tuple[Meta | None, ...],
-        homes: tuple[int, ...],
-        variables: tuple[int, ...],
-    ) -> None:
-        self.numbers = numbers
-        self.parameters = parameters
-        self.captured = captured
-        self.steps = steps
-        self.results = results
-        self.metas = metas
-        self.homes = homes
-        self.variables = variables
-        blocks = [block for step in steps for block in step.blocks]
-        slots = (*homes, *(step.device for step in steps), *(block.devices - 1 for block in blocks))
+    numbers: tuple[Number, ...]
+    parameters: tuple[Source, ...]
+    captured: tuple[Source, ...]
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+    metas: tuple[Meta | None, ...]
+    homes: tuple[int, ...]
+    variables: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        blocks = [block for step in self.steps for block in step.blocks]
+        slots = (*self.homes, *(step.device for step in self.steps), *(block.devices - 1 for block in blocks))
         self.devices: int = 1 + max(slots, default=-1)
         effects = [step for step, _ in effects_of(self)]
         self.chains = 1 + max((dict(step.attributes)["chain"] for step in effects), default=-1)

@@ -21,7 +21,7 @@ from ..schema.infer import InferCache
 from ..wire.forms import depth_exceeds, shown
 from ..wire.messages import decode_meta
 from .builder import STEPS, Builder
-from .program import CONSTRUCTS, EFFECT, MOVE, NO_DEVICE, PRINT, Program, records_of
+from .program import CONSTRUCTS, EFFECT, MOVE, NO_DEVICE, PRINT, Program, Step, records_of
 
 SEQUENCES = (tuple, list)
 DEEPEST = 8  # levels of an attribute
@@ -106,28 +106,21 @@ def add(builder: Builder, what: str, fields: Sequence[Any]) -> None:
             raise MetadataError(f"a {what} tensor has a shape and a dtype")
         (builder.parameter if what == "parameter" else builder.captured)(meta, device, name)
     else:
-        operands, attributes, device, into, location = fields
-        add_step(builder, what, sequence(operands), attributes, device, into, location)
+        builder.add(step_in(what, fields))
 
 
-def add_step(
-    builder: Builder, op: str, operands: tuple[Any, ...], attributes: Any, device: Any, into: Any, location: Any
-) -> None:
-    """Add an op, a move, a print or an effect."""
+def step_in(op: str, fields: Sequence[Any]) -> Step:
+    """An op, a move, a print or an effect, for the builder to check."""
+    operands, attributes, device, into, location = fields
     check_rest(attributes, location)
     given = dict(attributes)
-    if op not in ATTRIBUTES:
-        builder.op(op, operands, given, device, None if into is None else sequence(into), location)
-        return
-    if into is not None or sorted(given) != [*ATTRIBUTES[op]] or (op != MOVE and device != NO_DEVICE):
-        raise ProtocolError(f"{op} has the attributes {list(ATTRIBUTES[op])}, and writes nothing")
-    if op == MOVE:
-        (value,) = operands
-        builder.move(value, device, location)
-    elif op == PRINT:
-        builder.print(sequence(given["parts"]), operands, given["sep"], given["chain"], location)
-    else:
-        builder.effect(given["callback"], operands, given["chain"], location)
+    if op in ATTRIBUTES:
+        if into is not None or sorted(given) != [*ATTRIBUTES[op]] or (op != MOVE and device != NO_DEVICE):
+            raise ProtocolError(f"{op} has the attributes {list(ATTRIBUTES[op])}, and writes nothing")
+        if op == PRINT:
+            given["parts"] = sequence(given["parts"])
+    targets = None if into is None else sequence(into)
+    return Step(op, sequence(operands), tuple(given.items()), device, targets, 0, (), location)
 
 
 def add_construct(

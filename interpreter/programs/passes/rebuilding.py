@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..builder import STEPS, Builder
 from ..numbers import Number
-from ..program import CONSTRUCTS, EFFECT, MOVE, PRINT, Program, Step
+from ..program import Program, Step
 from .facts import made_by, origin
 
 
@@ -38,23 +38,7 @@ def rebuilt(
         return operand if slots is None else ~slots[~operand]
 
     for step in steps:
-        made = added(builder, step, tuple(map(renamed, step.operands)), step.into and tuple(map(renamed, step.into)))
+        operands, into = tuple(map(renamed, step.operands)), step.into and tuple(map(renamed, step.into))
+        made = builder.add(step._replace(operands=operands, into=into))
         value_of.update(zip(made_by(step), made, strict=True))
     return builder.finish([value_of[n] if n in value_of else renamed(n) for n in program.results])
-
-
-def added(builder: Builder, step: Step, operands: tuple[int, ...], into: tuple[int, ...] | None) -> range:
-    """Add a step with these operands and targets; the values that it makes."""
-    attributes = dict(step.attributes)
-    if step.op == MOVE:
-        made = builder.move(operands[0], step.device, step.location)
-        return range(made, made + 1)
-    if step.op == PRINT:
-        builder.print(attributes["parts"], operands, attributes["sep"], attributes["chain"], step.location)
-    elif step.op == EFFECT:
-        builder.effect(attributes["callback"], operands, attributes["chain"], step.location)
-    elif step.op in CONSTRUCTS:
-        return builder.construct(step.op, operands, step.blocks, attributes, step.location)
-    else:
-        return builder.op(step.op, operands, attributes, step.device, into, step.location)
-    return range(0)
