@@ -10,7 +10,7 @@ that several sessions can share tensors. A machine has one of two engines:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ...interpreter.errors import MetadataError
 from ...vm.machine import VirtualMachine
@@ -24,18 +24,23 @@ Machine: TypeAlias = VirtualMachine | SerialMachine
 Local: TypeAlias = EmbeddedTransport | SerialTransport
 
 
+class Asked(NamedTuple):
+    """What a session asks of its machine. `engine`: None for any, and then a new machine has the `usual` one."""
+
+    devices: Specs | None
+    engine: str | None
+    usual: str
+    tracing: bool
+
+
 class Shared:
-    """A machine that sessions share by name: what it was made with, and how many sessions it has."""
+    """A machine that sessions share by name, what it was made for, and how many sessions it has."""
 
-    __slots__ = ("devices", "engine", "machine", "sessions", "tracing")
+    __slots__ = ("asked", "machine", "sessions")
 
-    def __init__(
-        self, machine: Machine, devices: list[str | Mapping[str, object]], engine: str, *, tracing: bool
-    ) -> None:
-        self.machine = machine
-        self.devices = devices
-        self.engine = engine
-        self.tracing = tracing
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.machine = new_machine(asked)
         self.sessions = 0
 
 
@@ -44,31 +49,33 @@ _shared_lock = ProcessLock()
 FORKS.anew.append(_shared.clear)  # a child does not have the threads of its parent's machines
 
 
-def connect_local(
-    address: str, devices: Specs | None, *, engine: str | None, usual: str, tracing: bool, strict: bool, name: str = ""
-) -> Local:
-    """A session on a machine of its own ("local"), or on the process's machine of that name ("local:NAME").
-
-    `name` is that of the session. `engine` is the one that the caller asked for; if None, a new machine has `usual`.
-    """
+def connect_local(address: str, asked: Asked, name: str, *, strict: bool) -> Local:
+    """A session of that name, on a machine of its own ("local") or on one that the process shares ("local:NAME")."""
     shared = address.partition(":")[2]
     if not shared:
-        machine = new_machine(devices, engine or usual, tracing=tracing)
+        machine = new_machine(asked)
         return transport_to(machine, machine.close, name, strict=strict)
     with _shared_lock:
         found = _shared.get(shared)
         if found is None:
-            machine = new_machine(devices, engine or usual, tracing=tracing)
-            found = _shared[shared] = Shared(machine, list(devices or ()), engine or usual, tracing=tracing)
+            found = _shared[shared] = Shared(asked._replace(devices=list(asked.devices or ())))
         else:
-            check_same(address, found, devices, engine, tracing=tracing)
+            check_same(address, found.asked, asked)
         found.sessions += 1
     return transport_to(found.machine, lambda: leave(shared), name, strict=strict)
 
 
-def new_machine(devices: Specs | None, engine: str, *, tracing: bool) -> Machine:
-    """A machine of that engine. The serial one keeps no trace in any case."""
-    return SerialMachine(devices or ()) if engine == "serial" else VirtualMachine(devices or (), tracing=tracing)
+def new_machine(asked: Asked) -> Machine:
+    """A machine. A serial one keeps no trace in any case."""
+    devices = asked.devices or ()
+    if engine_of(asked) == "serial":
+        return SerialMachine(devices)
+    return VirtualMachine(devices, tracing=asked.tracing)
+
+
+def engine_of(asked: Asked) -> str:
+    """The engine of a machine that is made."""
+    return asked.engine or asked.usual
 
 
 def transport_to(machine: Machine, release: Callable[[], object], name: str, *, strict: bool) -> Local:
@@ -78,17 +85,17 @@ def transport_to(machine: Machine, release: Callable[[], object], name: str, *, 
     return EmbeddedTransport(machine, release, name, strict=strict)
 
 
-def check_same(address: str, found: Shared, devices: Specs | None, engine: str | None, *, tracing: bool) -> None:
-    """MetadataError if what is asked for differs from what the shared machine has."""
-    if devices is not None and found.devices != list(devices):
-        known = ", ".join(map(str, found.devices)) or "cpu:0"
+def check_same(address: str, found: Asked, asked: Asked) -> None:
+    """MetadataError if what is asked for differs from what the shared machine was made for."""
+    if asked.devices is not None and found.devices != list(asked.devices):
+        known = ", ".join(map(str, found.devices or ())) or "cpu:0"
         raise MetadataError(f"the machine {address!r} exists already, with devices {known}; leave devices= out")
-    if engine is not None and found.engine != engine:
+    if asked.engine is not None and engine_of(found) != asked.engine:
         raise MetadataError(
-            f'the machine {address!r} exists already, with engine="{found.engine}"; leave engine= out, or choose '
+            f'the machine {address!r} exists already, with engine="{engine_of(found)}"; leave engine= out, or choose '
             "another name"
         )
-    if found.tracing and not tracing:
+    if found.tracing and not asked.tracing:
         raise MetadataError(f"the machine {address!r} exists already, and keeps a trace; leave tracing= out")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
@@ -23,35 +24,35 @@ VARIABLE = "TENSORD_ENGINE"
 AUTO = "auto"
 
 
-def connect(
-    address: str | None,
-    *,
-    devices: Sequence[str | Mapping[str, object]] | None = None,
-    tracing: bool = True,
-    strict: bool = False,
-    keys: str | os.PathLike[str] | None = None,
-    engine: str | None = None,
-    frames: int | None = None,
-    name: str | None = None,
-    routines: str | None = None,
-    detail: int = 0,
-    wait: float | None = None,
-) -> Session:
+class Wanted(NamedTuple):
+    """What a session is asked to be, by the parameters of `tensord.connect`."""
+
+    devices: Sequence[str | Mapping[str, object]] | None = None
+    tracing: bool = True
+    strict: bool = False
+    keys: str | os.PathLike[str] | None = None
+    engine: str | None = None
+    frames: int | None = None
+    name: str | None = None
+    routines: str | None = None
+    detail: int = 0
+    wait: float | None = None
+
+    @property
+    def needs_local(self) -> bool:
+        """Does it ask for what a machine in this process alone has?"""
+        return self.devices is not None or self.engine is not None or not self.tracing
+
+
+USUAL = Wanted()
+
+
+def connect(address: str | None, wanted: Wanted = USUAL) -> Session:
     """See `tensord.connect`."""
+    detail = wanted.detail
     if type(detail) is not int or detail < 0:
         raise MetadataError(f"detail= is how many runs one of is timed, 0 for none, not {shown(detail)}")
-    session = connect_anywhere(
-        address,
-        devices=devices,
-        tracing=tracing,
-        strict=strict,
-        keys=keys,
-        engine=engine,
-        frames=frames,
-        name=name,
-        outbox=outbox_for(routines),
-        wait=wait,
-    )
+    session = connect_anywhere(address, wanted, outbox_for(wanted.routines))
     if detail:
         try:
             session._core.answers.query("detail", detail)
@@ -61,66 +62,62 @@ def connect(
     return session
 
 
-def connect_anywhere(
-    address: str | None,
-    *,
-    devices: Sequence[str | Mapping[str, object]] | None,
-    tracing: bool,
-    strict: bool,
-    keys: str | os.PathLike[str] | None,
-    engine: str | None,
-    frames: int | None,
-    name: str | None,
-    outbox: type[Outbox],
-    wait: float | None,
-) -> Session:
+def connect_anywhere(address: str | None, wanted: Wanted, outbox: type[Outbox]) -> Session:
     """A session on a daemon, or on a machine in this process."""
-    if address is not None and type(address) is not str:
-        raise MetadataError(f"an address is a string, not {type(address).__name__}")
-    if engine is not None:
-        check_engine("engine=", engine)
-    lines = check_frames(frames)
-    if keys is not None and not isinstance(keys, str | os.PathLike):
-        raise MetadataTypeError(f"keys= names a file or a directory, not {type(keys).__name__}")
-    if name is not None and not is_name(name):
-        raise MetadataError(f"name= is a printable text of 1 to {LONGEST} characters, not {shown(name)}")
-    patience = seconds("connect", wait)
-    local = devices is not None or engine is not None or not tracing
-    where = address or (EMBEDDED if local else find_address())
-    who = name or program_name()
+    wanted = checked(address, wanted)
+    patience = seconds("connect", wanted.wait)
+    where = address or (EMBEDDED if wanted.needs_local else find_address())
     if is_local(where or EMBEDDED) and (where is not None or patience is None):
-        from ..embedded.local import connect_local
-
         if patience is not None:
             raise MetadataError(
                 f"wait= is for a daemon: the machine at {where} is of this process, and is there at once"
             )
-        usual = usual_engine()
-        sought = default_address() if where is None and usual != "serial" else ""
-        where = where or EMBEDDED
-        with SHIELD:  # what is raised behind it finds a whole session, which ends as it is dropped
-            machine = connect_local(
-                where, devices, engine=engine, usual=usual, tracing=tracing, strict=strict, name=who
-            )
-            if sought:
-                tell_of_fallback(sought, where)
-            return Session(machine, lines, outbox, address=where, sought=sought)
-    refuse_local(where or "", engine, devices, tracing=tracing)
+        return connect_inside(where, wanted, outbox)
+    refuse_local(where or "", wanted)
 
     def attempt() -> Session:
-        there = for_client(where or running()).text
-        return connect_daemon(there, who, strict=strict, keys=keys, frames=lines, outbox=outbox)
+        return connect_daemon(for_client(where or running()).text, wanted, outbox)
 
     return until_there(attempt, patience or 0.0)
 
 
-def refuse_local(where: str, engine: object, devices: object, *, tracing: bool) -> None:
+def checked(address: str | None, wanted: Wanted) -> Wanted:
+    """What is wanted, with the environment's frames and the program's name where none are given. MetadataError for what
+    does not exist."""
+    if address is not None and type(address) is not str:
+        raise MetadataError(f"an address is a string, not {type(address).__name__}")
+    if wanted.engine is not None:
+        check_engine("engine=", wanted.engine)
+    frames, keys, name = check_frames(wanted.frames), wanted.keys, wanted.name
+    if keys is not None and not isinstance(keys, str | os.PathLike):
+        raise MetadataTypeError(f"keys= names a file or a directory, not {type(keys).__name__}")
+    if name is not None and not is_name(name):
+        raise MetadataError(f"name= is a printable text of 1 to {LONGEST} characters, not {shown(name)}")
+    return wanted._replace(frames=frames, name=name or program_name())
+
+
+def connect_inside(where: str | None, wanted: Wanted, outbox: type[Outbox]) -> Session:
+    """A session on a machine in this process: the one that is named, or the default one in place of a daemon."""
+    from ..embedded.local import Asked, connect_local
+
+    usual = usual_engine()
+    sought = default_address() if where is None and usual != "serial" else ""
+    address = where or EMBEDDED
+    asked = Asked(wanted.devices, wanted.engine, usual, wanted.tracing)
+    with SHIELD:  # what is raised behind it finds a whole session, which ends as it is dropped
+        machine = connect_local(address, asked, wanted.name or "", strict=wanted.strict)
+        if sought:
+            tell_of_fallback(sought, address)
+        return Session(machine, wanted.frames, outbox, address=address, sought=sought)
+
+
+def refuse_local(where: str, wanted: Wanted) -> None:
     """MetadataError for what only machines of this process take."""
-    if engine is not None:
+    if wanted.engine is not None:
         raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
-    if devices is not None:
+    if wanted.devices is not None:
         raise MetadataError("devices= is for machines of this process: a daemon's are those it was started with")
-    if not tracing:
+    if not wanted.tracing:
         raise MetadataError(
             "tracing= is for machines of this process: a daemon keeps a trace unless its [trace] is off"
         )
@@ -139,7 +136,7 @@ def outbox_for(routines: object) -> type[Outbox]:
 
 def connect_to_look(address: str) -> Session:
     """A session of the command line's own: on a daemon, a look, of which the log tells at level debug only."""
-    return connect(address) if is_local(address) else connect_daemon(for_client(address).text, None)
+    return connect(address) if is_local(address) else connect_daemon(for_client(address).text)
 
 
 def find_address() -> str | None:
@@ -174,15 +171,7 @@ def check_engine(where: str, engine: object) -> None:
         raise MetadataError(f"{where} is {known}, not {shown(engine)}")
 
 
-def connect_daemon(
-    address: str,
-    name: str | None,
-    *,
-    strict: bool = False,
-    keys: str | os.PathLike[str] | None = None,
-    frames: int | None = None,
-    outbox: type[Outbox] = Outbox,
-) -> Session:
+def connect_daemon(address: str, wanted: Wanted = USUAL, outbox: type[Outbox] = Outbox) -> Session:
     """A session on the daemon at that address; without a name, a look. ConnectionLost if there is none, or if it
     refuses us."""
     from ..process.exits import close_at_exit
@@ -191,6 +180,6 @@ def connect_daemon(
     from ..transport.remote import RemoteTransport
 
     with connecting(address), SHIELD:
-        transport = RemoteTransport(address, socket_options(address, keys), name, strict=strict)
+        transport = RemoteTransport(address, socket_options(address, wanted.keys), wanted.name, strict=wanted.strict)
         close_at_exit(transport)
-        return Session(transport, frames, outbox, address=address)
+        return Session(transport, wanted.frames, outbox, address=address)

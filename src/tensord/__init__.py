@@ -118,6 +118,7 @@ def connect(
     Raises MetadataError for addresses, devices, engines, names and options that do not exist, ConnectionLost if nobody
     answers.
     """
+    from .client.session.connect import Wanted
     from .client.session.connect import connect as make
     from .client.locations.locations import located
     from .client.locations.tracebacks import MEANT, hide
@@ -125,17 +126,7 @@ def connect(
 
     try:
         return make(
-            address,
-            devices=devices,
-            tracing=tracing,
-            strict=strict,
-            keys=keys,
-            engine=engine,
-            frames=frames,
-            name=name,
-            routines=routines,
-            detail=detail,
-            wait=wait,
+            address, Wanted(devices, tracing, strict, keys, engine, frames, name, routines, detail, wait)
         )
     except MEANT as error:
         if isinstance(error, TensordError):

@@ -127,12 +127,12 @@ def looked_up(session: Session, name: str) -> LinkedProgram:
 def session_at(address: str | None, devices: Iterable[str], *, published: bool) -> AbstractContextManager[Session]:
     """A session with the daemon at the address, else in this process, with the devices that are named. What is
     `published` is found on a daemon alone: on the one that runs, if there is no address."""
-    from ...session.connect import connect
+    from ...session.connect import Wanted, connect
     from ...transport.seeking import running
 
     if address is not None or published:
         return connect(address or running())
-    return connect("local", devices=["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")])
+    return connect("local", Wanted(["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")]))
 
 
 def pairs(given: Sequence[str], what: str) -> dict[str, str]:
