@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...interpreter.concurrency.finalisers import FINALISER, NOTHING
 from ...interpreter.concurrency.interrupts import SHIELD
@@ -30,24 +30,26 @@ PENDING: Final = 1 << 20  # elements that a value counts as whose shape data dec
 RECORDS: Final = 64  # of a program, in one message
 
 
-class Linked:
-    """A program with a device for each of its slots, and the tensors that it captures, which it keeps alive.
+class Bindings(NamedTuple):
+    """What a program is bound to: a device for each of its slots, the tensors that it captures; and chains and
+    callbacks of its side effects, by slot."""
 
-    `chains` and `callbacks` are those of its side effects, by slot; `name` is what records show; `passes` may change
-    the program. Dropping it releases the routine.
+    devices: Sequence[str]
+    captured: Sequence[Tensor] = ()
+    chains: Sequence[int] = ()
+    callbacks: Sequence[Callable[..., None]] = ()
+
+
+class Linked:
+    """A program with what it is bound to; it keeps the tensors that it captures alive.
+
+    `name` is what records show; `passes` may change the program. Dropping it releases the routine.
     """
 
     def __init__(
-        self,
-        core: Core,
-        program: Program,
-        devices: Sequence[str],
-        captured: Sequence[Tensor] = (),
-        chains: Sequence[int] = (),
-        callbacks: Sequence[Callable[..., None]] = (),
-        name: str = "",
-        passes: Sequence[str] = (ALL,),
+        self, core: Core, program: Program, bindings: Bindings, name: str = "", passes: Sequence[str] = (ALL,)
     ) -> None:
+        devices, captured, chains, callbacks = bindings
         self.name = shown_name(name)
         self.lines: set[int] = set()  # the numbers of its lines
         self.passes = tuple(passes)

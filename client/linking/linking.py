@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.programs.numbers import PARAMETER
-from ...interpreter.programs.passes.table import ALL, chosen_names
+from ...interpreter.programs.passes.table import chosen_names
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
 from ..calls.checks import device_of, own
@@ -23,7 +23,7 @@ from ..tensor.tensor import Tensor
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting
 from .inlining import capture_for
-from .linked import Linked
+from .linked import Bindings, Linked
 from .report import Report
 from .runs import Runs
 
@@ -84,22 +84,23 @@ class LinkedProgram:
 make_public(LinkedProgram)
 
 
-def link(
-    core: Core,
-    programs: Program | Iterable[Program],
-    devices: Mapping[str, str] | None,
-    tensors: Mapping[str, Tensor] | None,
-    name: str = "",
-    callbacks: Sequence[Callable[..., None]] = (),
-    passes: str | Iterable[str] = ALL,
-) -> Any:
+class Wanted(NamedTuple):
+    """What programs are to be linked to, as `session.link` takes it."""
+
+    devices: Mapping[str, str]
+    tensors: Mapping[str, Tensor]
+    name: str
+    callbacks: Sequence[Callable[..., None]]
+    passes: Sequence[str]
+
+
+def link(core: Core, programs: Program | Iterable[Program], wanted: Wanted) -> Any:
     """One linked program, or a list of them."""
-    names = names_of_passes(passes)
     if isinstance(programs, Program):
-        return link_one(core, programs, devices or {}, tensors or {}, name, callbacks, names)
+        return link_one(core, programs, wanted)
     if not isinstance(programs, list | tuple) or not all(isinstance(each, Program) for each in programs):
         raise located(MetadataTypeError("link: takes a program, or a list of them; td.Program.parse(text) makes one"))
-    return [link_one(core, each, devices or {}, tensors or {}, name, callbacks, names) for each in programs]
+    return [link_one(core, each, wanted) for each in programs]
 
 
 def names_of_passes(passes: str | Iterable[str]) -> tuple[str, ...]:
@@ -114,29 +115,20 @@ def names_of_passes(passes: str | Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def link_one(
-    core: Core,
-    program: Program,
-    devices: Mapping[str, str],
-    tensors: Mapping[str, Tensor],
-    name: str = "",
-    callbacks: Sequence[Callable[..., None]] = (),
-    passes: Sequence[str] = (ALL,),
-) -> LinkedProgram:
+def link_one(core: Core, program: Program, wanted: Wanted) -> LinkedProgram:
     """Link a program: slots without a device get those of the session, in their order; tensors that are not given are
     looked up in the contexts around. The program calls the first of the callbacks, as many as it needs."""
-    homes = [chosen_device(core, slot, devices) for slot in range(program.devices)]
-    for slot in devices:
+    homes = [chosen_device(core, slot, wanted.devices) for slot in range(program.devices)]
+    for slot in wanted.devices:
         if slot not in {f"d{number}" for number in range(program.devices)}:
             raise located(MetadataError(f"link: the program has no device slot {slot!r}; it has {program.devices}"))
     check_names([source.name for source in program.captured])
-    captured = [captured_tensor(core, source.name, tensors) for source in program.captured]
+    captured = [captured_tensor(core, source.name, wanted.tensors) for source in program.captured]
     for tensor, source in zip(captured, program.captured, strict=True):
         if tensor._meta is not source.meta:
             raise located(MetadataError(f"link: {source.name} is {source.meta}, not {tensor._meta}"))
-    called = called_back(program, callbacks)
-    linked = Linked(core, program, homes, captured, callbacks=called, name=name, passes=passes)
-    return LinkedProgram(linked)
+    bindings = Bindings(homes, captured, callbacks=called_back(program, wanted.callbacks))
+    return LinkedProgram(Linked(core, program, bindings, wanted.name, wanted.passes))
 
 
 def called_back(program: Program, callbacks: Sequence[Callable[..., None]]) -> Sequence[Callable[..., None]]:

@@ -1,7 +1,8 @@
 """Routines: Python functions that are captured once, and run as programs as long as what they depend on is the same.
 
-- `routine`: looks a call's program up, or captures it; `entries`: what a routine has captured; `changes`: says why it
-  was captured again
+- `routine`: looks a call's program up; `entries`: what a routine has captured
+- `first_call`: captures what was not captured yet; `symbols`: what stands for arguments meanwhile; `changes`: says why
+  a routine was captured again
 - `control_flow`: cond, case, while_loop, repeat
 - `guards`: Python state outside of the arguments that a capture depends on; `places`, `contents`, `rows`: how it is
   looked up and compared

@@ -12,7 +12,7 @@ from functools import partial
 from numbers import Integral
 from threading import RLock
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class ControlFlow:
         perhaps in containers; the results are new tensors. They may write in place to what they get, and to tensors
         outside. If the predicate has failed, neither runs, and results and written tensors have its error.
         """
-        return run(self._core, COND, predicate, (then, otherwise), args)
+        return run(self._core, Construct(COND, predicate, (then, otherwise), args))
 
     def case(self, index: Any, functions: Sequence[Callable[..., Any]], /, *args: Any) -> Any:
         """`functions[index](*args)`, as `cond`. `index`: an integer tensor without dimensions.
@@ -60,7 +60,7 @@ class ControlFlow:
         if not isinstance(functions, list | tuple):
             message = f"case: takes a list of functions, not {type(functions).__name__}"
             raise located(MetadataTypeError(message, op=CASE))
-        return run(self._core, CASE, index, tuple(functions), args)
+        return run(self._core, Construct(CASE, index, tuple(functions), args))
 
     def while_loop(
         self,
@@ -76,37 +76,42 @@ class ControlFlow:
         copy of the state that it begins with. `test` returns a tensor without dimensions. KernelError, of the results,
         if it is still true after `max_iterations` rounds; the machine has a bound of its own (`iterations`).
         """
-        return run(self._core, WHILE, None, (test, body), state, ((MAX_ITERATIONS, as_bound(max_iterations)),))
+        bound = ((MAX_ITERATIONS, as_bound(max_iterations)),)
+        return run(self._core, Construct(WHILE, None, (test, body), state, bound))
 
     def repeat(self, count: Any, body: Callable[..., Any], /, *state: Any) -> Any:
         """`for _ in range(count): state = body(*state)`, as `while_loop`. `count`: an int, or an integer tensor."""
-        return run(self._core, REPEAT, count, (body,), state)
+        return run(self._core, Construct(REPEAT, count, (body,), state))
 
 
 make_public(ControlFlow)
 
 
-def run(
-    core: Any,
-    op: str,
-    head: Any,
-    functions: tuple[Callable[..., Any], ...],
-    args: tuple[Any, ...],
-    attributes: tuple[tuple[str, Any], ...] = (),
-) -> Any:
+class Construct(NamedTuple):
+    """A step of control flow: what it decides by (`head`), the functions, their arguments, and its attributes."""
+
+    op: str
+    head: Any
+    functions: tuple[Callable[..., Any], ...]
+    args: tuple[Any, ...]
+    attributes: tuple[tuple[str, Any], ...] = ()
+
+
+def run(core: Any, asked: Construct) -> Any:
     """Carry out a step of control flow: record it, or run a routine that is it."""
-    head = as_int(head)
-    check(core, op, head, functions, args)
-    if op in (COND, CASE) and not isinstance(head, Tensor):
-        return chosen(op, head, functions)(*args)
+    step = asked._replace(head=as_int(asked.head))
+    check(core, step)
+    if step.op in (COND, CASE) and not isinstance(step.head, Tensor):
+        return chosen(step.op, step.head, step.functions)(*step.args)
     capture = capture_of(core.outbox)
     if capture is not None:
-        return record(capture, op, head, functions, args, attributes)
-    return core.flows.routine(core, op, functions, attributes)(head, *args)
+        return record(capture, step)
+    return core.flows.routine(core, step.op, step.functions, step.attributes)(step.head, *step.args)
 
 
-def check(core: Core, op: str, head: Any, functions: tuple[Callable[..., Any], ...], args: Any) -> None:
+def check(core: Core, step: Construct) -> None:
     """MetadataError for what control flow does not take."""
+    op, head, functions = step.op, step.head, step.functions
     if not functions or len(functions) > FORMS[op].most:
         raise located(MetadataError(f"{op} takes 1 to {FORMS[op].most} functions, not {len(functions)}", op=op))
     for function in functions:
@@ -118,7 +123,7 @@ def check(core: Core, op: str, head: Any, functions: tuple[Callable[..., Any], .
         elif op == REPEAT and not (isinstance(head, int) and not isinstance(head, bool)):
             raise MetadataTypeError(f"{op}: the count is an int or a tensor, not {head.__class__.__name__}", op=op)
     if FORMS[op].loops:
-        for value in args:
+        for value in step.args:
             check_state(op, value)
 
 
@@ -153,15 +158,9 @@ def chosen(op: str, head: Any, functions: Sequence[Callable[..., Any]]) -> Calla
     return functions[head]
 
 
-def record(
-    capture: Capture,
-    op: str,
-    head: Any,
-    functions: Sequence[Callable[..., Any]],
-    args: Sequence[Any],
-    attributes: Sequence[tuple[str, Any]],
-) -> Any:
+def record(capture: Capture, step: Construct) -> Any:
     """Record a step of control flow; its results, as the functions return them."""
+    op, head, functions, args, attributes = step
     draws, loops = capture.draws or Draws(capture), FORMS[op].loops
     blocks = [captured(capture, function, args, draws, own=loops) for function in functions]
     values = [state_of(args), as_state(blocks[-1].value, len(args))] if loops else [block.value for block in blocks]
@@ -209,8 +208,9 @@ class Flows:
         with self._lock:
             found = self._kept.get(key)
             if found is None:
-                found = self._kept[key] = Routine(core, partial(recorded, op, functions, attributes))
-                found.__dict__["__qualname__"] = f"{op} of {', '.join(map(name_of, functions))}"
+                function = partial(recorded, op, functions, attributes)
+                vars(function)["__qualname__"] = f"{op} of {', '.join(map(name_of, functions))}"
+                found = self._kept[key] = Routine(core, function)
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)
@@ -220,7 +220,7 @@ class Flows:
 def recorded(op: str, functions: Any, attributes: Any, head: Any, *args: Any) -> Any:
     """The function of such a routine."""
     core = CURRENT.capture.core if CURRENT.capture is not None else None
-    return run(core, op, head, functions, args, attributes)
+    return run(core, Construct(op, head, functions, args, attributes))
 
 
 def identity(function: Any) -> Any:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...interpreter.programs.convention import Convention
     from ..capture.evaluation import Evaluation
     from ..capture.results import Make
+    from ..capture.structure import Arguments
     from ..linking.linked import Linked
     from ..tensor.tensor import Tensor
     from .guards import Guards
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
 MOST: Final = 64  # entries of a routine
 OUTSIDES: Final = 4  # of them, for arguments that look the same: they differ in their guards
 _NOW: Final = count()  # a clock: what was used later has a higher number
+
+
+class Called(NamedTuple):
+    """How a captured function is called, and what makes its result of the program's."""
+
+    convention: Convention
+    make: Make
 
 
 class Entry:
@@ -46,25 +54,16 @@ class Entry:
     )
 
     def __init__(
-        self,
-        core: Core,
-        linked: Linked,
-        evaluation: Evaluation,
-        make: Make,
-        convention: Convention,
-        guards: Guards,
-        numbers: Sequence[Any],
-        objects: Sequence[Any],
+        self, linked: Linked, evaluation: Evaluation, called: Called, guards: Guards, given: Arguments
     ) -> None:
-        self.core = core
-        self.handler = core.calls.handler  # keeps it alive: its id is in the key
+        self.core = linked._core
+        self.handler = self.core.calls.handler  # keeps it alive: its id is in the key
         self.linked = linked
         self.evaluation = evaluation
-        self.make = make
-        self.convention = convention
+        self.convention, self.make = called
         self.guards = guards
-        self.numbers = tuple(numbers)
-        self.objects = tuple(map(reference, objects))
+        self.numbers = tuple(given.numbers)
+        self.objects = tuple(map(reference, given.objects))
         self.used = next(_NOW)
 
     def run(self, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:

@@ -39,9 +39,10 @@ class Programs(Facet):
         that may change the program, or "all" or "none" (docs/routines.md). Of several programs, a list of functions.
         MetadataError for what does not fit.
         """
-        from ..linking.linking import link
+        from ..linking.linking import Wanted, link, names_of_passes
 
-        return link(self._core, programs, devices, tensors, name, callbacks, passes)
+        wanted = Wanted(devices or {}, tensors or {}, name, callbacks, names_of_passes(passes))
+        return link(self._core, programs, wanted)
 
     @overload
     def routine(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, TensordError
@@ -12,12 +12,11 @@ from ...interpreter.programs.records import Reader
 from ..calls.checks import own
 from ..calls.scopes import hand
 from ..core.core import Core
-from ..linking.linked import Linked
+from ..linking.linked import Bindings, Linked
 from ..linking.linked_routine import LinkedRoutine, portable
 from ..linking.linking import LinkedProgram
 from ..locations.locations import located
 from ..routines.routine import BoundRoutine, Routine
-from ..tensor.tensor import Tensor
 from .names import Publishable
 
 
@@ -72,23 +71,18 @@ def only_capture(core: Core, routine: Routine[..., Any] | BoundRoutine[..., Any]
 
 
 def made(
-    core: Core,
-    name: str,
-    devices: Sequence[str],
-    captured: Sequence[Tensor],
-    convention: Any,
-    records: Iterator[Any],
+    core: Core, name: str, bindings: Bindings, convention: Any, records: Iterator[Any]
 ) -> LinkedRoutine | LinkedProgram:
     """A routine of this session of what the machine tells, named as it was published. The tensors that it captures are
     shared. Takes the records of its program, and no more."""
-    for tensor in captured:
+    for tensor in bindings.captured:
         hand(tensor, None)  # they go with the routine, not with the context around
     try:
         program = program_of(records)
         how = None if convention is None else decode(convention, program)
     except TensordError as error:
         raise located(error) from None
-    linked = Linked(core, program, devices, captured, name=name)
+    linked = Linked(core, program, bindings, name)
     return LinkedProgram(linked) if how is None else LinkedRoutine(linked, how)
 
 

@@ -36,10 +36,11 @@ def looked_up(
         if head[0] != ROUTINE:
             found += some
         else:
-            from .publishing import made  # late: few sessions need all that is behind routines
+            from ..linking.linked import Bindings  # late: few sessions need all that is behind routines
+            from .publishing import made
 
             _, devices, _, convention = head
-            found.append(made(core, name, devices, some, convention, rest))
+            found.append(made(core, name, Bindings(devices, some), convention, rest))
     return found
 
 

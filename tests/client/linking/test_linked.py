@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.linking.linked import Linked
+from tensord.client.linking.linked import Bindings, Linked
 from tensord.client.session.session import Session
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.numbers import PARAMETER
@@ -49,7 +49,9 @@ def failing(*, effect: bool = False) -> Program:
 
 
 def linked(session: Session, w: td.Tensor, callback: Callable[..., None] | None = None) -> Linked:
-    return Linked(session._core, step(effects=callback is not None), ["cpu:0"], [w], (), [callback] if callback else ())
+    return Linked(
+        session._core, step(effects=callback is not None), Bindings(["cpu:0"], [w], (), [callback] if callback else ())
+    )
 
 
 @anywhere
@@ -108,7 +110,7 @@ def test_effects_go_to_the_chains_that_they_are_linked_to(session: Session) -> N
         raise ValueError("no")
 
     x, chain = session.asarray([1.0]), session.chain()
-    Linked(session._core, step(effects=True), ["cpu:0"], [x], [chain], [fail]).run([x, x], [1.0])
+    Linked(session._core, step(effects=True), Bindings(["cpu:0"], [x], [chain], [fail])).run([x, x], [1.0])
     session.check_chain()
     with pytest.raises(td.KernelError):
         session.check_chain(chain)
@@ -133,7 +135,7 @@ def test_a_callback_may_not_run_a_routine(session: Session) -> None:
 
 @anywhere
 def test_an_error_has_the_line_of_the_step(session: Session) -> None:
-    f = Linked(session._core, failing(effect=True), ["cpu:0"], callbacks=[print])
+    f = Linked(session._core, failing(effect=True), Bindings(["cpu:0"], callbacks=[print]))
     (root,) = f.run([session.asarray([-1.0])])
     with pytest.raises(td.KernelError) as caught:
         root.numpy()
@@ -151,7 +153,7 @@ def test_the_lines_of_two_programs_are_not_mixed_up(session: Session) -> None:
         builder = Builder()
         matrix = builder.parameter(Meta.of((1, 1), "float64"))
         program = builder.finish(list(builder.op("cholesky", [matrix], location=name)))
-        roots.append(Linked(session._core, program, ["cpu:0"]).run([session.asarray([[-1.0]])])[0])
+        roots.append(Linked(session._core, program, Bindings(["cpu:0"])).run([session.asarray([[-1.0]])])[0])
     for root, name in zip(roots, ("first.py:7", "second.py:7"), strict=True):
         with pytest.raises(td.KernelError) as caught:
             root.numpy()
@@ -169,7 +171,7 @@ def test_what_a_cancelled_session_runs_is_cancelled_at_the_callers_line(session:
     with pytest.raises(td.CancelledError):
         total.numpy()
     y = session.asarray([1.0])
-    Linked(session._core, step(), ["cpu:0"], [y]).run([y, y], [1.0])
+    Linked(session._core, step(), Bindings(["cpu:0"], [y])).run([y, y], [1.0])
     assert y.tolist() == [2.0]
 
 
@@ -280,7 +282,7 @@ def test_of_a_program_that_a_full_group_takes_in_part_nothing_is_left(
 FORKED = """
 import os, sys
 import tensord as td
-from tensord.client.linking.linked import Linked
+from tensord.client.linking.linked import Bindings, Linked
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
 
@@ -290,7 +292,7 @@ builder.print(["x is", None], [x])
 program = builder.finish(list(builder.op("negative", [x])))
 with td.connect("local") as session:
     x = session.asarray([1.0])
-    f = Linked(session._core, program, ["cpu:0"])
+    f = Linked(session._core, program, Bindings(["cpu:0"]))
     f.run([x])
     child = os.fork()
     if not child:

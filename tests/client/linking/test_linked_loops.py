@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.linking.linked import Linked
+from tensord.client.linking.linked import Bindings, Linked
 from tensord.client.session.session import Session
 
 anywhere = pytest.mark.parametrize("machines", ["here", "serial", "daemon"], indirect=True)
@@ -52,7 +52,7 @@ return %1"""
 
 
 def loop(session: Session, callback: Callable[..., None]) -> Linked:
-    return Linked(session._core, LOOP, session.devices[:1], (), (), [callback])
+    return Linked(session._core, LOOP, Bindings(session.devices[:1], (), (), [callback]))
 
 
 @anywhere

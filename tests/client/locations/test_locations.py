@@ -18,7 +18,7 @@ import pytest
 
 import tensord as td
 from tensord.client.calls.handlers import DEFAULT_HANDLER
-from tensord.client.linking.linked import Linked
+from tensord.client.linking.linked import Bindings, Linked
 from tensord.client.locations import frames, locations
 from tensord.client.locations.frames import Owner, owner_of, shown
 from tensord.interpreter.errors import KernelError, MetadataError, TensordError
@@ -404,7 +404,7 @@ def test_lines_of_calls_and_of_programs_take_no_numbers_of_each_other(
     for number in range(30):
         builder = Builder()
         root = builder.op("cholesky", [builder.parameter(made)], location=f"model.py:{number}")
-        linked.append(Linked(session._core, builder.finish(list(root)), ["cpu:0"]))
+        linked.append(Linked(session._core, builder.finish(list(root)), Bindings(["cpu:0"])))
         with pytest.raises(KernelError) as caught:
             session.call("cholesky", [bad])[0].item()
         lines.add(caught.value.location)
@@ -437,7 +437,9 @@ def failing_at(session: td.Session, *lines: str) -> Linked:
     value = builder.parameter(Meta.of((1, 1), "float64"))
     for line in lines[:-1]:
         (value,) = builder.op("positive", [value], location=line)
-    return Linked(session._core, builder.finish(list(builder.op("cholesky", [value], location=lines[-1]))), ["cpu:0"])
+    return Linked(
+        session._core, builder.finish(list(builder.op("cholesky", [value], location=lines[-1]))), Bindings(["cpu:0"])
+    )
 
 
 def line_of_failure(session: td.Session, routine: Linked) -> str:

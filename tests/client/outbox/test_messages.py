@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from tensord.client.linking.linked import Linked
+from tensord.client.linking.linked import Bindings, Linked
 from tensord.client.session.session import Session
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
@@ -55,7 +55,9 @@ def everything(session: Session) -> None:
     builder = Builder()
     value = builder.parameter(Meta.of((2, 3), "float64"))
     builder.effect(0, [value])
-    linked = Linked(session._core, builder.finish(list(builder.op("negative", [value]))), ["cpu:0"], (), (), [print])
+    linked = Linked(
+        session._core, builder.finish(list(builder.op("negative", [value]))), Bindings(["cpu:0"], (), (), [print])
+    )
     linked.run([x])
     session.publish("f", session.routine(lambda x: x + 1).link(x))
     session.check_chain()

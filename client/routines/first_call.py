@@ -1,0 +1,172 @@
+"""A call for which nothing was captured yet: the function is captured, linked, and kept for the calls after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...interpreter.programs.convention import Convention
+from ..calls.scopes import hand
+from ..capture.binding import Described
+from ..capture.capture import Capture, Constant
+from ..capture.evaluation import Evaluation
+from ..capture.results import Results
+from ..capture.structure import Arguments
+from ..core.core import Core
+from ..host_arrays.uploads import as_tensor
+from ..linking.linked import Bindings, Linked
+from ..locations.frames import warn
+from ..tensor.tensor import Tensor
+from .changes import MANY, Look, differences
+from .entries import Called, Entries, Entry
+from .guards import Guards, behind
+from .symbols import Symbols, parameter_names
+from .watch import Watch
+
+
+class Recorded:
+    """A capture that has succeeded: the program, and what a run of it needs."""
+
+    def __init__(self, capture: Capture, results: Results, guards: Guards, leaves: Sequence[int], look: Look) -> None:
+        self.capture = capture
+        self.program = capture.finish(results.variables)
+        self.make = results.make
+        self.result = results.node
+        self.guards = guards
+        self.leaves = leaves
+        self.look = look
+
+
+class Captures:
+    """What one routine has captured of its function, and how it captures. `count`: of the captures; `kinds`: without
+    those that other threads made of the same at the same time."""
+
+    def __init__(self, function: Callable[..., Any], passes: Sequence[str], constants: frozenset[str]) -> None:
+        self.function = function
+        self.passes = passes
+        self.constants = constants
+        self.entries = Entries()
+        self.name: str = getattr(function, "__qualname__", "")
+        self.count = 0
+        self._kinds = 0
+        self._last: tuple[Look, Guards] | None = None  # of the newest capture
+        self._warned = False
+
+    def add_one(self) -> None:
+        """Count a capture that has succeeded."""
+        with self.entries.lock:
+            self.count += 1
+
+    def note(self, recorded: Recorded, *, new: bool) -> tuple[Look, Guards] | None:
+        """Keep what the newest capture looked like. That of the one before it, if there were too many by now."""
+        self._kinds += new
+        before, self._last = self._last, (recorded.look, recorded.guards)
+        return before if self._kinds > MANY else None
+
+    def warn(self, before: tuple[Look, Guards], recorded: Recorded) -> None:
+        """Warn once, if the last two captures differ: many have been made."""
+        if self._warned:
+            return
+        look, guards = before
+        why = differences(look, recorded.look, guards.broken())
+        if why:
+            self._warned = True
+            name = self.name or "routine"
+            warn(f"{name} was captured {self.count} times, each of which takes long. Last {why}", RuntimeWarning)
+
+
+class Call:
+    """One call for which nothing was captured, or not what fits."""
+
+    def __init__(
+        self,
+        captures: Captures,
+        core: Core,
+        given: Arguments,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> None:
+        self._captures = captures
+        self._core = core
+        self._given = given
+        self._args = args
+        self._kwargs = kwargs
+        self._key = tuple(given.key)
+
+    def first_time(self, fixed: frozenset[int] = frozenset()) -> Any:
+        """Capture the function, and run what was captured. `fixed`: the numbers whose values the program has."""
+        recorded = self._counted(fixed)
+        entry = self._linked(recorded)
+        result = entry.run(self._given.tensors, self._given.numbers)
+        self._keep(entry, recorded, fixed)
+        return result
+
+    def linked(self) -> Entry:
+        """Capture the function, and run nothing."""
+        recorded = self._counted()
+        entry = self._linked(recorded)
+        self._keep(entry, recorded)
+        return entry
+
+    def _counted(self, fixed: frozenset[int] = frozenset()) -> Recorded:
+        recorded = self.captured(fixed)
+        self._captures.add_one()
+        return recorded
+
+    def _keep(self, entry: Entry, recorded: Recorded, fixed: frozenset[int] = frozenset()) -> None:
+        given, entries = self._given, self._captures.entries
+        with entries.lock:
+            new = bool(fixed) or entries.find(self._key, given.numbers, given.objects) is None
+            entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
+            before = self._captures.note(recorded, new=new)
+        if before is not None:
+            self._captures.warn(before, recorded)
+
+    def captured(self, fixed: frozenset[int] = frozenset()) -> Recorded:
+        """Run the function with symbolic arguments."""
+        captures, function = self._captures, self._captures.function
+        names = parameter_names(function, len(self._args))
+        arguments = (*zip(names, self._args, strict=True), *self._kwargs.items())
+        guards = Guards(function, behind(arguments), captures.constants)
+        watch = Watch(guards)
+        capture = Capture(self._core, guards.tensors)
+        symbols = Symbols(capture, fixed.union(captures.entries.fixed(self._key)))
+        try:
+            capture.begin()
+            args, kwargs = symbols.stand_for(function, self._args, self._kwargs)
+            with watch:
+                value = function(*args, **kwargs)
+            symbols.check()
+            results = Results(capture, value)
+        finally:
+            capture.end()
+        watch.settle()
+        look = Look(symbols.look, symbols.fixed(), self._key[:2])
+        return Recorded(capture, results, guards, symbols.leaves, look)
+
+    def _linked(self, recorded: Recorded) -> Entry:
+        core, capture, numbers = self._core, recorded.capture, self._given.numbers
+        captured = [kept(core, each) if isinstance(each, Constant) else each for each in capture.captured]
+        capture.captured.clear()  # the values of constants are uploaded
+        slots, captures = capture.slots, self._captures
+        bindings = Bindings(slots.devices, captured, slots.chains, slots.callbacks)
+        linked = Linked(core, recorded.program, bindings, captures.name, captures.passes)
+        evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
+        return Entry(linked, evaluation, self._called(recorded), recorded.guards, self._given)
+
+    def _called(self, recorded: Recorded) -> Called:
+        """How the routine is called, and returns: what an argument or a result is to the program."""
+        function, args = self._captures.function, self._args
+        described = Described(recorded.leaves, recorded.capture.fixed)
+        names = parameter_names(function, len(args))
+        positional = tuple((name, described.node(value)) for name, value in zip(names, args, strict=True))
+        keywords = tuple((name, described.node(value)) for name, value in self._kwargs.items())
+        name = getattr(function, "__name__", type(function).__name__)
+        return Called(Convention(name, positional, keywords, recorded.result), recorded.make)
+
+
+def kept(core: Core, constant: Constant) -> Tensor:
+    """The routine's own tensor with these values, which goes with the routine, and not with a context of the caller."""
+    tensor = as_tensor(core, constant.array, constant.home)
+    hand(tensor, None)
+    return tensor
