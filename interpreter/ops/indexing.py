@@ -220,13 +220,22 @@ def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]
 def _native(xp: ArrayModule, x: Array, index: Index, selectors: Sequence[Array]) -> tuple[Array, tuple[Any, ...]]:
     """x and the index in a form for which the array module's selection follows NumPy's rules."""
     if xp is not np:
-        # As NumPy casts them: the largest uint64 is -1, the last element
-        selectors = [s.astype(np.int64) if s.dtype == np.uint64 else s for s in selectors]
+        selectors = [_wide(s) for s in selectors]
         _check_bounds(xp, index, x.shape, selectors)
         if not _together(index):
             x, index = _chosen_first(x, index, selectors)
     rest = iter(selectors)
     return x, tuple(next(rest) if entry == "tensor" else native_index((entry,))[0] for entry in index)
+
+
+def _wide(selector: Array) -> Array:
+    """The positions in a dtype that CuPy can compute with.
+
+    As NumPy casts them, the largest uint64 is -1, the last element. CuPy's scatter (up to 14.2) adds the length of the
+    axis to a negative position in the dtype of the positions: an int8 overflows, and memory of others is written.
+    """
+    kind, size = selector.dtype.kind, selector.dtype.itemsize
+    return selector.astype(np.int64) if (kind == "u" and size == 8) or (kind == "i" and size < 4) else selector
 
 
 def _chosen_first(x: Array, index: Index, selectors: Sequence[Array]) -> tuple[Array, Index]:
@@ -285,8 +294,19 @@ def advanced_setitem_kernel(
     value = written(value)
     whole, native = _native(xp, out, attributes["index"], selectors)
     if xp is not np:
+        _check_selected(xp, out.shape, attributes["index"], selectors, value)
         value = _last_written(xp, out.shape, attributes["index"], selectors, value)
     whole[native] = value
+
+
+def _check_selected(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequence[Array], value: Any) -> None:
+    """ValueError for values that do not fit the nothing that a mask alone selects: CuPy accepts any. Waits for it."""
+    if len(selectors) != 1 or selectors[0].dtype.kind != "b" or getattr(value, "ndim", 0) == 0:
+        return
+    if not bool(xp.any(selectors[0])):
+        whole = advanced_shape(index, shape, [Meta.of(s.shape, s.dtype) for s in selectors])
+        of_mask = len(whole) - _axes_behind(index, shape, selectors) - 1
+        check_fits(Meta.of(value.shape, value.dtype), (*whole[:of_mask], 0, *whole[of_mask + 1 :]))
 
 
 def _last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequence[Array], value: Any) -> Any:

@@ -5,6 +5,7 @@ Every process that the proof starts has the fake as its `cupy`. Faults show what
     --fake 1,wrong=exp,missing=kron         # exp gives other values, there is no kron
     --fake 1,hang=sort,crash=cumsum         # a sort never ends, cumsum ends the process
     --fake 1,raises=tan                     # tan raises
+    --fake 1,loses=take                     # a position out of bounds that reaches take loses the device
 
 It proves nothing of a GPU: the sizes are small, rows are not judged, and the verdict says so.
 """
@@ -88,6 +89,24 @@ def raises(cupy: Any, name: str) -> None:
     replace(cupy, name, fail)
 
 
+def loses(cupy: Any, name: str) -> None:
+    """Integers in the second argument are positions in the first, and one that is out of bounds loses the device."""
+    from tests.streams.fake_cuda.gpu import IllegalAddress, current_queue
+
+    right, gpu = getattr(cupy, name), cupy._gpu
+
+    def function(x: Any, positions: Any, *rest: Any, **given: Any) -> Any:
+        def read() -> None:
+            numbers, size = positions.native, max((1, *x.shape))
+            if numbers.dtype.kind in "iu" and numbers.size and not -size <= numbers.min() <= numbers.max() < size:
+                raise IllegalAddress
+
+        gpu.enqueue(current_queue(gpu), read)
+        return right(x, positions, *rest, **given)
+
+    replace(cupy, name, function)
+
+
 def replace(cupy: Any, name: str, function: Callable[..., object]) -> None:
     """Have the module give this function."""
     setattr(cupy, name, function)
@@ -99,4 +118,5 @@ FAULTS: dict[str, Callable[[Any, str], None]] = {
     "hang": hang,
     "crash": crash,
     "raises": raises,
+    "loses": loses,
 }

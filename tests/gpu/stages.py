@@ -59,6 +59,7 @@ def part_of(index: int, parts: int) -> list[str]:
 STAGES = (
     Stage("device", "1-device", "streams, events, overlap, staging, pools, full memory", "tests.gpu.stage_device", 35),
     Stage("daemon", "1-device", "two processes, a kernel that faults", "tests.gpu.stage_daemon", 30),
+    Stage("hostile", "1-device", "nothing that is sent loses the device", "tests.gpu.stage_hostile", 60, split=True),
     Stage("bench", "2-bench", "how fast, against the array module alone", "tests.gpu.stage_bench", 55),
     Stage(
         "programs",

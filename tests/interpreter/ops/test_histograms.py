@@ -11,7 +11,7 @@ from tensord.interpreter.types.meta import Meta
 
 from ...each_case import each_case
 from ..conftest import evaluate_all
-from .elsewhere import evaluate_elsewhere
+from .elsewhere import Elsewhere, evaluate_elsewhere, run_on
 
 X = Meta.of((3,), "float64")
 
@@ -61,6 +61,12 @@ def test_nan_is_not_counted_elsewhere(weighted):
     x, weights = np.array([np.nan, 0.5, 1.5]), (np.array([4.0, 2.0, 1.0]),) if weighted else ()
     found = evaluate_elsewhere("histogram", x, *weights, bins=2, range=(0.0, 2.0), weighted=weighted)
     np.testing.assert_array_equal(found, [2, 1] if weighted else [1, 1])
+
+
+@pytest.mark.parametrize("x", [[1.0, 2.0], [np.nan], []])
+def test_one_edge_makes_no_bin_elsewhere(x):
+    found = run_on(Elsewhere(), "histogram", np.array(x), np.array([1.0]), bins=None)
+    assert [each.tolist() for each in found] == [[], [1.0]]
 
 
 def evaluate_first(*operands, **attributes):

@@ -113,6 +113,43 @@ def test_the_last_uint64_counts_from_the_end_as_in_numpy():
     assert evaluate_elsewhere("advanced_getitem", x, last, index=("tensor",)) == [4]
 
 
+@each_case(("dtype", "length"), [("int8", 128), ("int8", 200), ("int16", 40_000), ("int32", 200)])
+def test_a_position_from_the_end_is_right_on_an_axis_whose_length_its_dtype_cannot_hold(dtype, length):
+    x, positions = np.zeros((2, length)), np.array([-1, -3], dtype)
+    found = evaluate_elsewhere("advanced_setitem", x, np.array([5.0, 6.0]), positions, index=("...", "tensor"))
+    x[..., [-1, -3]] = 5, 6
+    np.testing.assert_array_equal(found, x)
+
+
+@pytest.mark.parametrize(
+    ("index", "mask", "value", "refused"),
+    [
+        (("tensor",), np.zeros(4, bool), np.ones(4), True),
+        (("tensor",), np.zeros(4, bool), np.ones(1), False),
+        (("tensor",), np.zeros(4, bool), 1.0, False),
+        (("tensor",), np.array([True, False, False, True]), np.ones(2), False),
+    ],
+)
+def test_several_values_are_refused_where_a_mask_selects_nothing(evaluate, assert_same, index, mask, value, refused):
+    x = np.zeros(4)
+    for run in (evaluate, evaluate_elsewhere):
+        if refused:
+            with pytest.raises(ValueError, match=r"do not broadcast|boolean"):
+                run("advanced_setitem", x, value, mask, index=index)
+        else:
+            expected = x.copy()
+            expected[mask] = value
+            assert_same(run("advanced_setitem", x, value, mask, index=index), expected)
+
+
+@pytest.mark.parametrize("several", [(3, 5), (5,), (1, 5), (2, 1)])
+def test_values_have_to_fit_the_nothing_that_a_mask_selects(several):
+    x, nothing, index = np.zeros((3, 4)), np.zeros(4, bool), (("slice", None, None, None), "tensor")
+    with pytest.raises(ValueError, match="not broadcast"):
+        evaluate_elsewhere("advanced_setitem", x, np.ones(several), nothing, index=index)
+    assert not evaluate_elsewhere("advanced_setitem", x, np.ones((3, 1)), nothing, index=index).any()
+
+
 @each_case("index", [(ALL,), (...,), (), (slice(0, 2), ..., None), (slice(None, None, -1), None)])
 def test_writing_all(evaluate, assert_same, index):
     expected = np.empty((2, 3), np.int8)

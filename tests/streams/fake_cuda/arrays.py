@@ -96,7 +96,16 @@ class Array:
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, np.ndarray):
             raise TypeError("an array of the host is assigned to one of the device")
+        if has_mask(key):
+            self.check_fits(key, value)
         Launch(self.gpu, "setitem", operator.setitem)(self, key, value)
+
+    def check_fits(self, key: Any, value: Any) -> None:
+        """ValueError for a value that does not broadcast to what a mask selects, unless that is nothing; it waits."""
+        self.gpu.drain(current_queue(self.gpu))
+        selected = self.native[native(key)].shape
+        if 0 not in selected:
+            np.broadcast_to(np.empty(getattr(value, "shape", ())), selected)
 
     def __len__(self) -> int:
         return len(self.native)

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .gpu import IllegalAddress
+
 
 class Values(np.ndarray):
     """NumPy's functions, methods and operators of such an array are CuPy's."""
@@ -35,9 +37,21 @@ class Values(np.ndarray):
         return like_cupy(plain(self)[plain(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """CuPy writes in no order: here the first of several values for one element is written last."""
+        """CuPy writes in no order: here the first of several values for one element is written last.
+
+        A mask by itself that selects nothing takes any value. Positions by themselves are made positive in their dtype.
+        """
         key, value, whole = plain(key), plain(value), plain(self)
         keys = key if isinstance(key, tuple) else (key,)
+        arrays = [(place, each) for place, each in enumerate(keys) if isinstance(each, np.ndarray)]
+        if len(arrays) == 1:
+            place, only = arrays[0]
+            if only.dtype == np.bool_ and not only.any():
+                return
+            if only.dtype.kind == "i" and only.size and only.min() < 0:
+                length = whole.shape[axis_at(keys, place, whole.ndim)]
+                if int(only[only < 0].max()) + length > np.iinfo(only.dtype).max:
+                    raise IllegalAddress
         if not any(isinstance(each, np.ndarray) and each.dtype.kind in "iu" for each in keys):
             whole[key] = value
             return
@@ -62,6 +76,14 @@ class Values(np.ndarray):
 
     def clip(self, *args: Any, **options: Any) -> Any:
         return call(np.clip, self, *args, **options)
+
+
+def axis_at(keys: tuple[Any, ...], place: int, ndim: int) -> int:
+    """The axis that the key in that place indexes."""
+    consuming = [each is not None and each is not Ellipsis for each in keys]
+    if any(each is Ellipsis for each in keys[:place]):
+        return ndim - sum(consuming[place:])
+    return sum(consuming[:place])
 
 
 def call(function: Any, *args: Any, **options: Any) -> Any:
@@ -251,8 +273,9 @@ def not_as_bool(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def take(x: Any, indices: Any, axis: Any = None, out: Any = None) -> Any:
-    """An index that is out of bounds wraps around."""
-    return np.take(x, indices, axis=axis, out=out, mode="wrap")
+    """An index that is out of bounds wraps around. (NumPy's own wrapping takes one step for each time around.)"""
+    size = x.size if axis is None else x.shape[axis]
+    return np.take(x, np.remainder(indices, max(size, 1)), axis=axis, out=out, mode="clip")
 
 
 def clip(x: Any, low: Any = None, high: Any = None, out: Any = None) -> Any:
@@ -274,7 +297,7 @@ def quantile(x: Any, q: Any, *, percent: bool, method: Any = "linear", **options
     if method not in {"lower", "higher", "midpoint", "nearest", "linear"}:
         raise ValueError(f"'{method}' method is not yet supported. Please use any other method.")
     if not inside.all():
-        raise RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
+        raise IllegalAddress
     return np.quantile(x, q, method=method, **options)
 
 
@@ -287,6 +310,8 @@ def median(x: Any, axis: Any = None, **options: Any) -> Any:
 def histogram(x: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:  # noqa: A002
     """Without weights CUB counts; with weights a kernel that puts NaN into the first bin."""
     x, edges = x.ravel(), np.histogram_bin_edges(x, bins, range)
+    if edges.size == 1 and weights is not None and not ((x < edges[0]) | (edges[0] < x)).all():
+        raise IllegalAddress  # the first bin is written, and there is none
     if weights is None:
         counts = counted_by_cub(x, edges)
     else:

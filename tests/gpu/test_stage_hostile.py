@@ -1,0 +1,113 @@
+"""Hostile calls: every op that computes addresses has some, and an op that loses the device is named."""
+
+from __future__ import annotations
+
+import os
+import time
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.schema.opdef import REGISTRY, find
+
+from . import fake, faulty_ops
+from .bundle import ROOT
+from .hostile_calls import MOST, calls, exposed, out_of_range
+from .record import Tally
+from .stage import Given
+from .stage_hostile import MEANWHILE, is_accepted_silently, judge, of_one
+
+GATHERS = {"advanced_getitem", "advanced_setitem", "dynamic_getitem", "embedding", "embedding_grad", "take"}
+
+
+def test_ops_that_compute_addresses_are_exposed_and_ufuncs_are_not():
+    assert set(exposed()) >= GATHERS | {"conv2d", "fft", "histogram", "percentile", "searchsorted", "solve", "sort"}
+    assert {"add", "where", "erf"}.isdisjoint(exposed())
+
+
+@pytest.mark.parametrize("op", ["take", "percentile", "fft", "eye", "conv2d", "searchsorted"])
+def test_an_exposed_op_has_many_different_hostile_calls(op):
+    made = calls(find(op))
+    assert 100 < len(made) <= MOST + 10
+    assert len({str(case) for case in made}) == len(made)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "int64", "float16", "float32", "complex64", "bool"])
+def test_what_is_out_of_range_has_the_limits_of_the_dtype_by_themselves_and_together(dtype):
+    x = np.zeros(30, dtype)
+    made = dict(out_of_range(x))
+    assert all((each.shape, each.dtype) == (x.shape, x.dtype) for each in made.values())
+    if x.dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        assert made[f"{limits.min} everywhere"].max() == limits.min
+        assert made[f"{limits.max} at the end"].tolist() == [0] * 29 + [limits.max]
+        assert {limits.min, limits.max} < set(made["one after the other"].tolist())
+
+
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str, device: str, spec: str = "") -> tuple[Tally, str]:
+    """What the process of one op finds on a device, or on a fake with these faults."""
+    site = tmp_path / "site"
+    site.mkdir()
+    fake.prepare(site)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT / "src"), str(ROOT)]))
+    monkeypatch.setenv(fake.VARIABLE, spec)
+    monkeypatch.chdir(ROOT)
+    given: Any = SimpleNamespace(device=device, deadline=time.monotonic() + 60)
+    return of_one(given, op, tmp_path)
+
+
+@pytest.mark.parametrize("device", ["sim:0", "cuda:0"])
+def test_an_op_that_breaks_the_device_is_found(tmp_path, monkeypatch, device):
+    found = judge(*run(tmp_path, monkeypatch, faulty_ops.NAME, device, "1"))
+    assert MEANWHILE in found
+    assert found.startswith(f"{faulty_ops.NAME}(float32[10])")
+
+
+def test_a_function_that_trusts_its_values_is_found_by_the_call_that_shows_it(tmp_path, monkeypatch):
+    tally, ended = run(tmp_path, monkeypatch, "searchsorted", "cuda:0", "1,loses=searchsorted")
+    assert not ended
+    assert len(tally.failures) == 1
+    assert "searchsorted(" in tally.failures[0]["check"]
+    assert MEANWHILE in tally.failures[0]["message"]
+
+
+def test_an_op_that_checks_positions_survives_a_function_that_trusts_them(tmp_path, monkeypatch):
+    tally, ended = run(tmp_path, monkeypatch, "embedding", "cuda:0", "1,loses=take")
+    assert not judge(tally, ended)
+    assert tally.passed > 100
+
+
+def test_a_process_that_crashes_names_the_call_that_it_was_in(tmp_path, monkeypatch):
+    found = judge(*run(tmp_path, monkeypatch, "argsort", "cuda:0", "1,crash=argsort"))
+    assert "exit status -6" in found
+    assert "argsort(" in found
+
+
+def test_a_value_where_the_host_refuses_is_accepted_silently_unless_it_is_marked():
+    assert is_accepted_silently([np.ones(3)], "KernelError: out of bounds")
+    assert not is_accepted_silently([np.array([1.0, np.nan])], "KernelError: out of bounds")
+    assert not is_accepted_silently("KernelError: out of bounds", "KernelError: out of bounds")
+    assert not is_accepted_silently([np.ones(3)], [np.ones(3)])
+
+
+def test_the_stage_asks_each_op_that_is_exposed(tmp_path, monkeypatch):
+    """Every op is asked, by name, in the part of one process."""
+    from . import stage_hostile
+
+    asked: list[str] = []
+
+    def note(_given: Given, op: str, _folder: Path) -> tuple[Tally, str]:
+        asked.append(op)
+        return Tally(), ""
+
+    monkeypatch.setattr(stage_hostile, "of_one", note)
+    options = Namespace(device="cpu:0", until=time.monotonic() + 60, chosen="", part="0/1", record=tmp_path / "record")
+    given = Given(options)
+    stage_hostile.work(given)
+    given.record.finish()
+    assert asked == exposed()
+    assert set(asked) < set(REGISTRY)
