@@ -262,13 +262,14 @@ class Segments:
         except QuotaError:
             return False
         here = {tensor.storage.copies[device] for tensor in tensors if device in tensor.storage.copies}
-        if not self.scheduler.make_share(device, here, session.account, session, location, to_come):
+        cause = Cause(session, location)
+        if not self.scheduler.make_share(device, here, session.account, cause, to_come):
             return False
         if device.planned + to_come <= device.backend.limit:
             return True
         if sum(copy.nbytes for copy in here) + to_come > device.backend.limit:
             return False
-        return self.scheduler.make_room(device, here, session, location, to_come)
+        return self.scheduler.make_room(device, here, cause, to_come)
 
     def issue(
         self,

@@ -12,6 +12,7 @@ dropping the copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from ..model.account import Account
 from ..model.charges import has_share
@@ -23,30 +24,40 @@ from .replicas import forget, hold, may_forget, note_dropped, others
 from .victims import victims
 
 
-def make_room(
-    device: DeviceState,
-    spare: Collection[Copy],
-    freed: Callable[[DeviceState], None],
-    need: int = 0,
-    account: Account | None = None,
-    evict: Callable[[Copy, Storage], bool] | None = None,
-    *,
-    own: bool = False,
-) -> bool:
-    """Let copies leave, but none of `spare`, until the planned memory fits or nothing is left that may leave; does it
-    fit?
+class Room(NamedTuple):
+    """Room that is wanted on a device, whence copies leave for it, but none of `spare`.
 
-    `freed` is called, later, with each device on which the memory of a copy that stood by may have become free. `need`:
-    bytes that have to fit besides, as a kernel's temporaries. `account`: of the session that needs the memory. `evict`:
-    plans the transfer of a copy that is valid nowhere else; False if there is no place for it. `own`: what has to fit
-    is the account's share, and none but copies of its own leave.
+    `account`: of the session that needs the memory. `need`: bytes that have to fit besides what is planned, as a
+    kernel's temporaries. `own`: what has to fit is the account's share, and none but copies of its own leave.
     """
 
-    if fits(device, need, account, own=own):
+    device: DeviceState
+    spare: Collection[Copy]
+    account: Account | None = None
+    need: int = 0
+    own: bool = False
+
+    def fits(self) -> bool:
+        """Do the bytes fit besides what is planned, or within the account's own share?"""
+        if self.own:
+            return has_share(self.account, self.device, self.need)
+        return self.device.planned <= self.device.backend.limit - self.need
+
+
+def make_room(
+    room: Room, freed: Callable[[DeviceState], None], evict: Callable[[Copy, Storage], bool] | None = None
+) -> bool:
+    """Let copies leave until what is wanted fits or nothing is left that may leave; does it fit?
+
+    `freed` is called, later, with each device on which the memory of a copy that stood by may have become free.
+    `evict`: plans the transfer of a copy that is valid nowhere else; False if there is no place for it.
+    """
+    device = room.device
+    if room.fits():
         return True
     if device.candidates:
         device.short = True
-    for copy, storage in victims(device, account, spare, own=own):
+    for copy, storage in victims(device, room.account, room.spare, own=room.own):
         if is_void(copy):
             leave_plan(copy)
         elif may_forget(copy, storage):
@@ -56,33 +67,24 @@ def make_room(
             del device.candidates[copy]
         elif evict is not None and may_evict(copy, storage) and evict(copy, storage):
             drop_replica(copy, storage, freed)
-        if fits(device, need, account, own=own):
+        if room.fits():
             return True
     return False
 
 
-def fits(device: DeviceState, need: int, account: Account | None, *, own: bool) -> bool:
-    """Do that many bytes fit besides what is planned, or within the account's `own` share?"""
-    if own:
-        return has_share(account, device, need)
-    return device.planned <= device.backend.limit - need
-
-
 def evict_idle(
-    device: DeviceState,
-    need: int,
-    spare: Collection[Copy],
+    room: Room,
     freed: Callable[[DeviceState], None],
-    account: Account | None,
     evict: Callable[[Copy, Storage], bool],
     begin: Callable[[], bool],
 ) -> bool:
-    """Where the plan did not hold: let copies leave that no unfinished instruction accesses, until that many bytes will
-    come free. False if there are not enough of them.
+    """Where the plan did not hold: let copies leave that no unfinished instruction accesses, until the bytes that are
+    needed will come free. False if there are not enough of them.
 
     `evict` plans a transfer, which `begin` hands over at once; False if it cannot.
     """
-    for copy, storage in victims(device, account, spare):
+    device, need = room.device, room.need
+    for copy, storage in victims(device, room.account, room.spare):
         if copy.uses or copy.buffer is None:
             continue
         if may_forget(copy, storage):

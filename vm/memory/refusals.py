@@ -25,10 +25,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, TypeAlias
 
-from ..model.account import Account
-from ..model.device_state import DeviceState
 from ..model.session import VmSession
 from ..model.tensor import Copy
+from .making_room import Room
 
 Question: TypeAlias = tuple[Any, ...]
 
@@ -53,17 +52,9 @@ class Refusals:
             self.known.clear()
 
 
-def question(
-    device: DeviceState,
-    spare: Collection[Copy],
-    bound: Collection[Copy],
-    session: VmSession,
-    account: Account | None,
-    *,
-    own: bool,
-) -> Question:
-    """May anything leave the device for a session, or for the share of an account (`own`)? `spare` stay there, and what
-    is `bound` on the tiers below."""
+def question(room: Room, session: VmSession, bound: Collection[Copy]) -> Question:
+    """May anything leave for the room that a session wants? What is `bound` on the tiers below stays there."""
+    device, spare, account, _, own = room
     below = device.tiers
     kept = frozenset([copy for copy in spare if copy.device is device])
     kept_below = frozenset([copy for copy in bound if copy.device in below])

@@ -31,13 +31,12 @@ def leave(residency: Residency, storage: Storage, device: DeviceState, cause: Ca
     tiers = device.tiers
     if not tiers:
         return freed
-    scheduler, session, location = residency.scheduler, cause.session, cause.location
     for copy in [copy for copy in storage.current() if copy.device is device and copy.nbytes > 0]:
         if may_forget(copy, storage):
             note_dropped(copy, storage)
-        elif not may_evict(copy, storage) or residency.evict(session, location, copy, storage, EVICT, tiers) is None:
+        elif not may_evict(copy, storage) or residency.evict(cause, copy, storage, EVICT, tiers) is None:
             continue
-        drop_replica(copy, storage, scheduler.retry)
+        drop_replica(copy, storage, residency.scheduler.retry)
         freed += copy.nbytes
     return freed
 

@@ -168,8 +168,8 @@ class Residency:
         """Let values leave a tier until so many bytes of a storage fit there, and within its session's share."""
         scheduler, account = self.scheduler, storage.account or cause.session.account
         spare = {*storage.current(), *scheduler.bound}
-        return scheduler.make_room(tier, spare, cause.session, cause.location, nbytes) and scheduler.make_share(
-            tier, spare, account, cause.session, cause.location, nbytes
+        return scheduler.make_room(tier, spare, cause, nbytes) and scheduler.make_share(
+            tier, spare, account, cause, nbytes
         )
 
     def readable_by_files(self, tensor: Tensor, cause: Cause) -> Binding:
@@ -188,7 +188,7 @@ class Residency:
             nbytes, spare = self.bytes_to_bring(tensor), {*storage.current(), *self.scheduler.bound}
             if host in storage.copies:
                 return self.bring(tensor, host, cause)
-            room = self.scheduler.make_room(host, spare, cause.session, cause.location, max(nbytes, 0))
+            room = self.scheduler.make_room(host, spare, cause, max(nbytes, 0))
             if room and self.make_share(storage, host, nbytes, cause):
                 return self.bring(tensor, host, cause)
             if stored is None and storage.nbytes >= 0 and self.may_take(store, source, storage, cause):
@@ -290,17 +290,16 @@ class Residency:
         spare = set(self.scheduler.bound)
         if storage is not None:
             spare.update(storage.current())
-        there = self.scheduler.make_share(device, spare, account, cause.session, cause.location, max(nbytes, 0))
+        there = self.scheduler.make_share(device, spare, account, cause, max(nbytes, 0))
         return there or account is not session.account or session is self.scheduler.nobody
 
     # -- evicting --------------------------------------------------------------------------------------------------
 
     def evict(
-        self, session: VmSession, location: int, copy: Copy, storage: Storage, why: str, tiers: Sequence[DeviceState]
+        self, cause: Cause, copy: Copy, storage: Storage, why: str, tiers: Sequence[DeviceState]
     ) -> Instruction | None:
         """Plan the transfer of the only copy of a value to the first of the `tiers` with room for it, for a session
         that needs the room here; None if none has."""
-        cause = Cause(session, location)
         for tier in tiers:
             if self.may_take(tier, copy, storage, cause):
                 return self.evict_to(tier, copy, storage, cause, why)
@@ -313,8 +312,8 @@ class Residency:
         return (
             tier.backend.lost is None
             and nbytes <= tier.backend.limit  # else everything there would leave in vain
-            and scheduler.make_room(tier, spare, cause.session, cause.location, nbytes)
-            and scheduler.make_share(tier, spare, storage.account, cause.session, cause.location, nbytes)
+            and scheduler.make_room(tier, spare, cause, nbytes)
+            and scheduler.make_share(tier, spare, storage.account, cause, nbytes)
         )
 
     def evict_to(self, below: DeviceState, copy: Copy, storage: Storage, cause: Cause, why: str) -> Instruction:

@@ -23,11 +23,12 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
 from ..memory.ledger import expect, has_spare, plan_most, settle, wait_for_memory
-from ..memory.making_room import evict_idle, fits, make_room
+from ..memory.making_room import Room, evict_idle, make_room
 from ..memory.refusals import Refusals, question
 from ..memory.release import leave_plan
 from ..memory.reservation import most_of, need_alone, new_copies, scratch_of, too_large
 from ..model.account import Account
+from ..model.cause import Cause
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
@@ -45,7 +46,7 @@ REPLANS = 4  # for one instruction: each may fail
 
 Report = Callable[[VmSession, TensordError], None]
 # Plans the transfer of a copy to the first of the tiers with room for it, for a line of a session; None if none has.
-Evict = Callable[[VmSession, int, Copy, Storage, str, Sequence[DeviceState]], Instruction | None]
+Evict = Callable[[Cause, Copy, Storage, str, Sequence[DeviceState]], Instruction | None]
 
 
 class Scheduler:
@@ -196,7 +197,7 @@ class Scheduler:
             self._refuse(instruction)
             return
         spare = {*instruction.reads, *instruction.writes, *self.bound}
-        self.make_room(device, spare, instruction.author, instruction.location, beside)
+        self.make_room(device, spare, Cause(instruction.author, instruction.location), beside)
 
     def _refuse(self, instruction: Instruction) -> None:
         """It can never have its memory: it fails, or is doomed already, and the plan has nothing for it, so that nobody
@@ -212,9 +213,7 @@ class Scheduler:
         for copy in new:
             leave_plan(copy)
 
-    def make_room(
-        self, device: DeviceState, spare: Collection[Copy], session: VmSession, location: int, need: int = 0
-    ) -> bool:
+    def make_room(self, device: DeviceState, spare: Collection[Copy], cause: Cause, need: int = 0) -> bool:
         """Let copies leave a device, but none of `spare`, until its plan and `need` bytes fit; do they?
 
         As in a serial run: so first what ended sessions still hold there has to be released.
@@ -226,16 +225,10 @@ class Scheduler:
             self.refusals.known.clear()  # pins may have ended
         if not device.short and device.below is not None and device.planned + need > device.backend.limit:
             self.gather(device)
-        return self._let_leave(device, spare, session.account, session, location, need, own=False)
+        return self._let_leave(Room(device, spare, cause.session.account, need), cause)
 
     def make_share(
-        self,
-        device: DeviceState,
-        spare: Collection[Copy],
-        account: Account | None,
-        session: VmSession,
-        location: int,
-        need: int,
+        self, device: DeviceState, spare: Collection[Copy], account: Account | None, cause: Cause, need: int
     ) -> bool:
         """Let an account's copies leave a device that has a ceiling, but none of `spare`, until `need` bytes more are
         within its share; are they?"""
@@ -243,42 +236,32 @@ class Scheduler:
             return True
         if not device.short and device.below is not None:
             self.gather(device)
-        return self._let_leave(device, spare, account, session, location, need, own=True)
+        return self._let_leave(Room(device, spare, account, need, own=True), cause)
 
     def make_late_share(self, instruction: Instruction, nbytes: int) -> None:
         """Data have decided on the size of a result since the instruction was admitted: let copies of its session leave
         the plan, which is that after all that has been admitted by now. Instructions that use them do so first."""
         spare = {*instruction.reads, *instruction.writes, *self.bound}
-        account, author = instruction.session.account, instruction.author
-        self.make_share(instruction.device, spare, account, author, instruction.location, nbytes)
+        cause = Cause(instruction.author, instruction.location)
+        self.make_share(instruction.device, spare, instruction.session.account, cause, nbytes)
 
-    def _let_leave(
-        self,
-        device: DeviceState,
-        spare: Collection[Copy],
-        account: Account | None,
-        session: VmSession,
-        location: int,
-        need: int,
-        *,
-        own: bool,
-    ) -> bool:
-        """Let copies leave until what is needed fits, unless it is known that none may."""
-        if fits(device, need, account, own=own):
+    def _let_leave(self, room: Room, cause: Cause) -> bool:
+        """Let copies leave until what is wanted fits, unless it is known that none may."""
+        if room.fits():
             return True
 
         def evict(copy: Copy, storage: Storage) -> bool:
-            return self.evict(session, location, copy, storage, EVICT, copy.device.tiers) is not None
+            return self.evict(cause, copy, storage, EVICT, copy.device.tiers) is not None
 
         refusals, bound = self.refusals, self.bound
         with refusals:
-            asked = question(device, spare, bound, session, account, own=own) if refusals.failed else None
+            asked = question(room, cause.session, bound) if refusals.failed else None
             if asked in refusals.known:
                 return False
-            if make_room(device, spare, self.retry, need, account, evict, own=own):
+            if make_room(room, self.retry, evict):
                 return True
             refusals.failed = True
-            if asked is not None and question(device, spare, bound, session, account, own=own) == asked:
+            if asked is not None and question(room, cause.session, bound) == asked:
                 refusals.known.add(asked)
         return False
 
@@ -293,7 +276,7 @@ class Scheduler:
     def replan(self, instruction: Instruction, nbytes: int) -> bool:
         """The plan did not hold, since an eviction failed or data decided on a size: nothing that was planned frees the
         memory that the instruction waits for. Evict what no unfinished instruction accesses; is there enough?"""
-        device, author = instruction.device, instruction.author
+        device, cause = instruction.device, Cause(instruction.author, instruction.location)
         tiers = device.tiers
         if not tiers:
             return False
@@ -306,7 +289,7 @@ class Scheduler:
 
         def evict(copy: Copy, storage: Storage) -> bool:
             ready = [tier for tier in tiers if has_spare(tier, tier.backend.footprint(storage.nbytes))]
-            transfer = self.evict(author, instruction.location, copy, storage, REPLAN, ready)
+            transfer = self.evict(cause, copy, storage, REPLAN, ready)
             if transfer is not None:
                 transfers.append(transfer)
             return transfer is not None
@@ -318,7 +301,7 @@ class Scheduler:
 
         backend, spare = device.backend, {*instruction.reads, *instruction.writes}
         need = nbytes - (backend.limit - backend.allocated)
-        return evict_idle(device, need, spare, self.retry, author.account, evict, begin)
+        return evict_idle(Room(device, spare, cause.session.account, need), self.retry, evict, begin)
 
     def keep_record(
         self,

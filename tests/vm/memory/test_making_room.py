@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensord.vm.memory.making_room import make_room
+from tensord.vm.memory.making_room import Room, make_room
 from tensord.vm.memory.replicas import forget
 from tensord.vm.model.cause import Cause
 from tensord.vm.model.device_state import DeviceState
@@ -61,7 +61,7 @@ def unheard(_: DeviceState) -> None:
 def drop(sim: DeviceState, freed: list[DeviceState], *spare: Copy) -> None:
     """Drop copies for 32 bytes that are planned beside those that are there."""
     sim.planned += 32
-    make_room(sim, spare, freed.append)
+    make_room(Room(sim, spare), freed.append)
     sim.planned -= 32
 
 
@@ -95,7 +95,7 @@ class TestDropping:
         assert parts.at("sim:0").moved == {"d2h": [1, 48]}
 
     def test_what_fits_stays(self, x: Tensor, sim: DeviceState, freed: list[DeviceState]) -> None:
-        make_room(sim, (), freed.append)
+        make_room(Room(sim, ()), freed.append)
         assert x.storage.copies[sim].current
         assert not sim.standby
 
@@ -120,7 +120,7 @@ class TestDropping:
         x.storage.views = {(sim, view.view): view}
         sim.candidates[view] = x.storage
         transfer.kernel = fail
-        make_room(sim, (), freed.append, LIMIT)
+        make_room(Room(sim, (), need=LIMIT), freed.append)
         assert not view.current
         assert list(sim.standby) == [whole]
         parts.drain()
@@ -194,18 +194,18 @@ def test_what_will_never_have_memory_leaves_the_plan_first(parts: Parts, sim: De
     forget(copy_of(y), y.storage)
     assert sim.planned == 16
     transfer = transfer_of(parts)
-    assert not make_room(sim, (), unheard, LIMIT)
+    assert not make_room(Room(sim, (), need=LIMIT), unheard)
     assert copy.current
     transfer.error = transfer.describe(ValueError("no"))
     sim.candidates[copy] = y.storage
-    assert make_room(sim, (), unheard, LIMIT)
+    assert make_room(Room(sim, (), need=LIMIT), unheard)
     assert (sim.planned, copy.nbytes) == (0, 0)
 
 
 def test_a_replica_that_is_gone_already_is_passed_over(parts: Parts, x: Tensor, sim: DeviceState) -> None:
     parts.drain()
     forget(copy_of(x, sim), x.storage)
-    make_room(sim, (), unheard)
+    make_room(Room(sim, ()), unheard)
     assert not sim.standby
 
 
@@ -218,20 +218,20 @@ class TestWhichGo:
 
     def test_none_while_the_plan_fits(self, parts: Parts, sim: DeviceState) -> None:
         copy = mirror(parts, parts.tensor())
-        make_room(sim, (), unheard)
+        make_room(Room(sim, ()), unheard)
         assert copy.current
 
     def test_no_more_than_have_to(self, parts: Parts, sim: DeviceState) -> None:
         copies = [mirror(parts, parts.tensor()) for _ in range(4)]
         sim.backend.limit = 20
-        make_room(sim, (), unheard)
+        make_room(Room(sim, ()), unheard)
         assert [copy.current for copy in copies] == [False, False, True, True]
         assert sim.planned == 16
 
     def test_none_that_is_about_to_be_used(self, parts: Parts, sim: DeviceState) -> None:
         copies = [mirror(parts, parts.tensor()) for _ in range(3)]
         sim.backend.limit = 16
-        make_room(sim, {copies[0]}, unheard)
+        make_room(Room(sim, {copies[0]}), unheard)
         assert [copy.current for copy in copies] == [True, False, True]
 
     def test_one_that_will_be_written_elsewhere(self, parts: Parts, sim: DeviceState) -> None:
@@ -239,7 +239,7 @@ class TestWhichGo:
         copy = mirror(parts, x)
         parts.op(writes=[x])
         sim.backend.limit = 0
-        make_room(sim, (), unheard)
+        make_room(Room(sim, ()), unheard)
         assert not copy.current
         assert not sim.standby
         parts.drain()
@@ -254,7 +254,7 @@ class TestWhichGo:
             parts.drain()
         late = mirror(parts, parts.tensor(), drain=arrived)
         sim.backend.limit = 8
-        make_room(sim, (), unheard)
+        make_room(Room(sim, ()), unheard)
         assert sim not in early.storage.copies
         assert late.current
         parts.drain()
@@ -264,6 +264,6 @@ class TestWhichGo:
         copy = mirror(parts, x)
         forget(copy_of(x), x.storage)
         sim.backend.limit = 0
-        make_room(sim, (), unheard)
+        make_room(Room(sim, ()), unheard)
         assert not sim.candidates
         assert copy.current

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from tensord.vm.memory.making_room import Room
 from tensord.vm.memory.refusals import Question, Refusals, question
 from tensord.vm.model.account import Account
 from tensord.vm.model.device_state import DeviceState
@@ -34,7 +35,7 @@ def sim(parts: Parts) -> DeviceState:
 def asked(
     parts: Parts, device: DeviceState, spare: tuple[Copy, ...] = (), bound: tuple[Copy, ...] = (), *, own: bool = False
 ) -> Question:
-    return question(device, spare, bound, parts.session, parts.session.account, own=own)
+    return question(Room(device, spare, parts.session.account, own=own), parts.session, bound)
 
 
 def test_the_same_question_is_known_until_the_outermost_block_ends(parts, sim):
@@ -89,8 +90,8 @@ def test_it_depends_on_who_asks_for_what(parts, sim):
     assert asked(parts, sim, own=True) != none
     assert asked(parts, parts.at("cpu:0")) != none
     other = Account(session.limits, 99)
-    assert question(sim, (), (), session, other, own=False) != none
-    assert question(sim, (), (), parts.scheduler.nobody, session.account, own=False) != none
+    assert question(Room(sim, (), other), session, ()) != none
+    assert question(Room(sim, (), session.account), parts.scheduler.nobody, ()) != none
 
 
 def test_where_sessions_have_floors_each_use_makes_it_another_question(parts, sim):
