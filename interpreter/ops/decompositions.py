@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -252,102 +253,86 @@ def infer_eig(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Output
 # --- the table
 
 
-def define_lapack(
-    name: str,
-    infer: Infer,
-    kernel: Kernel,
-    work: Work,
-    summary: str,
-    *attributes: Attribute,
-    outputs: int = 1,
-    routine: str | None = None,
-    scratch: Scratch,
-) -> None:
-    """An op on one stack of matrices; `routine` is the function in `linalg`, if its name is not the op's."""
-    define(
-        name=name,
-        inputs=1,
-        infer=infer,
-        summary=summary,
-        dtypes=(LAPACK,),
-        outputs=outputs,
-        attributes=attributes,
-        kernel=kernel,
-        scratch=scratch,
-        work=work,
-        needs=(f"linalg.{routine or name}",),
-    )
-
+# An op on one stack of matrices.
+define_lapack = partial(define, inputs=1, dtypes=(LAPACK,))
 
 define_lapack(
-    "cholesky",
-    infer_square,
-    cholesky_kernel,
-    constant_work(1),
-    "Lower factor L of x = L L^H, or U of x = U^H U if `upper`; x has to be positive definite.",
-    Attribute("upper", check_bool, default=False),
+    name="cholesky",
+    infer=infer_square,
+    summary="Lower factor L of x = L L^H, or U of x = U^H U if `upper`; x has to be positive definite.",
+    attributes=(Attribute("upper", check_bool, default=False),),
+    kernel=cholesky_kernel,
     scratch=lapack_scratch(1),
+    work=constant_work(1),
+    needs=("linalg.cholesky",),
 )
 define_lapack(
-    "qr",
-    infer_qr,
-    routine("qr"),
-    qr_work,
-    "Q with orthonormal columns and R upper triangular, x = Q R; `mode` 'reduced', or 'complete' with Q square.",
-    Attribute("mode", choice("reduced", "complete"), "reduced"),
+    name="qr",
+    infer=infer_qr,
+    summary="Q with orthonormal columns and R upper triangular, x = Q R; `mode` 'reduced', or 'complete' with Q "
+    "square.",
     outputs=2,
+    attributes=(Attribute("mode", choice("reduced", "complete"), "reduced"),),
+    kernel=routine("qr"),
     scratch=qr_scratch,
+    work=qr_work,
+    needs=("linalg.qr",),
 )
 define_lapack(
-    "svd",
-    infer_svd,
-    routine("svd", finite=True),
-    svd_work,
-    "U, the singular values S in descending order and Vh, x = U S Vh; U and Vh are square if `full_matrices`.",
-    Attribute("full_matrices", check_bool, default=True),
+    name="svd",
+    infer=infer_svd,
+    summary="U, the singular values S in descending order and Vh, x = U S Vh; U and Vh are square if `full_matrices`.",
     outputs=3,
+    attributes=(Attribute("full_matrices", check_bool, default=True),),
+    kernel=routine("svd", finite=True),
     scratch=svd_scratch,
+    work=svd_work,
+    needs=("linalg.svd",),
 )
 define_lapack(
-    "svdvals",
-    infer_svdvals,
-    svdvals_kernel,
-    constant_work(6),
-    "Singular values of x, in descending order.",
-    routine="svd",
+    name="svdvals",
+    infer=infer_svdvals,
+    summary="Singular values of x, in descending order.",
+    kernel=svdvals_kernel,
     scratch=values_scratch,
+    work=constant_work(6),
+    needs=("linalg.svd",),
 )
 define_lapack(
-    "eigh",
-    infer_eigh,
-    routine("eigh", finite=True),
-    constant_work(10),
-    "Eigenvalues, in ascending order, and eigenvectors, in columns, of Hermitian matrices.",
+    name="eigh",
+    infer=infer_eigh,
+    summary="Eigenvalues, in ascending order, and eigenvectors, in columns, of Hermitian matrices.",
     outputs=2,
+    kernel=routine("eigh", finite=True),
     scratch=lapack_scratch(3),
+    work=constant_work(10),
+    needs=("linalg.eigh",),
 )
 define_lapack(
-    "eigvalsh",
-    first_of(infer_eigh),
-    routine("eigvalsh", finite=True),
-    constant_work(4),
-    "Eigenvalues of Hermitian matrices, in ascending order.",
+    name="eigvalsh",
+    infer=first_of(infer_eigh),
+    summary="Eigenvalues of Hermitian matrices, in ascending order.",
+    kernel=routine("eigvalsh", finite=True),
     scratch=lapack_scratch(1),
+    work=constant_work(4),
+    needs=("linalg.eigvalsh",),
 )
 define_lapack(
-    "eig",
-    infer_eig,
-    routine("eig", finite=True),
-    constant_work(60),
-    "Eigenvalues and eigenvectors, in columns, of square matrices; complex, in no particular order.",
+    name="eig",
+    infer=infer_eig,
+    summary="Eigenvalues and eigenvectors, in columns, of square matrices; complex, in no particular order.",
     outputs=2,
+    kernel=routine("eig", finite=True),
     scratch=lapack_scratch(4),
+    work=constant_work(60),
+    needs=("linalg.eig",),
 )
 define_lapack(
-    "eigvals",
-    first_of(infer_eig),
-    routine("eigvals", finite=True),
-    constant_work(25),
-    "Eigenvalues of square matrices; complex, in no particular order.",
+    name="eigvals",
+    infer=first_of(infer_eig),
+    summary="Eigenvalues of square matrices; complex, in no particular order.",
+    kernel=routine("eigvals", finite=True),
     scratch=lapack_scratch(1),
+    work=constant_work(25),
+    needs=("linalg.eigvals",),
 )

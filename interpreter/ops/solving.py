@@ -278,24 +278,32 @@ def matrix_power_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, att
 # --- the table
 
 define_lapack(
-    "det",
-    first_of(infer_slogdet),
-    routine("det"),
-    constant_work(1),
-    "Determinants of square matrices.",
+    name="det",
+    infer=first_of(infer_slogdet),
+    summary="Determinants of square matrices.",
+    kernel=routine("det"),
     scratch=lapack_scratch(1),
+    work=constant_work(1),
+    needs=("linalg.det",),
 )
 define_lapack(
-    "slogdet",
-    infer_slogdet,
-    routine("slogdet"),
-    constant_work(1),
-    "Sign of the determinant, and the natural logarithm of its absolute value.",
+    name="slogdet",
+    infer=infer_slogdet,
+    summary="Sign of the determinant, and the natural logarithm of its absolute value.",
     outputs=2,
+    kernel=routine("slogdet"),
     scratch=lapack_scratch(1),
+    work=constant_work(1),
+    needs=("linalg.slogdet",),
 )
 define_lapack(
-    "inv", infer_square, inv_kernel, constant_work(4), "Inverses of square matrices.", scratch=lapack_scratch(2)
+    name="inv",
+    infer=infer_square,
+    summary="Inverses of square matrices.",
+    kernel=inv_kernel,
+    scratch=lapack_scratch(2),
+    work=constant_work(4),
+    needs=("linalg.inv",),
 )
 define(
     name="solve",
