@@ -18,7 +18,7 @@ def missum(engine: Engine, seen: Counter[str]) -> list[str]:
     what bytes were for."""
     by = list(KEYS)[engine.scheduler.tick % len(KEYS)]
     *rows, total = (
-        row for part in held_slices(engine, by, LIMIT, "", lambda *_: Place(), lambda _: "") for row in part
+        row for part in held_slices(engine, Sums(by), LIMIT, lambda *_: Place(), lambda _: "") for row in part
     )
     found = Counter[str]()
     for row in rows:

@@ -335,7 +335,8 @@ class Accesses:
         """
         _, _, callback, request, location, _, again = message
         found: list[Any] = [None] * len(tensors)
-        signals = tuple(self.look(session, tensor, host, location, found, n) for n, tensor in enumerate(tensors))
+        cause = Cause(session, location)
+        signals = tuple(self.look(cause, tensor, host, found, n) for n, tensor in enumerate(tensors))
         instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "effect", host, location)
         instruction.reads, instruction.writes = (link,), (link, *signals)
         instruction.on_control = True
@@ -348,11 +349,9 @@ class Accesses:
         answer_with_results(instruction, session, request, put, sum(map(bytes_of, tensors)), again)
         self.scheduler.admit(instruction)
 
-    def look(
-        self, session: VmSession, tensor: Tensor, host: DeviceState, location: int, found: list[Any], n: int
-    ) -> Copy:
+    def look(self, cause: Cause, tensor: Tensor, host: DeviceState, found: list[Any], n: int) -> Copy:
         """Read a value, or its error, into `found[n]`. Returns the signal that is written when it is there."""
-        instruction = self.reading(session, tensor, self.readable(tensor), "fetch", location)
+        instruction = self.reading(cause.session, tensor, self.readable(tensor), "fetch", cause.location)
         signal = self.residency.new_copy(host, 0, 1)
         instruction.writes = (signal,)
 

@@ -165,7 +165,7 @@ class Checkpoints:
         transfers = residency.transfers
         with self.scheduler.refusals, transfers.caused_by(asked.session):  # the first refusal is known for all values
             self.read_all(reading, waits=target.path != self.durable)
-        self.commit(reading, partial(self.learn, job, standing, groups, asked, always=always))
+        self.commit(reading, partial(self.learn, reading, standing, groups, always=always))
 
     def completed(self, names: Sequence[str]) -> Sequence[str]:
         """These names, and the durable ones that were changed together with them since they were written."""
@@ -234,16 +234,16 @@ class Checkpoints:
 
     def learn(
         self,
-        job: CheckpointJob,
+        reading: Reading,
         standing: Mapping[str, Stood],
         groups: Sequence[Group],
-        asked: Asked,
         done: Instruction,
         *,
         always: bool,
     ) -> None:
         """The checkpoint is on the disk, or has failed. Durable names are written once more if files are gone that were
         to be kept; a checkpoint is of its place in program order, which has passed."""
+        asked, job = reading.asked, reading.job
         target = job.target
         target.busy, target.note = False, job.note
         self.jobs.remove(job)

@@ -82,7 +82,7 @@ class Plan:
         self.scalars = tuple(isinstance(meta, type) for meta in metas)
         self.two = len(metas) == 2 and all(type(meta) is Meta for meta in metas)  # two tensors
         self.pending = None in metas
-        self.outputs: OutputMetas = results(op, attributes, metas, device, targets, infer)
+        self.outputs: OutputMetas = self._results(targets, infer)
         self.output: Any = self.outputs[0] if len(self.outputs) == 1 else None  # of an op with one result
         self.open = self.pending or None in self.outputs  # some metas are not known at the call
         known = tuple([meta for meta in metas if meta is not None])
@@ -91,7 +91,7 @@ class Plan:
         most = op.most(known) if op.most is not None and not self.pending else 0
         self.most = most if most <= device.backend.limit else 0  # else data decide whether it fits
         # Its kernel, and the bytes of the kernel's temporaries, set aside while it runs.
-        self.kernel, self.scratch = bound_kernel(op, attributes, metas, self.outputs, device, aliased=self.in_place)
+        self.kernel, self.scratch = self._bound_kernel()
         self.number = number_of(op, metas, device.backend.xp)
         self.forward = forwardable(op, metas, self.outputs)
         self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
@@ -129,46 +129,32 @@ class Plan:
             raise MetadataError(f"{self.label}: {error!r}", op=self.label) from error
         return plan
 
+    def _results(self, targets: tuple[Meta | None, ...] | None, infer: InferCache) -> OutputMetas:
+        """The metas of the results; MetadataError if the device, the op or the targets do not take these operands."""
+        op, metas, device = self.op, self.metas, self.device
+        if op.name in device.backend.missing:
+            raise no_kernel(op.name, device.name, device.backend.missing, MACHINE)
+        if op.view is None:
+            most = max((m.nbytes for m in metas if isinstance(m, Meta)), default=0)
+            device.refuse_vast(most, f"{op.name}: an operand")
+        return check_targets(op, infer.infer(op, metas, self.attributes), targets)
 
-def results(
-    op: OpDef,
-    attributes: FrozenAttributes,
-    metas: tuple[OperandMeta | None, ...],
-    device: DeviceState,
-    targets: tuple[Meta | None, ...] | None,
-    infer: InferCache,
-) -> OutputMetas:
-    """The metas of the results; MetadataError if the device, the op or the targets do not take these operands."""
-    if op.name in device.backend.missing:
-        raise no_kernel(op.name, device.name, device.backend.missing, MACHINE)
-    if op.view is None:
-        device.refuse_vast(max((m.nbytes for m in metas if isinstance(m, Meta)), default=0), f"{op.name}: an operand")
-    return check_targets(op, infer.infer(op, metas, attributes), targets)
-
-
-def bound_kernel(
-    op: OpDef,
-    attributes: FrozenAttributes,
-    metas: tuple[OperandMeta | None, ...],
-    outputs: OutputMetas,
-    device: DeviceState,
-    *,
-    aliased: bool,
-) -> tuple[BoundKernel, int]:
-    """The kernel for the device's arrays, and the bytes of its temporaries: none if it can work on pieces, or if the
-    operands are not known yet."""
-    backend, given = device.backend, dict(attributes)
-    kernel = op.bind(backend.xp, len(metas), given, aliased=aliased, room=backend.limit)
-    known = tuple([meta for meta in metas if meta is not None])
-    if len(known) < len(metas):
-        return kernel, 0
-    least = backend.least_temporaries(op.name, known, outputs)
-    scratch = op.temporaries(known, outputs, given, aliased=aliased, least=least)
-    if op.direct is not None and backend.xp is np and not aliased:
-        kernel = op.direct(known, outputs, given) or kernel
-    if scratch and backend.xp is np and op.works_in_pieces(known, given):
-        return in_pieces(kernel, length_of_pieces(scratch, largest((*known, *outputs)))), 0
-    return kernel, scratch
+    def _bound_kernel(self) -> tuple[BoundKernel, int]:
+        """The kernel for the device's arrays, and the bytes of its temporaries: none if it can work on pieces, or if
+        operands are not known yet."""
+        op, metas, outputs, backend = self.op, self.metas, self.outputs, self.device.backend
+        given, aliased, on_host = dict(self.attributes), self.in_place, backend.xp is np
+        kernel = op.bind(backend.xp, len(metas), given, aliased=aliased, room=backend.limit)
+        known = tuple([meta for meta in metas if meta is not None])
+        if len(known) < len(metas):
+            return kernel, 0
+        least = backend.least_temporaries(op.name, known, outputs)
+        scratch = op.temporaries(known, outputs, given, aliased=aliased, least=least)
+        if op.direct is not None and on_host and not aliased:
+            kernel = op.direct(known, outputs, given) or kernel
+        if scratch and on_host and op.works_in_pieces(known, given):
+            return in_pieces(kernel, length_of_pieces(scratch, largest((*known, *outputs)))), 0
+        return kernel, scratch
 
 
 def runs_at_once(op: OpDef) -> bool:

@@ -244,7 +244,7 @@ def _memory(asked: Asked, by: object = DEVICE, limit: object = 50, device: objec
         one, client = engine.directory.sessions.get(id_), about.client(id_)
         return None if one is None else one.name if client is None else client.name
 
-    return held_slices(engine, by_what(by), most, on, about.where, name_of)
+    return held_slices(engine, Sums(by_what(by), on), most, about.where, name_of)
 
 
 def _names(asked: Asked, limit: object = MOST, kind: object = "") -> Iterator[list[Any]]:

@@ -143,18 +143,16 @@ def by_what(by: object) -> str:
     return by
 
 
-def held_slices(
-    engine: Engine, by: str, limit: int, on: str, where: Where, about: About
-) -> Iterator[list[dict[str, Any]]]:
-    """The rows and the total of all pools, or of the one of device `on`, in slices of which many are empty."""
-    walk, sums = Walk(engine), Sums(by, on)
+def held_slices(engine: Engine, sums: Sums, limit: int, where: Where, about: About) -> Iterator[list[dict[str, Any]]]:
+    """The rows and the total of all pools, or of that of one device, in slices of which many are empty."""
+    walk = Walk(engine)
     for extents in walk.slices():
         sums.add(extents)
         yield []
     still = walk.still()
-    devices = [device for device in engine.pools.values() if on in ("", device.name)]
+    devices = [device for device in engine.pools.values() if sums.on in ("", device.name)]
     pools = [pool_row(one, sums.held[one.name], walk.rounding[one.name], walk.idle) for one in devices]
-    if by == LOCATION:
+    if sums.by == LOCATION:
         for _ in merge_lines(sums, where):
             yield []
     yield from sums.rows(limit, engine.scheduler.clock(), about)

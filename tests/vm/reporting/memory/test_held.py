@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.vm.reporting.memory.held import HOLDERS_SHOWN, KEYS, by_what, held_slices
+from tensord.vm.reporting.memory.held import HOLDERS_SHOWN, KEYS, Sums, by_what, held_slices
 from tensord.vm.tracing.flat import Place
 from tests.vm.bare_engine import Bare
 from tests.vm.parts import Parts
@@ -28,7 +28,7 @@ def asked(engine, by, limit=50, on=""):
         found = engine.directory.sessions.get(session)
         return None if found is None else found.name
 
-    *rows, total = (row for part in held_slices(engine, by, limit, on, where, about) for row in part)
+    *rows, total = (row for part in held_slices(engine, Sums(by, on), limit, where, about) for row in part)
     assert total["by"] == by
     assert sum(row["bytes"] for row in rows) == total["total"]
     assert all(pool["unaccounted"] == 0 for pool in total["pools"])
@@ -141,7 +141,7 @@ def test_what_happens_during_a_long_walk_is_told_apart(bare):
     client = bare.client()
     for _ in range(600):
         client.upload(np.ones(1))
-    slices = held_slices(bare.engine, "session", 50, "", lambda *_: Place(), lambda _: "")
+    slices = held_slices(bare.engine, Sums("session"), 50, lambda *_: Place(), lambda _: "")
     next(slices)
     client.release(1)
     *rows, total = (row for part in slices for row in part)
