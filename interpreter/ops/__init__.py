@@ -23,7 +23,8 @@ The families:
 - `reductions`, `cumulative`
 - `quantiles`, `histograms`, `curves`: interpolation and convolution
 - `creation`, `random`
-- `views`, `rearranging`, `joining`, `indexing`, `dynamic`: shapes that data decide
+- `views`, `rearranging`, `joining`, `indexing` (`positions`: checks of positions that are data)
+- `dynamic`: shapes that data decide
 - `searching`, `sets`, `sorting`
 - `linalg`, `einsum`, `decompositions`, `solving`, `norms`, `fft`
 - `nn/`: neural networks

@@ -25,6 +25,7 @@ from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.axes import tensor
 from ..types.meta import Meta, OperandMeta
+from .positions import check_scatter
 
 _FLOAT64 = Attribute("dtype", check_dtype, "float64")
 
@@ -151,7 +152,13 @@ def eye_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array]
     rows, columns = out.shape
     k = max(-rows, min(attributes["k"], columns))  # all diagonals outside of the matrix are alike
     out.fill(0)
-    row = xp.arange(max(-k, 0), min(rows, columns - k))
+    row, last = max(-k, 0), min(rows, columns - k) - 1
+    if out.flags.c_contiguous and row <= last:  # positions would take memory, and a GPU counts them in 32 bits
+        flat, step = out.reshape(-1), columns + 1
+        flat[row * step + k : last * step + k + 1 : step] = 1
+        return
+    check_scatter(xp, out.size, 1, 1)
+    row = xp.arange(row, last + 1)
     out[row, row + k] = 1
 
 

@@ -53,6 +53,7 @@ def interp_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
     (x, points, values), (out,) = inputs[:3], outputs
     left, right = _outside(inputs, attributes)
     values = values.astype(out.dtype, copy=False)
+    x = x if x.flags.c_contiguous else x.copy()  # CuPy takes no other
     out[...] = xp.interp(x, points, values, left=left, right=right, period=attributes["period"])
 
 

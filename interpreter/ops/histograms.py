@@ -17,6 +17,7 @@ from ..types.kinds import ANY, REAL
 from ..types.meta import Meta, OperandMeta
 
 _BLOCK = 1 << 16  # elements that NumPy takes at a time
+MOST_EDGES = 1 << 30  # that CuPy finds a place among: it adds two places in 32 bits
 _SEARCH = 16  # cost of finding an element's place
 
 
@@ -77,6 +78,8 @@ def histogram_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
     if x.dtype.kind == "b":
         x = x.astype(np.uint8)
     bins = attributes["bins"] if edges is None else edges
+    if xp is not np and outputs[1].size > MOST_EDGES:
+        raise ValueError(f"{outputs[1].size - 1} bins are too many for a GPU")
     if xp is not np and edges is not None and edges.size == 1:  # CuPy counts in the first bin, and there is none
         outputs[1][...] = edges
         return

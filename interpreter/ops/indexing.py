@@ -21,6 +21,7 @@ from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.axes import tensor, tensors
 from ..types.meta import Meta, OperandMeta, Shape
+from .positions import check_gather, check_scatter, from_either_end, wide
 
 
 def infer_setitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
@@ -217,25 +218,17 @@ def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]
     return [(1,) * axes, max(chosen, key=math.prod)]
 
 
-def _native(xp: ArrayModule, x: Array, index: Index, selectors: Sequence[Array]) -> tuple[Array, tuple[Any, ...]]:
-    """x and the index in a form for which the array module's selection follows NumPy's rules."""
+def _native(
+    xp: ArrayModule, x: Array, index: Index, selectors: Sequence[Array], *, write: bool = False
+) -> tuple[Array, tuple[Any, ...]]:
+    """x and the index in a form for which the array module follows NumPy's rules. `write`: to write there."""
     if xp is not np:
-        selectors = [_wide(s) for s in selectors]
-        _check_bounds(xp, index, x.shape, selectors)
+        _check_counts(xp, index, x.shape, selectors, write=write)
+        selectors = _checked(xp, index, x.shape, [wide(s) for s in selectors])
         if not _together(index):
             x, index = _chosen_first(x, index, selectors)
     rest = iter(selectors)
     return x, tuple(next(rest) if entry == "tensor" else native_index((entry,))[0] for entry in index)
-
-
-def _wide(selector: Array) -> Array:
-    """The positions in a dtype that CuPy can compute with.
-
-    As NumPy casts them, the largest uint64 is -1, the last element. CuPy's scatter (up to 14.2) adds the length of the
-    axis to a negative position in the dtype of the positions: an int8 overflows, and memory of others is written.
-    """
-    kind, size = selector.dtype.kind, selector.dtype.itemsize
-    return selector.astype(np.int64) if (kind == "u" and size == 8) or (kind == "i" and size < 4) else selector
 
 
 def _chosen_first(x: Array, index: Index, selectors: Sequence[Array]) -> tuple[Array, Index]:
@@ -254,17 +247,30 @@ def _chosen_first(x: Array, index: Index, selectors: Sequence[Array]) -> tuple[A
     return x.transpose(axes[True] + axes[False]), (*entries[True], *entries[False])
 
 
-def _check_bounds(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array]) -> None:
-    """CuPy wraps around where NumPy raises; the check costs a wait for the device."""
+def _checked(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array]) -> list[Array]:
+    """The selectors, whose positions are in bounds: CuPy wraps around where NumPy raises."""
     rest, metas = iter(selectors), [Meta.of(s.shape, s.dtype) for s in selectors]
-    for entry, axes, meta in _consumed(index, shape, metas):
-        if entry != "tensor" or meta is None:
-            continue
-        positions = next(rest)
-        if meta.dtype.kind != "b" and positions.size:
-            low, high = int(xp.min(positions)), int(xp.max(positions))
-            if low < -axes[0] or high >= axes[0]:
-                raise IndexError(f"index {low if low < -axes[0] else high} is out of bounds for an axis of {axes[0]}")
+    made = []
+    for _, axes, meta in _consumed(index, shape, metas):
+        if meta is not None:
+            selector = next(rest)
+            made.append(selector if meta.dtype.kind == "b" else from_either_end(xp, selector, axes[0]))
+    return made
+
+
+def _check_counts(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array], *, write: bool) -> None:
+    """ValueError if the index selects more than a device can count. A mask by itself may select any number."""
+    metas = [Meta.of(s.shape, s.dtype) for s in selectors]
+    if [m.dtype.kind for m in metas] == ["b"]:
+        return
+    consumed, selected = list(_consumed(index, shape, metas)), advanced_shape(index, shape, metas)
+    first = next(n for n, (entry, *_) in enumerate(consumed) if _chooses(entry)) if _together(index) else 0
+    behind = len(selected) - _axes_behind(index, shape, selectors)
+    before, count, after = (math.prod(part) for part in (selected[:first], selected[first:behind], selected[behind:]))
+    if write:
+        check_scatter(xp, math.prod(n for _, axes, meta in consumed if meta is not None for n in axes), count, after)
+    else:
+        check_gather(xp, before, count, after)
 
 
 def advanced_getitem_kernel(
@@ -292,7 +298,7 @@ def advanced_setitem_kernel(
     if not same_memory(x, out):
         xp.copyto(out, x)
     value = written(value)
-    whole, native = _native(xp, out, attributes["index"], selectors)
+    whole, native = _native(xp, out, attributes["index"], selectors, write=True)
     if xp is not np:
         _check_selected(xp, out.shape, attributes["index"], selectors, value)
         value = _last_written(xp, out.shape, attributes["index"], selectors, value)

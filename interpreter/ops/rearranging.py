@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..types.axes import normal_axis, tensor, tensors
 from ..types.kinds import ANY, INTEGER
 from ..types.meta import LARGEST, Meta, OperandMeta, Shape
 from ..types.sizes import exact_size
+from .positions import check_gather, from_either_end
 
 _AXIS_OR_NONE = Attribute("axis", optional(check_int), None)
 # Overhead of copying one block of a roll, in element operations.
@@ -245,8 +247,14 @@ def take_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
         outputs[0][...] = rows_at(xp, x, positions, axis)
 
 
+def _positions(xp: ArrayModule, indices: Array, size: int) -> Array:
+    """The indices as int64; IndexError if one is out of bounds."""
+    return from_either_end(xp, indices, size).astype(np.int64, copy=False)
+
+
 def rows_at(xp: ArrayModule, x: Array, positions: Array, axis: int) -> Array:
     """Rows by the array module's `take`; by indexing if x is not contiguous, since `take` would copy all of x."""
+    check_gather(xp, math.prod(x.shape[:axis]), positions.size, math.prod(x.shape[axis % x.ndim + 1 :]))
     if x.flags.c_contiguous:
         return xp.take(x, positions, axis=axis)
     return x[(*(slice(None),) * (axis % x.ndim), positions)]
@@ -270,14 +278,6 @@ def take_along_axis_kernel(
     positions = _positions(xp, indices, x.shape[axis])
     if outputs[0].size:
         outputs[0][...] = xp.take_along_axis(x, positions, axis=axis)
-
-
-def _positions(xp: ArrayModule, indices: Array, size: int) -> Array:
-    """The indices as int64; IndexError if one is out of bounds."""
-    for extreme in (xp.min(indices), xp.max(indices)) if indices.size else ():
-        if not -size <= int(extreme) < size:
-            raise IndexError(f"index {int(extreme)} is out of bounds for an axis of size {size}")
-    return indices.astype(np.int64, copy=False)
 
 
 def gather_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:

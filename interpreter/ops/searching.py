@@ -14,6 +14,7 @@ from ..schema.scratch import total
 from ..types.axes import tensors
 from ..types.kinds import INTEGER, REAL
 from ..types.meta import Meta, OperandMeta
+from .positions import from_the_front
 
 
 def infer_searchsorted(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
@@ -37,14 +38,8 @@ def searchsorted_kernel(
     x1, x2, *sorters = inputs
     dtype = np.promote_types(x1.dtype, getattr(x2, "dtype", x1.dtype))  # a number takes the dtype of x1
     for sorter in sorters:
-        _check_bounds(sorter, len(x1))
-        x1 = x1[sorter]
+        x1 = x1[from_the_front(xp, sorter, len(x1), "the sorter's positions")]
     outputs[0][...] = xp.searchsorted(x1.astype(dtype, copy=False), xp.asarray(x2, dtype), side=attributes["side"])
-
-
-def _check_bounds(sorter: Array, size: int) -> None:
-    if size and not (int(sorter.min()) >= 0 and int(sorter.max()) < size):
-        raise IndexError(f"the sorter has an index that is out of bounds for {size} elements")
 
 
 def search_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -71,6 +66,7 @@ define(
     dtypes=(REAL, REAL, INTEGER),
     attributes=(Attribute("side", choice("left", "right"), "left"),),
     kernel=searchsorted_kernel,
+    judges=True,
     scratch=search_scratch,
     work=search_work,
     needs=("searchsorted",),

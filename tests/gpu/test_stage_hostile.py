@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -27,6 +28,13 @@ GATHERS = {"advanced_getitem", "advanced_setitem", "dynamic_getitem", "embedding
 def test_ops_that_compute_addresses_are_exposed_and_ufuncs_are_not():
     assert set(exposed()) >= GATHERS | {"conv2d", "fft", "histogram", "percentile", "searchsorted", "solve", "sort"}
     assert {"add", "where", "erf"}.isdisjoint(exposed())
+
+
+def test_the_decision_says_of_each_exposed_op_what_is_done():
+    page = (ROOT / "docs/decisions/0056-nothing-sent-loses-a-device.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == exposed()
 
 
 @pytest.mark.parametrize("op", ["take", "percentile", "fft", "eye", "conv2d", "searchsorted"])

@@ -6,6 +6,7 @@ products, when the code that they call is in no cache any more: each call left o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ import numpy as np
 from ...schema.opdef import Array, ArrayModule, Attributes, BoundKernel, OutputMetas
 from ...types.axes import tensors
 from ...types.meta import Meta, OperandMeta
+from ..positions import SIGNED, check_scatter
 from .labels import in_range, mark
 from .operands import working_dtype
 from .softmax import in_columns, shift, softmax_kernel, total
@@ -32,6 +34,16 @@ def _at_labels(xp: ArrayModule, labels: Array) -> tuple[Array, ...]:
     axes = range(labels.ndim)
     grid = (xp.arange(labels.shape[i]).reshape([-1 if i == j else 1 for j in axes]) for i in axes)
     return (*grid, labels)
+
+
+def _countable(xp: ArrayModule, out: Array) -> list[Any]:
+    """Indices of parts of the output whose elements a device can count."""
+    if xp is np or out.size < SIGNED:
+        return [...]
+    each = math.prod(out.shape[1:])
+    check_scatter(xp, each, 1, 1)
+    step = (SIGNED - 1) // each
+    return [slice(start, start + step) for start in range(0, len(out), step)]
 
 
 def cross_entropy_kernel(
@@ -56,7 +68,8 @@ def cross_entropy_grad_kernel(
     (logits, labels), (out,) = inputs, outputs
     labels, wrong = in_range(xp, labels, logits.shape[-1], "labels")
     softmax_kernel(xp, (logits,), outputs, _CLASSES)
-    out[_at_labels(xp, labels)] -= 1
+    for part in _countable(xp, out):
+        out[part][_at_labels(xp, labels[part])] -= 1
     xp.multiply(out, attributes["scale"] / labels.size, out)
     mark(out, wrong)
 

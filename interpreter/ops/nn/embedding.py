@@ -12,9 +12,9 @@ from ...schema.scratch import in_working, scratch
 from ...types import kinds
 from ...types.axes import tensors
 from ...types.meta import Meta, OperandMeta
+from ..positions import check_gather, check_scatter, from_the_front
 from ..rearranging import rows_at
 from .blocks import block_bytes, parts
-from .labels import check_range
 from .operands import working_dtype
 
 # Nanoseconds to add an element to its place, and bytes of the number of that place.
@@ -66,8 +66,9 @@ def grad_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribut
 def embedding_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
     """IndexError for a row that does not exist; negative numbers do not count from the end."""
     indices, weight = inputs
-    check_range(indices, weight.shape[0], "indices")
+    indices = from_the_front(xp, indices, weight.shape[0], "indices")
     if weight.flags.c_contiguous:
+        check_gather(xp, 1, indices.size, math.prod(weight.shape[1:]))
         xp.take(weight, indices, axis=0, out=outputs[0])
     else:
         outputs[0][...] = rows_at(xp, weight, indices, 0)
@@ -82,11 +83,12 @@ def embedding_grad_kernel(
     """
     (dy, indices), (out,) = inputs, outputs
     width = math.prod(out.shape[1:])
-    check_range(indices, out.shape[0], "indices")
+    indices = from_the_front(xp, indices, out.shape[0], "indices")
     if dy.size == 0:
         out[...] = 0
         return
     rows = dy.reshape(indices.size, width)
+    check_scatter(xp, math.prod(out.shape), 1, 1)
     total = xp.zeros((out.shape[0], width), working_dtype(dy.dtype))
     for part in parts(xp, indices.size, width * _PLACE):
         block, numbers = rows[part].astype(total.dtype), indices.reshape(-1)[part]

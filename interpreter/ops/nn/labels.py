@@ -1,8 +1,8 @@
 """Range checks of integers that number classes or rows.
 
-On the host a number out of range raises. On a device it raises in ops that `judges` marks, which are launched where
-they may wait. In other ops its row of the result becomes NaN there, since reading a value from a device waits until the
-stream is empty. On no device does a kernel index with a number out of range: it would read another array's memory.
+On the host a number out of range raises. On a device its row of the result becomes NaN, since reading a value from a
+device waits until the stream is empty. (Ops that `judges` marks are launched where they may wait: see `positions`.)
+On no device does a kernel index with a number out of range: it would read another array's memory.
 """
 
 from __future__ import annotations
@@ -23,14 +23,6 @@ def in_range(xp: ArrayModule, numbers: Array, count: int, what: str) -> tuple[Ar
         return numbers, None
     wrong = (numbers < 0) | (numbers >= count)
     return xp.where(wrong, 0, numbers), wrong
-
-
-def check_range(numbers: Array, count: int, what: str) -> None:
-    """IndexError unless all numbers are in [0, count). Waits for a device."""
-    if numbers.size:
-        low, high = int(numbers.min()), int(numbers.max())
-        if low < 0 or high >= count:
-            raise IndexError(f"{what} have to be in [0, {count}), got {low} to {high}")
 
 
 def mark(out: Array, wrong: Array | None) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.schema.promotion import check_scalar
 from tensord.interpreter.types.meta import DTYPES, Meta
 
@@ -87,6 +88,15 @@ def test_linspace(evaluate, assert_same, start, stop, num, endpoint):
 @each_case("k", [-2, 0, 1, 9])
 def test_eye(evaluate, assert_same, n_cols, k):
     assert_same(evaluate("eye", n_rows=3, n_cols=n_cols, k=k, dtype="int8"), np.eye(3, n_cols, k, "int8"))
+
+
+@pytest.mark.parametrize("k", [-4, -3, -1, 0, 2, 3, 9])
+def test_eye_is_written_to_memory_of_any_strides(k):
+    out = np.full((4, 6), 7, np.int8)
+    op = find("eye")
+    op.bind(np, 0, dict(op.freeze({"n_rows": 4, "n_cols": 3, "k": k})))(out[:, ::2])
+    np.testing.assert_array_equal(out[:, ::2], np.eye(4, 3, k))
+    assert (out[:, 1::2] == 7).all()
 
 
 def test_a_huge_shape_is_only_a_number(infer):

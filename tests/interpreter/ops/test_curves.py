@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from .elsewhere import evaluate_elsewhere
+
 
 def test_curves_of_no_points_are_refused(evaluate):
     with pytest.raises(ValueError, match="there are no points"):
@@ -37,3 +39,8 @@ def test_what_is_not_convolved(evaluate, operands, message):
         evaluate("convolve", *operands)
     with pytest.raises(ValueError, match="expected one of 'full'"):
         evaluate("convolve", np.ones(2), np.ones(2), mode="half")
+
+
+def test_x_may_have_any_strides_elsewhere():
+    x, points = np.arange(12.0).reshape(3, 4)[:, ::-2], np.array([0.0, 10.0])
+    np.testing.assert_array_equal(evaluate_elsewhere("interp", x, points, 2 * points), 2 * np.minimum(x, 10))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensord.interpreter.ops import histograms
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
@@ -67,6 +68,15 @@ def test_nan_is_not_counted_elsewhere(weighted):
 def test_one_edge_makes_no_bin_elsewhere(x):
     found = run_on(Elsewhere(), "histogram", np.array(x), np.array([1.0]), bins=None)
     assert [each.tolist() for each in found] == [[], [1.0]]
+
+
+def test_more_edges_than_a_device_can_count_are_refused_there(monkeypatch):
+    monkeypatch.setattr(histograms, "MOST_EDGES", 4)
+    x = np.arange(5.0)
+    assert evaluate_elsewhere("histogram", x, bins=3).sum() == 5
+    with pytest.raises(ValueError, match="4 bins are too many for a GPU"):
+        evaluate_elsewhere("histogram", x, bins=4)
+    assert evaluate_first(x, bins=4).sum() == 5
 
 
 def evaluate_first(*operands, **attributes):

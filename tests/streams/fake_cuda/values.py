@@ -330,6 +330,12 @@ def counted_by_cub(x: Any, edges: Any) -> Any:
     return np.bincount(bins[(bins >= 0) & (bins < edges.size - 1)], minlength=edges.size - 1)
 
 
+def interp(x: Any, *args: Any, **options: Any) -> Any:
+    if not x.flags.c_contiguous:
+        raise NotImplementedError("Non-C-contiguous x is currently not supported")
+    return np.interp(x, *args, **options)
+
+
 def linspace(start: Any, stop: Any, num: int = 50, **options: Any) -> Any:
     if is_complex(start, stop):
         raise TypeError("can't convert complex to float")
@@ -369,6 +375,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.percentile: lambda x, q, **options: quantile(x, q, percent=True, **options),
     np.median: median,
     np.histogram: histogram,
+    np.interp: interp,
     np.linspace: linspace,
     np.sinc: sinc,
     np.where: where,

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.ops import positions
+from tensord.interpreter.ops.nn import cross_entropy
 from tensord.interpreter.types.meta import Meta
 
 from ....each_case import each_case
@@ -63,6 +65,18 @@ def test_a_device_that_is_not_asked_gets_the_same_result(assert_same, evaluate):
     operands = normal((2, 4)), np.array([0, 3])
     for name in ("cross_entropy", "cross_entropy_grad"):
         assert_same(evaluate_elsewhere(name, *operands), evaluate(name, *operands))
+
+
+def test_a_gradient_is_taken_in_parts_that_a_device_can_count(monkeypatch, evaluate):
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(size=(5, 2, 3)), rng.integers(0, 3, (5, 2))
+    for module in (cross_entropy, positions):
+        monkeypatch.setattr(module, "SIGNED", 13)
+    found = evaluate_elsewhere("cross_entropy_grad", logits, labels)
+    np.testing.assert_allclose(found, evaluate("cross_entropy_grad", logits, labels), rtol=1e-12)
+    monkeypatch.setattr(positions, "SIGNED", 6)
+    with pytest.raises(ValueError, match="too many to be written on a GPU"):
+        evaluate_elsewhere("cross_entropy_grad", logits, labels)
 
 
 def test_impossible_labels_have_an_infinite_loss(evaluate):
