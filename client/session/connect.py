@@ -134,11 +134,6 @@ def outbox_for(routines: object) -> type[Outbox]:
     return PeriodicOutbox
 
 
-def connect_to_look(address: str) -> Session:
-    """A session of the command line's own: on a daemon, a look, of which the log tells at level debug only."""
-    return connect(address) if is_local(address) else connect_daemon(for_client(address).text)
-
-
 def find_address() -> str | None:
     """Where `connect()` finds a machine: $TENSORD_ADDRESS, else a running daemon; None: a machine in this process.
 

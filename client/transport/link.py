@@ -22,6 +22,7 @@ from ...interpreter.wire.frames import BYE, ERRORS, GOODBYE, HELLO, REFUSED, VER
 from ...interpreter.wire.monitor import FAILURES, Event, read_events
 
 GREETING = 5.0  # seconds for the daemon to answer HELLO
+SILENCE: Final = 30.0  # seconds for the daemon to answer a command; even a busy one takes a small part of one
 LINGER_MS = 500
 NOW: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
 DESCRIPTORS = 24  # for a context, its sockets and threads: a dozen, and some for other threads' sake
@@ -330,6 +331,14 @@ def silent(address: str) -> str:
         return f"what listens at {address} does not answer as a tensord daemon does"
     process = f"process {pid}" if pid else "in another container"
     return f"the daemon at {address} ({process}) does not answer: it hangs, or its process is stopped; see its log"
+
+
+def hangs(address: str, seconds: float) -> ConnectionLost:
+    """The error where a daemon that has greeted us has said nothing for so long."""
+    return ConnectionLost(
+        f"the daemon at {address} has not answered for {seconds:g} s: it hangs, or its process is stopped; "
+        "see its log, or end it with `tensord stop --now`"
+    )
 
 
 def not_listening(address: str, why: str) -> str:

@@ -1,7 +1,7 @@
 """Questions to a daemon, one at a time: a connection without threads and without NumPy, for the command line.
 
-It does not come back when it is lost, as a session would: a question is asked anew. Nor does it wait for ever where
-that is not wanted: the patience is kept here, since a daemon that hangs keeps no time.
+It does not come back when it is lost, as a session would: a question is asked anew. Nor does it wait for ever: the
+patience is kept here, since a daemon that hangs keeps no time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...interpreter.errors import ConnectionLost
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import ACK, BATCH, ERROR, PART, REPLIES, decode_error
 from ...interpreter.wire.message_kinds import MessageKind
-from .link import ENDS, LONGEST, Link, end_of
+from .link import ENDS, LONGEST, SILENCE, Link, end_of, hangs
 
 QUERY = int(MessageKind.QUERY)
 
@@ -27,7 +27,8 @@ QUERY = int(MessageKind.QUERY)
 class Questions:
     """A session that only asks. A context manager, which ends the session. ConnectionLost if there is no daemon.
 
-    `patience`: seconds for all of it, the greeting included; None is no limit for answers.
+    `patience`: seconds for all of it, the greeting included; by default an answer, or the next slice of a long one,
+    has `SILENCE`.
     """
 
     def __init__(self, address: str, options: Mapping[int, Any], patience: float | None = None) -> None:
@@ -75,12 +76,13 @@ class Questions:
             if self._ended:
                 raise ConnectionLost(f"the daemon at {self._link.address} is gone")
             if not self._poller.poll(self._rest()):
-                raise ConnectionLost(f"the daemon at {self._link.address} has not answered for {self._patience:g} s")
+                raise hangs(self._link.address, SILENCE if self._patience is None else self._patience)
             self._ended = any(event.kind in ENDS for event in self._link.events())  # but there may be a last message
 
-    def _rest(self) -> int | None:
+    def _rest(self) -> int:
         """Milliseconds of the patience that are left."""
-        return None if self._deadline is None else ceil(max(self._deadline - monotonic(), 0.0) * 1000)
+        rest = SILENCE if self._deadline is None else self._deadline - monotonic()
+        return ceil(max(rest, 0.0) * 1000)
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,6 @@
 """Commands that ask a running daemon.
 
-- `ask`: one question, or a session
+- `ask`: one question, or several, or a session, which is `patient`: no wait is without an end
 - `admin`: status, sessions, tensors, names, devices, and how they are `shown`; `held`: who holds their memory;
   `health`: what needs an operator
 - `top`, which asks again and again; `evict` and `stop`, which act

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ....interpreter.wire.addresses import for_client, is_local
 from ...transport.seeking import running, until_there
 
 if TYPE_CHECKING:
@@ -21,35 +23,57 @@ def connected(address: str | None) -> Iterator[Session]:
 
     What it issues has the command as its location: the lines around would be click's.
     """
-    from ...session.connect import connect_to_look
+    where = address or running()
+    if not is_local(where):
+        require_daemon(where)
+    from .patient import session_at
 
-    with connect_to_look(address or running()) as session:
+    with session_at(where) as session:
         context = click.get_current_context(silent=True)
         session._core.outbox.locations.command = "" if context is None else context.command_path
         yield session
 
 
+def require_daemon(address: str) -> None:
+    """NoDaemon if there is none, before the import of a session takes its time."""
+    from ...transport.link import GREETING, check_reachable
+
+    check_reachable(for_client(address).text, monotonic() + GREETING)
+
+
+@contextmanager
+def asking(
+    address: str | None, *, patience: float | None = None, lasting: bool = False
+) -> Iterator[Callable[..., Any]]:
+    """A function that asks the daemon one question after the other.
+
+    It takes no session, whose import takes longer than most answers, unless it is `lasting`: over tcp, a session comes
+    back when its connection breaks. `patience`: seconds for all of the answers.
+    """
+    where = address or running()
+    if is_local(where) or (lasting and for_client(where).kind == "tcp"):
+        with connected(where) as session:
+            yield session._core.answers.query
+    else:
+        with questions(where, patience) as found:
+            yield found.ask
+
+
 def ask(address: str | None, what: str, *arguments: Any, wait: float = 0.0, patience: float | None = None) -> Any:
-    """The daemon's answer to one question. Takes no session, whose import takes longer than most answers.
+    """The daemon's answer to one question.
 
     `wait`: seconds for a daemon to come that does not listen yet; `patience`: seconds from then on to the answer.
     """
-    from ....interpreter.wire.addresses import is_local
 
     def attempt() -> Any:
-        where = address or running()
-        if is_local(where):
-            with connected(where) as session:
-                return session._core.answers.query(what, *arguments)
-        with questions(where, patience) as asking:
-            return asking.ask(what, *arguments)
+        with asking(address, patience=patience) as query:
+            return query(what, *arguments)
 
     return until_there(attempt, wait)
 
 
 def questions(address: str, patience: float | None = None) -> Questions:
     """A connection that only asks. ConnectionLost if there is no daemon at the address, or if it refuses us."""
-    from ....interpreter.wire.addresses import for_client
     from ...transport.keys import socket_options
     from ...transport.link import connecting
     from ...transport.questions import Questions

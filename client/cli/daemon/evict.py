@@ -12,7 +12,7 @@ from ..drawing.figures import plural, size
 from ..drawing.progress import waiting
 from ..line import options
 from ..line.output import print_json
-from .ask import ask
+from .ask import asking
 
 
 @click.command()
@@ -48,11 +48,12 @@ def evicted(address: str | None, names: tuple[str, ...], session: int, device: s
     values: Counter[tuple[str, str]] = Counter()
     nbytes: Counter[tuple[str, str]] = Counter()
     more = True
-    while more:
-        found = ask(address, "evict", names, session, device)
-        for one in found["left"]:
-            way = (one["device"], one["to"])
-            values[way] += one["values"]
-            nbytes[way] += one["bytes"]
-        more = found["more"]
+    with asking(address) as ask:
+        while more:
+            found = ask("evict", names, session, device)
+            for one in found["left"]:
+                way = (one["device"], one["to"])
+                values[way] += one["values"]
+                nbytes[way] += one["bytes"]
+            more = found["more"]
     return [{"device": way[0], "to": way[1], "values": values[way], "bytes": nbytes[way]} for way in values]

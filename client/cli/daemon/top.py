@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 
 from ..drawing.figures import count, duration, plural, rate, size
+from ..drawing.tables import cut, plain, table_in_lines, wrapped
+from ..drawing.terminal import PIPED_WIDTH, can_draw, dim, print_lines, size_of, whole_screen, width_of_stdout
 from ..line import options
 from ..line.output import print_json
-from .ask import connected
+from .ask import asking
 from .shown import doing, moved
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _HUNG_SHOWN = 5
 _ENDS = ("q", "Q")
@@ -30,8 +29,11 @@ _SORTS: Mapping[str, Callable[[Mapping[str, Any], float], Any]] = {
     "bytes": lambda one, _: -one["bytes"],
     "name": lambda one, _: one["name"],
 }
-_WIDE = 240  # columns, where nothing says how many there are
-_AROUND = 4  # lines of a table that are no rows: its head, a rule, and an empty line before and behind
+_GLANCE = 0.25  # seconds between two looks at the keys and at the size of the terminal
+_AROUND = 3  # lines of a table that are no rows: an empty one before, its head, and a rule
+
+
+Ask: TypeAlias = Callable[..., Any]  # the daemon, what there is
 
 
 class Look(NamedTuple):
@@ -63,16 +65,18 @@ class View:
     def __init__(self) -> None:
         self.sort = next(iter(_SORTS))
         self.lists_keys = False
+        self.size = size_of(sys.stdout)
 
     def typed(self, key: str) -> bool:
-        """Take a key; is the screen to be drawn anew?"""
+        """Take a key, or none; is the screen to be drawn anew? It is, too, when the terminal has another size."""
+        before, self.size = self.size, size_of(sys.stdout)
         if key in ("s", "S"):
             names = list(_SORTS)
             self.sort = names[(names.index(self.sort) + 1) % len(names)]
         elif key in ("h", "H", "?"):
             self.lists_keys = not self.lists_keys
         else:
-            return False
+            return before != self.size
         return True
 
     def foot(self, interval: float) -> str:
@@ -95,52 +99,66 @@ def top(address: str | None, interval: float, *, once: bool, as_json: bool) -> N
 
     Example: tensord top --interval 0.5
     """
-    from ..drawing.keyboard import keys_as_typed, sleep
-
-    with connected(address) as session:
+    with asking(address, lasting=True) as ask:
         try:
-            looks = _looks(session, interval, sleep)
-            if as_json:
-                for before, now in looks:
-                    print_json(_plain(now, rates(before, now)))
-                    if once:
-                        break
-            elif once or not sys.stdout.isatty():
-                for before, now in looks:
-                    _print(before, now)
-                    if once:
-                        break
+            if once or as_json or not can_draw(sys.stdout):
+                _tell(ask, interval, once=once, as_json=as_json)
             else:
-                view = View()
-                with keys_as_typed() as wait:
-                    _show(_looks(session, interval, wait, view.typed), interval, view)
+                _watch(ask, interval)
         except KeyboardInterrupt:
             return
 
 
+def _tell(ask: Ask, interval: float, *, once: bool, as_json: bool) -> None:
+    """Print what there is, again and again, or once."""
+    from ..drawing.keyboard import sleep
+
+    for before, now in _looks(ask, interval, sleep):
+        found = rates(before, now)
+        if as_json:
+            print_json(_plain(now, found))
+        else:
+            print_lines(screen(now, found, width=width_of_stdout()))
+            sys.stdout.flush()
+        if once:
+            return
+
+
+def _watch(ask: Ask, interval: float) -> None:
+    """Show it on the whole screen, until a key ends that."""
+    from ..drawing.keyboard import keys_as_typed
+
+    view = View()
+    with whole_screen() as show, keys_as_typed() as wait:
+        show(["looking ..."])
+        for before, now in _looks(ask, interval, wait, view.typed):
+            width, height = view.size
+            foot = view.foot(interval)
+            show(screen(now, rates(before, now), foot, width=width, height=height, sort=view.sort))
+
+
 def _looks(
-    session: Any, interval: float, wait: Callable[[float], str], typed: Callable[[str], bool] = lambda _: False
+    ask: Ask, interval: float, wait: Callable[[float], str], typed: Callable[[str], bool] = lambda _: False
 ) -> Iterator[tuple[Look, Look]]:
     """Pairs of looks; `wait` sleeps between two, and returns a key that was typed. They end with q. A pair comes again
     if another key has changed how it is shown."""
-    before = _look(session)
+    before = _look(ask)
     last: tuple[Look, Look] | None = None
     while True:
         while (rest := before.at + interval - time.monotonic()) > 0:
-            key = wait(rest)
+            key = wait(min(rest, _GLANCE))
             if key in _ENDS:
                 return
             if typed(key) and last is not None:
                 yield last
-        now = _look(session)
+        now = _look(ask)
         last = before, now
         yield last
         before = now
 
 
-def _look(session: Any) -> Look:
-    query = session._core.answers.query
-    return Look(time.monotonic(), query("status"), query("sessions"), query("devices"))
+def _look(ask: Ask) -> Look:
+    return Look(time.monotonic(), ask("status"), ask("sessions"), ask("devices"))
 
 
 def rates(before: Look, now: Look) -> Rates:
@@ -202,24 +220,6 @@ def _busiest(
     return sorted(sessions, key=lambda one: (rank(one, found.sessions[one["id"]]), one["id"]))
 
 
-def _print(before: Look, now: Look) -> None:
-    from ..drawing.screen_tables import stdout_console
-
-    console = stdout_console()
-    console.print(screen(now, rates(before, now), width=console.width))
-
-
-def _show(looks: Iterator[tuple[Look, Look]], interval: float, view: View) -> None:
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(Text("looking ..."), screen=True, auto_refresh=False) as live:
-        for before, now in looks:
-            width, height = live.console.size
-            drawn = screen(now, rates(before, now), view.foot(interval), width=width, height=height, sort=view.sort)
-            live.update(drawn, refresh=True)
-
-
 class Part(NamedTuple):
     """A table of the screen: its rows, the most important first, the columns to leave out first, the one to cut."""
 
@@ -235,34 +235,32 @@ def screen(
     found: Rates,
     foot: str = "",
     *,
-    width: int = _WIDE,
+    width: int = PIPED_WIDTH,
     height: int | None = None,
     sort: str = next(iter(_SORTS)),
-) -> RenderableType:
+) -> list[str]:
     """The whole screen, one part below the other. With a `height` the foot says what is left out for want of room."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from ..drawing.screen_tables import fitting, table
-    from ..drawing.tables import cut, plain
-
+    head, hung = (list(_fitted(lines, width, height)) for lines in (_head(now, found), _hung(now)))
     parts = [_devices(now, found), _streams(now), _sessions(now, found, sort)]
-    most = width if height is not None else sys.maxsize
-    lines = [Text(cut(plain(line), most)) for line in (*_head(now, found), *_hung(now))]
-    room = None if height is None else height - len(lines) - 1
-    shares = _shares([len(part.rows) for part in parts], room)
-    left_out, tables = [], []
-    for part, share in zip(parts, shares, strict=True):
-        rows = part.rows[:share]
-        if len(rows) < len(part.rows):
-            left_out.append(plural(len(part.rows) - len(rows), part.what))
-        if rows:
-            columns, picked, dropped = fitting(part.columns, rows, part.spare, part.long, width)
-            left_out += dropped
-            tables.append(table(columns, picked, fold=height is None))
-    missing = f"left out: {', '.join(reversed(left_out))}" if left_out else ""
-    last = Text(cut("; ".join(filter(None, (foot, missing))), most), style="dim")
-    return Group(*lines[:2], *tables, *lines[2:], last)
+    room = None if height is None else height - len(head) - len(hung) - 2  # for an empty line, and the foot
+    left_out: list[str] = []
+    tables: list[str] = []
+    for part, share in zip(parts, _shares([len(part.rows) for part in parts], room), strict=True):
+        if share < len(part.rows):
+            left_out.append(plural(len(part.rows) - share, part.what))
+        if share:
+            drawn, missing = table_in_lines(part.columns, part.rows[:share], width, long=part.long, spare=part.spare)
+            left_out += missing
+            tables += drawn
+    told = f"left out: {', '.join(reversed(left_out))}" if left_out else ""
+    foot = "; ".join(filter(None, (foot, told)))
+    return [*head, *tables, "", *hung, *map(dim, _fitted([foot] if foot else [], width, height))]
+
+
+def _fitted(texts: Iterable[str], width: int, height: int | None) -> Iterator[str]:
+    """Texts as lines: on a screen, whose height is known, one for each."""
+    for text in map(plain, texts):
+        yield from wrapped(text, width) if height is None else (cut(text, width),)
 
 
 def _shares(wanted: Sequence[int], room: int | None) -> list[int]:

@@ -17,6 +17,7 @@ from .findings import Finding, Level, fail, guarded, note, ok, warn
 from .memory import check_memory
 
 _ROUNDS = 5  # tensors that go round: so many are named
+_RECOUNT = 600.0  # seconds for a daemon to count anew what it keeps; meanwhile it says nothing
 
 
 def check_daemon(address: str | None) -> Iterator[Finding]:
@@ -171,7 +172,7 @@ def check_status(status: dict[str, Any]) -> Iterator[Finding]:
 def check_invariants(address: str | None) -> Iterator[Finding]:
     """The invariants of a daemon's tensors, memory and instructions, recounted."""
     try:
-        found = ask(address, "invariants")
+        found = ask(address, "invariants", patience=_RECOUNT)
     except ConnectionLost:
         yield note("invariants", "no daemon answers, so there is nothing to check")
         return

@@ -14,7 +14,7 @@ from .findings import Finding, fail, installed, listed, note, ok, warn
 
 # -- Python ------------------------------------------------------------------------------------------------------------
 
-_NEEDED = ("numpy", "pyzmq", "msgpack", "structlog", "click", "rich")
+_NEEDED = ("numpy", "pyzmq", "msgpack", "structlog", "click")
 
 
 def check_python() -> Iterator[Finding]:

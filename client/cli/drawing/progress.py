@@ -6,12 +6,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from time import monotonic
+from typing import Final
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from .figures import duration, size
+from .terminal import Line, can_draw
 
 AFTER: Final = 1.0  # seconds
+PERIOD: Final = 0.1
+_CELLS: Final = 24
 
 
 class Waiting:
@@ -19,54 +22,45 @@ class Waiting:
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self._figures: tuple[int, int | None] = (0, None)
-        self._bar: tuple[Progress, TaskID] | None = None
+        self.began = monotonic()
+        self._figures: tuple[int, int] = (0, 0)
 
     def told(self, done: int, total: int) -> None:
         """So many bytes of so many are done."""
         self._figures = (done, total)
-        if self._bar is not None:
-            bar, task = self._bar
-            bar.update(task, completed=done, total=total)
 
-    def begin(self) -> None:
-        """Draw the bar; from then on a thread of its own keeps it going."""
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+    def draw(self, ended: threading.Event) -> None:
+        """Keep the bar going until the end, on a thread of its own."""
+        line, pause = Line(), AFTER
+        while not ended.wait(pause):
+            line.draw(self.text(monotonic() - self.began))
+            pause = PERIOD
+        line.clear()
 
+    def text(self, passed: float) -> str:
+        """`reading  [======>     ]  1.5 GiB of 3 GiB, 2.5 s, 2.5 s left`."""
         done, total = self._figures
-        figures = () if total is None else (DownloadColumn(binary_units=True), TimeRemainingColumn())
-        columns = (TextColumn("{task.description}"), BarColumn(), *figures, TimeElapsedColumn())
-        bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._bar = (bar, bar.add_task(self.what, total=total, completed=done))
-        bar.start()
-
-    def end(self) -> None:
-        """Take the bar away."""
-        if self._bar is not None:
-            self._bar[0].stop()
+        since = duration(round(passed, 1))
+        if not total:
+            return f"{self.what}, {since}"
+        part = min(done / total, 1.0)
+        bar = ("=" * int(part * _CELLS) + ">").ljust(_CELLS)[:_CELLS]
+        left = f", {duration(round(passed / part - passed, 1))} left" if part else ""
+        return f"{self.what}  [{bar}]  {size(done)} of {size(total)}, {since}{left}"
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[Waiting]:
     """Around something that may take long."""
     shown = Waiting(what)
-    if not sys.stderr.isatty():
+    if not can_draw(sys.stderr):
         yield shown
         return
-    timer = threading.Timer(AFTER, shown.begin)
-    timer.daemon = True
-    timer.start()
+    ended = threading.Event()
+    drawing = threading.Thread(target=shown.draw, args=(ended,), daemon=True)
+    drawing.start()
     try:
         yield shown
     finally:
-        timer.cancel()
-        timer.join()
-        shown.end()
+        ended.set()
+        drawing.join()

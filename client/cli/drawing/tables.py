@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Final
 
-# In a file or a pipe, lines are as long as necessary.
-_PIPED_WIDTH = 240
-_WORD = 9
-_LONGEST_WORD = 40  # that is kept whole where there is room: a file and its line
-_GAP = 2
-_BOLD = "\x1b[1m{}\x1b[0m"
+from .terminal import bold, print_lines, width_of_stdout
+
+_WORD: Final = 9
+_LONGEST_WORD: Final = 40  # that is kept whole where there is room: a file and its line
+_GAP: Final = 2
 
 
 def print_table(
@@ -32,36 +32,118 @@ def print_table(
     If the folded columns would get less than their longest word, the columns `spare` are left out, in that order, and
     if that is not enough, words are broken. The strings are shown as they are: control characters have no effect.
     """
-    cells = [tuple(map(plain, row)) for row in rows]
-    if not cells:
-        if empty:
-            _print(plain(empty))
+    table = Table(columns, rows, folded)
+    if not table.columns:
+        print_lines([plain(empty)] if empty else ())
         return
-    shown = [n for n in range(len(columns)) if any(row[n] for row in cells)]
     room = width_of_stdout()
-    foldable = columns if folded is None else folded
-    for column in spare:
-        if least_width(columns, cells, shown, foldable, 1, _LONGEST_WORD) > room:
-            shown = [n for n in shown if columns[n] != column]
-    word = _LONGEST_WORD if least_width(columns, cells, shown, foldable, 1, _LONGEST_WORD) <= room else _WORD
-    gap = _GAP if least_width(columns, cells, shown, foldable, _GAP, word) <= room else 1
-    room = max(room, least_width(columns, cells, shown, foldable, gap, word))
-    widths = _shared_out(columns, cells, shown, foldable, gap, word, room)
-    for line in wrapped(plain(title), room) if title else ():
-        _print(line)
-    for line in _drawn([columns[n] for n in shown], [[row[n] for n in shown] for row in cells], widths, gap):
-        _print(line)
-    for line in wrapped(plain(caption), room) if caption else ():
-        _print(line)
+    table.leave_out(spare, room, 1, _LONGEST_WORD)
+    word = _LONGEST_WORD if table.least_width(1, _LONGEST_WORD) <= room else _WORD
+    gap = _GAP if table.least_width(_GAP, word) <= room else 1
+    room = max(room, table.least_width(gap, word))
+    print_lines(wrapped(plain(title), room) if title else ())
+    print_lines(table.drawn(room, gap, word, wrapped))
+    print_lines(wrapped(plain(caption), room) if caption else ())
 
 
-def width_of_stdout() -> int:
-    """The columns of the terminal; where stdout is none, enough for everything."""
-    if not sys.stdout.isatty():
-        return _PIPED_WIDTH
-    from shutil import get_terminal_size
+def table_in_lines(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], room: int, *, long: str, spare: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """A table with one line for each row, none behind them, and the names of the columns left out for want of room.
 
-    return get_terminal_size().columns
+    Those are of `spare`. Cells of the column `long` are cut.
+    """
+    table = Table(columns, rows, (long,))
+    missing = table.leave_out(spare, room, _GAP, _WORD)
+    *lines, _ = table.drawn(room, _GAP, 1, lambda text, width: [cut(text, width)])
+    return lines, missing
+
+
+class Column:
+    """A column: its name, its cells, whether they stand on the right, and whether they may be folded."""
+
+    def __init__(self, name: str, cells: Sequence[str], *, folds: bool) -> None:
+        self.name = name.rstrip(">")
+        self.cells = cells
+        self.right = name.endswith(">")
+        self.folds = folds
+        self.width = max(map(cells_of, (self.name, *cells)))
+
+    def least(self, word: int) -> int:
+        """The width that it needs: if it may be folded, that of its longest word, `word` at the most."""
+        if not self.folds:
+            return self.width
+        longest = max((len(one) for cell in self.cells for one in cell.split()), default=0)
+        return min(self.width, max(min(word, _WORD), min(word, longest)))
+
+    def aligned(self, text: str, width: int) -> str:
+        """The text with the space that it needs to be as wide."""
+        space = " " * (width - cells_of(text))
+        return space + text if self.right else text + space
+
+
+class Table:
+    """The columns of a table, without those that are empty. `folded`: names of columns that may be folded, or all."""
+
+    def __init__(
+        self, columns: Sequence[str], rows: Iterable[Sequence[str]], folded: Collection[str] | None = None
+    ) -> None:
+        cells = [tuple(map(plain, row)) for row in rows]
+        found = [
+            Column(name, [row[n] for row in cells], folds=folded is None or name in folded)
+            for n, name in enumerate(columns)
+        ]
+        self.columns = [column for column in found if any(column.cells)]
+
+    def least_width(self, gap: int, word: int) -> int:
+        """The width that the columns need, with that gap between them."""
+        return sum(column.least(word) for column in self.columns) + self._around(gap)
+
+    def leave_out(self, spare: Iterable[str], room: int, gap: int, word: int) -> list[str]:
+        """Leave out columns, in that order, until the others fit; their names."""
+        missing = []
+        for name in (name.rstrip(">") for name in spare):
+            if self.least_width(gap, word) > room and any(column.name == name for column in self.columns):
+                self.columns = [column for column in self.columns if column.name != name]
+                missing.append(name)
+        return missing
+
+    def drawn(self, room: int, gap: int, word: int, fit: Callable[[str, int], Iterable[str]]) -> Iterator[str]:
+        """The lines of the table: its head, a rule, and the rows, between empty lines. `fit`: a cell's lines."""
+        widths = self._widths(room, gap, word)
+        yield ""
+        yield from map(bold, self._row([[column.name] for column in self.columns], widths, gap))
+        yield " " + _rule() * (sum(widths) + gap * (len(widths) - 1))
+        for row in zip(*(column.cells for column in self.columns), strict=True):
+            yield from self._row(list(map(fit, row, widths)), widths, gap)
+        yield ""
+
+    def _row(self, cells: Iterable[Iterable[str]], widths: Sequence[int], gap: int) -> Iterator[str]:
+        """The lines of one row, whose cells have one line or more each."""
+        for texts in zip_longest(*cells, fillvalue=""):
+            aligned = map(Column.aligned, self.columns, texts, widths)
+            yield (" " + (" " * gap).join(aligned)).rstrip()
+
+    def _widths(self, room: int, gap: int, word: int) -> list[int]:
+        """The widths of the columns. The widest become narrower, until everything fits."""
+        least = [column.least(word) for column in self.columns]
+        most = max(column.width for column in self.columns)
+        while True:
+            widths = [min(column.width, max(needed, most)) for column, needed in zip(self.columns, least, strict=True)]
+            if most <= 0 or sum(widths) + self._around(gap) <= room:
+                return widths
+            most -= 1
+
+    def _around(self, gap: int) -> int:
+        """Room that is no column's: the gaps, and the space with which a line begins and ends."""
+        return gap * (len(self.columns) - 1) + 2
+
+
+def _rule() -> str:
+    return "─" if (sys.stdout.encoding or "utf-8").lower().startswith("utf") else "-"
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
 
 
 def plain(text: str) -> str:
@@ -117,102 +199,3 @@ def _head(text: str, width: int) -> str:
         if taken > width:
             return text[:at]
     return text
-
-
-# -- drawing -----------------------------------------------------------------------------------------------------------
-
-
-def _drawn(columns: Sequence[str], cells: Iterable[Sequence[str]], widths: Sequence[int], gap: int) -> Iterator[str]:
-    """The lines of the table: its head, a rule, and the rows, between empty lines."""
-    right = [column.endswith(">") for column in columns]
-    names = [column.rstrip(">") for column in columns]
-    head = _row([[name] for name in names], widths, right, gap)
-    yield ""
-    yield from (_BOLD.format(line) for line in head) if _styled() else head
-    yield " " + _rule() * (sum(widths) + gap * (len(widths) - 1))
-    for row in cells:
-        yield from _row(
-            [list(wrapped(cell, width)) for cell, width in zip(row, widths, strict=True)], widths, right, gap
-        )
-    yield ""
-
-
-def _row(cells: Sequence[Sequence[str]], widths: Sequence[int], right: Sequence[bool], gap: int) -> Iterator[str]:
-    """The lines of one row, whose cells have one line or more each."""
-    for number in range(max(map(len, cells), default=0)):
-        texts = (cell[number] if number < len(cell) else "" for cell in cells)
-        yield (" " + (" " * gap).join(map(_aligned, texts, widths, right))).rstrip()
-
-
-def _aligned(text: str, width: int, right: bool) -> str:
-    space = " " * (width - cells_of(text))
-    return space + text if right else text + space
-
-
-def _styled() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
-
-
-def _rule() -> str:
-    return "─" if (sys.stdout.encoding or "utf-8").lower().startswith("utf") else "-"
-
-
-def _print(line: str) -> None:
-    """Print the line, with `?` for what stdout's encoding lacks."""
-    encoding = sys.stdout.encoding or "utf-8"
-    print(line.encode(encoding, "replace").decode(encoding))  # noqa: T201
-
-
-# -- widths ------------------------------------------------------------------------------------------------------------
-
-
-def least_width(
-    columns: Sequence[str],
-    cells: Sequence[Sequence[str]],
-    shown: Sequence[int],
-    folded: Collection[str],
-    gap: int = _GAP,
-    word: int = _WORD,
-) -> int:
-    """The width that the shown columns need; those that may be folded need their longest word, `word` at the most."""
-    needed = [_least(columns, cells, n, folded, word) for n in shown]
-    return sum(needed) + _around(needed, gap)
-
-
-def _shared_out(
-    columns: Sequence[str],
-    cells: Sequence[Sequence[str]],
-    shown: Sequence[int],
-    folded: Collection[str],
-    gap: int,
-    word: int,
-    room: int,
-) -> list[int]:
-    """The widths of the shown columns. The widest become narrower, until everything fits."""
-    wanted = [_width(columns, cells, n) for n in shown]
-    least = [_least(columns, cells, n, folded, word) for n in shown]
-    most = max(wanted, default=0)
-    while most > 0 and sum(widths := _at_most(wanted, least, most)) + _around(widths, gap) > room:
-        most -= 1
-    return _at_most(wanted, least, most)
-
-
-def _at_most(wanted: Sequence[int], least: Sequence[int], most: int) -> list[int]:
-    return [min(width, max(needed, most)) for width, needed in zip(wanted, least, strict=True)]
-
-
-def _around(widths: Sequence[int], gap: int) -> int:
-    """Room that is no column's: gaps, and the space with which rich begins and ends a line."""
-    return gap * (len(widths) - 1) + 2
-
-
-def _width(columns: Sequence[str], cells: Sequence[Sequence[str]], n: int) -> int:
-    return max([len(columns[n].rstrip(">")), *(cells_of(row[n]) for row in cells)])
-
-
-def _least(columns: Sequence[str], cells: Sequence[Sequence[str]], n: int, folded: Collection[str], word: int) -> int:
-    width = _width(columns, cells, n)
-    if columns[n] not in folded:
-        return width
-    words = (len(one) for row in cells for one in row[n].split())
-    return min(width, max(_WORD, min(word, max(words, default=0))))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from ....interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ..daemon.ask import connected
 from ..daemon.health import PATIENCE
 from ..drawing.figures import count, duration, plural, size
+from ..drawing.terminal import Line
 from ..line import options
 from ..line.output import print_json
 from .source import load
@@ -126,7 +126,7 @@ def record(output: Path, address: str | None, length: float | None, detail: int 
     if output.exists() and not output.is_file():
         raise ProtocolError(f"{output} is no regular file; record into one, or use `tensord trace dump`")
     with connected(address) as session, _stop_signals() as stop:
-        recorder = Recorder(session, output, show=not as_json and sys.stderr.isatty())
+        recorder = Recorder(session, output, show=not as_json)
         if detail is not None:
             session._core.answers.query("detail", detail, True)
         recorder.run(stop, length)
@@ -181,7 +181,7 @@ class Recorder:
         from ....vm.tracing.analysis.recorded.records import Memory
 
         self.session = session
-        self.show = show
+        self.line = Line() if show else None
         self.until: float | None = None  # when it is to end, whether the daemon answers or not
         first = self.ask(_NEVER, live=False, routines=0)
         if not first.enabled:
@@ -246,7 +246,8 @@ class Recorder:
         """Complete the file; instructions that finished before the recording began are no losses."""
         from ....vm.tracing.analysis.recorded.records import Records
 
-        self.progress_end()
+        if self.line is not None:
+            self.line.clear()
         about = Records(
             (),
             dropped=self.lost,
@@ -268,14 +269,7 @@ class Recorder:
 
     def progress(self, elapsed: float) -> None:
         """Update the progress line, if the last update is old enough."""
-        if self.show and time.monotonic() - self.shown > _PROGRESS:
+        if self.line is not None and time.monotonic() - self.shown > _PROGRESS:
             self.shown = time.monotonic()
-            line = f"{plural(self.file.records, 'record')}, {count(self.lost)} lost, {size(self.file.nbytes)}"
-            sys.stderr.write(f"\r{line}, {duration(round(elapsed, 1))}; Ctrl-C ends it\x1b[K")
-            sys.stderr.flush()
-
-    def progress_end(self) -> None:
-        """Erase the progress line."""
-        if self.show and self.shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            text = f"{plural(self.file.records, 'record')}, {count(self.lost)} lost, {size(self.file.nbytes)}"
+            self.line.draw(f"{text}, {duration(round(elapsed, 1))}; Ctrl-C ends it")

@@ -36,13 +36,13 @@ except SystemExit as left:
 """
 
 
-def imported(*arguments: str, address: str = "") -> set[str]:
-    """The modules that a command line imports."""
+def imported(*arguments: str, address: str = "", status: int = 0) -> set[str]:
+    """The modules that a command line imports, which ends with that status."""
     command = [sys.executable, "-c", PROGRAM, *arguments]
     there = os.environ | {"TENSORD_ADDRESS": address}
     done = subprocess.run(command, env=there, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
     code, *modules = json.loads(done.stderr.splitlines()[-1])
-    assert code == 0
+    assert code == status
     return set(modules)
 
 
@@ -69,12 +69,27 @@ def test_a_question_about_ops_needs_neither_their_kernels_nor_a_daemon(question:
 
 
 @pytest.mark.parametrize(
-    "question", ["status", "sessions --json", "devices", "tensors", "tensors --limit 3 --device cpu:0 --json"]
+    "question",
+    [
+        "status",
+        "sessions --json",
+        "devices",
+        "tensors",
+        "tensors --limit 3 --device cpu:0 --json",
+        "evict --device cpu:0",
+        "top --once --interval 0.1",
+    ],
 )
 def test_a_question_to_a_daemon_needs_neither_numpy_nor_a_session(daemon: Daemon, question: str) -> None:
     modules = imported(*question.split(), address=daemon.address)
     assert "zmq" in modules
     assert not modules.intersection((*NEVER, "hashlib"))
+
+
+@pytest.mark.parametrize("command", ["top", "checkpoint c", "restore c", "trace record -o x.trace"])
+def test_that_there_is_no_daemon_is_said_without_a_session(command: str, tmp_path: Path) -> None:
+    modules = imported(*command.split(), address=f"ipc://{tmp_path}/socket", status=1)
+    assert not modules.intersection(NEVER)
 
 
 @pytest.mark.parametrize(

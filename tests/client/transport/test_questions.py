@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tensord as td
+from tensord.client.transport import questions
 from tensord.client.transport.questions import Questions
 
 from ...daemon import Daemon
@@ -15,38 +16,49 @@ from ...puppet import PATIENCE, eventually, paused
 
 
 def test_questions_are_answered_as_a_session_s_are(daemon: Daemon) -> None:
-    with daemon.connect() as session, Questions(daemon.address, {}) as questions:
+    with daemon.connect() as session, Questions(daemon.address, {}) as asking:
         session.publish("weights", session.asarray([[1.0, 2.0]]))
         for what, arguments in [("names", (0,)), ("tensors", (10, 0, "")), ("devices", ())]:
-            assert questions.ask(what, *arguments) == session._core.answers.query(what, *arguments)
-        assert [row["name"] for row in questions.ask("sessions") if row["asks"]] == ["tensord"]
+            assert asking.ask(what, *arguments) == session._core.answers.query(what, *arguments)
+        assert [row["name"] for row in asking.ask("sessions") if row["asks"]] == ["tensord"]
         with pytest.raises(td.ProtocolError, match="there is no session 12345"):
-            questions.ask("tensors", 10, 12345, "")
-        assert questions.ask("status")["names"] == 1
+            asking.ask("tensors", 10, 12345, "")
+        assert asking.ask("status")["names"] == 1
         session.unpublish("weights")
 
 
 def test_its_session_ends_with_it(daemon: Daemon) -> None:
-    with Questions(daemon.address, {}) as questions:
-        assert questions.ask("status")
+    with Questions(daemon.address, {}) as asking:
+        assert asking.ask("status")
     eventually(lambda: daemon.log.count("closed by its client") >= 1)
 
 
 def test_a_daemon_that_ends_ends_the_wait(tmp_path: Path) -> None:
     told: list[str] = []
 
-    def ask(questions: Questions) -> None:
+    def ask(asking: Questions) -> None:
         try:
-            questions.ask("status")
+            asking.ask("status")
         except td.ConnectionLost as error:
             told.append(error.message)
 
-    with Daemon.start(tmp_path, "--device", "cpu:0") as daemon, Questions(daemon.address, {}) as questions:
-        thread = threading.Thread(target=ask, args=(questions,))
+    with Daemon.start(tmp_path, "--device", "cpu:0") as daemon, Questions(daemon.address, {}) as asking:
+        thread = threading.Thread(target=ask, args=(asking,))
         with paused(daemon):
             thread.start()
             daemon.process.kill()
         thread.join(PATIENCE)
         assert told == [f"the daemon at {daemon.address} is gone"]
         with pytest.raises(td.ConnectionLost, match="is gone"):
-            questions.ask("status")
+            asking.ask("status")
+
+
+def test_a_daemon_that_freezes_behind_its_greeting_ends_the_wait(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "SILENCE", 0.2)
+    said = r"has not answered for 0.2 s: it hangs, or its process is stopped; .*`tensord stop --now`"
+    with Questions(daemon.address, {}) as asking:
+        assert asking.ask("status")
+        with paused(daemon), pytest.raises(td.ConnectionLost, match=said):
+            asking.ask("status")

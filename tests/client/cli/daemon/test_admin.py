@@ -14,8 +14,7 @@ import pytest
 
 from tensord.client.cli.daemon import shown
 from tensord.client.cli.daemon import top as cli_top
-from tensord.client.cli.drawing import figures
-from tensord.client.cli.drawing import tables as terminal
+from tensord.client.cli.drawing import figures, terminal
 from tensord.interpreter.wire.addresses import default_address
 from tensord.streams.faults import Fault, FaultKind
 
@@ -168,7 +167,7 @@ class TestTables:
 
     @pytest.mark.parametrize("command", ["status", "sessions", "tensors"])
     def test_they_fit_80_columns(self, run, address, command, monkeypatch):
-        monkeypatch.setattr(terminal, "_PIPED_WIDTH", 80)
+        monkeypatch.setattr(terminal, "PIPED_WIDTH", 80)
         out = run(command, "--address", address)[1]
         assert max(map(len, out.splitlines())) <= 80
 

@@ -150,7 +150,7 @@ class TestDoctor:
 
     def test_a_broken_invariant_is_a_problem(self, monkeypatch):
         answer = {"rules": 15, "tensors": 1, "instructions": 0, "violations": ["memory_adds_up: a byte is missing"]}
-        monkeypatch.setattr(of_daemon, "ask", lambda *_: answer)
+        monkeypatch.setattr(of_daemon, "ask", lambda *_, **__: answer)
         (finding,) = of_daemon.check_invariants(None)
         assert (finding.level, finding.message) == ("fail", "memory_adds_up: a byte is missing")
 

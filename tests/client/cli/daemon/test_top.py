@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 import termios
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from tensord.client.cli.daemon import top
 from tensord.client.cli.drawing import keyboard
@@ -60,9 +57,7 @@ def look(devices: int, sessions: int) -> top.Look:
 
 def drawn(width: int, height: int, now: top.Look) -> list[str]:
     """The lines of the screen, as the terminal gets them."""
-    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
-    console.print(top.screen(now, top.rates(now, now), "every 1 s; q ends it", width=width, height=height))
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return top.screen(now, top.rates(now, now), "every 1 s; q ends it", width=width, height=height)
 
 
 @pytest.mark.parametrize(("width", "height"), [(60, 20), (80, 24), (40, 12), (120, 50)])
@@ -93,39 +88,44 @@ def test_what_does_not_fit_is_named() -> None:
     assert 0 < shown < 30
 
 
-def session_of(answers: object) -> SimpleNamespace:
-    """A session with nothing but these answers."""
-    return SimpleNamespace(_core=SimpleNamespace(answers=answers))
-
-
 def test_a_key_ends_it() -> None:
-    class Asked:
-        def query(self, what: str) -> Any:
-            return look(1, 1)[("at", "status", "sessions", "devices").index(what)]
-
     typed = iter(["", "x", "q"])
-    assert len(list(top._looks(session_of(Asked()), 1000.0, lambda _rest: next(typed)))) == 0
+    assert len(list(top._looks(answer, 1000.0, lambda _rest: next(typed)))) == 0
     assert next(typed, None) is None
+
+
+def answer(what: str) -> Any:
+    """What a daemon says."""
+    return look(1, 1)[("at", "status", "sessions", "devices").index(what)]
 
 
 def test_a_key_draws_what_is_there_anew_and_asks_nothing() -> None:
     asked: list[str] = []
 
-    class Asked:
-        def query(self, what: str) -> Any:
-            asked.append(what)
-            return look(1, 1)[("at", "status", "sessions", "devices").index(what)]
+    def ask(what: str) -> Any:
+        asked.append(what)
+        return answer(what)
 
     clock = iter([0.0, 10.0, 20.0, 20.0, 20.0, 20.0, 20.0])
     typed = iter(["s", "h", "x", "q"])
     view = top.View()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(time, "monotonic", lambda: next(clock, 20.0))
-        pairs = list(top._looks(session_of(Asked()), 5.0, lambda _rest: next(typed), view.typed))
+        pairs = list(top._looks(ask, 5.0, lambda _rest: next(typed), view.typed))
     assert len(pairs) == 3
     assert pairs[0] is pairs[1] is pairs[2]
     assert asked.count("status") == 2
     assert (view.sort, view.lists_keys) == ("live", True)
+
+
+def test_another_size_of_the_terminal_draws_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    view = top.View()
+    assert not view.typed("")
+    monkeypatch.setenv("COLUMNS", "60")
+    assert view.typed("")
+    assert view.size.columns == 60
+    assert not view.typed("")
 
 
 def test_sessions_are_sorted_by_what_was_chosen() -> None:

@@ -8,8 +8,9 @@ import threading
 
 import pytest
 
-from tensord.client.cli.drawing import progress as cli_waiting
+from tensord.client.cli.drawing import progress
 from tensord.client.cli.drawing.progress import Waiting, waiting
+from tensord.client.cli.drawing.terminal import Line
 
 
 class Terminal(io.StringIO):
@@ -30,23 +31,44 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_what_takes_long_has_a_bar_with_its_figures(monkeypatch):
     seen = terminal(monkeypatch)
-    monkeypatch.setattr(cli_waiting, "AFTER", 0.0)
-    began = threading.Event()
-    begin = Waiting.begin
+    drawn = threading.Event()
+    draw = Line.draw
 
-    def noted(shown: Waiting) -> None:
-        shown.told(1 << 20, 4 << 20)
-        begin(shown)
-        began.set()
+    def noted(line: Line, text: str) -> None:
+        draw(line, text)
+        if "[" in text:  # it was told by then
+            drawn.set()
 
-    monkeypatch.setattr(Waiting, "begin", noted)
+    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(Line, "draw", noted)
     with waiting("reading") as shown:
-        assert began.wait(10)
-        shown.told(3 << 20, 4 << 20)
-    drawn = seen.getvalue()
-    assert "reading" in drawn
-    assert "/4.0 MiB" in drawn
-    assert drawn.endswith("\x1b[2K")  # the line is cleared
+        shown.told(1 << 20, 4 << 20)
+        assert drawn.wait(10)
+    assert "reading  [" in seen.getvalue()
+    assert "MiB of 4 MiB" in seen.getvalue()
+    assert seen.getvalue().endswith("\r\x1b[2K")  # the line is cleared
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "text"),
+    [
+        (0, 0, "reading, 2 s"),
+        (0, 4 << 20, f"reading  [>{' ' * 23}]  0 of 4 MiB, 2 s"),
+        (1 << 20, 4 << 20, f"reading  [======>{' ' * 17}]  1 MiB of 4 MiB, 2 s, 6 s left"),
+        (4 << 20, 4 << 20, f"reading  [{'=' * 24}]  4 MiB of 4 MiB, 2 s, 0 s left"),
+    ],
+)
+def test_it_says_how_much_is_done_and_how_long_the_rest_takes(done: int, total: int, text: str) -> None:
+    shown = Waiting("reading")
+    shown.told(done, total)
+    assert shown.text(2.0) == text
+
+
+def test_it_fits_the_terminal(monkeypatch):
+    seen = terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "12")
+    Line().draw("reading a directory")
+    assert seen.getvalue() == "\r\x1b[2Kreading a d"
 
 
 def test_what_is_quick_has_none(monkeypatch):
@@ -56,11 +78,23 @@ def test_what_is_quick_has_none(monkeypatch):
     assert seen.getvalue() == ""
 
 
-def test_where_stderr_is_no_terminal_there_is_none(monkeypatch):
-    monkeypatch.setattr(cli_waiting, "AFTER", 0.0)
-    seen = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", seen)
+@pytest.mark.parametrize(("kind", "term"), [(io.StringIO, "xterm"), (Terminal, "dumb")])
+def test_where_stderr_is_no_terminal_there_is_none(monkeypatch, kind: type[io.StringIO], term: str):
+    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(sys, "stderr", seen := kind())
+    monkeypatch.setenv("TERM", term)
     before = threading.active_count()
     with waiting("reading"):
         assert threading.active_count() == before
     assert seen.getvalue() == ""
+
+
+def test_ctrl_c_takes_it_away(monkeypatch):
+    seen = terminal(monkeypatch)
+    monkeypatch.setattr(progress, "AFTER", 0.0)
+    drawn = threading.Event()
+    monkeypatch.setattr(Line, "clear", lambda _: drawn.set())
+    with pytest.raises(KeyboardInterrupt), waiting("reading"):
+        raise KeyboardInterrupt
+    assert drawn.is_set()
+    assert "\x1b[?25l" not in seen.getvalue()  # the cursor was never hidden

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tensord.client.cli.drawing.tables import cells_of, cut, plain, print_table, wrapped
+from tensord.client.cli.drawing.tables import cells_of, cut, plain, print_table, table_in_lines, wrapped
 
 WORDS = ("matmul", "x", "train.py:9", "<module>", "float32[2048,", "2048]", "日本語", "e\u0301té", "[red]", "\x1b[31m")
 
@@ -42,8 +42,9 @@ def test_a_table_is_drawn_as_rich_draws_it(seed: int, capsys: pytest.CaptureFixt
 
 def test_a_head_is_bold_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    for term, head in (("xterm", "\x1b[1m op\x1b[0m"), ("dumb", " op")):
+    for term, no_color, head in (("xterm", "", "\x1b[1m op\x1b[0m"), ("dumb", "", " op"), ("xterm", "1", " op")):
         monkeypatch.setenv("TERM", term)
+        monkeypatch.setenv("NO_COLOR", no_color)
         print_table(("op",), [("add",)])
         assert capsys.readouterr().out.splitlines()[1] == head
 
@@ -74,3 +75,18 @@ def test_texts_are_broken_between_words_and_within_long_ones(text: str, width: i
 def test_a_text_that_is_too_long_is_cut() -> None:
     assert (cut("abc", 3), cut("abcd", 3), cut("日本語", 4)) == ("abc", "ab…", "日…")
     assert (cells_of("abc"), cells_of("日本"), cells_of("e\u0301")) == (3, 4, 1)
+
+
+def test_a_table_with_a_line_for_each_row_leaves_out_columns_and_cuts_the_long_one() -> None:
+    columns, row = ("id>", "name", "pid>", "empty"), ("1", "a program with a long name.py", "4711", "")
+    drawn = {}
+    for room in (80, 20, 16, 6):
+        lines, missing = table_in_lines(columns, [row, row], room, long="name", spare=("pid>",))
+        assert len(lines) == 5
+        drawn[room] = (lines[3], missing)
+    assert drawn == {
+        80: ("  1  a program with a long name.py  4711", []),
+        20: ("  1  a program wit…", ["pid"]),
+        16: ("  1  a program…", ["pid"]),
+        6: ("  1  …", ["pid"]),
+    }

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
-from tensord.client.cli.drawing import tables as terminal
+from tensord.client.cli.drawing import terminal
 from tensord.client.cli.programs import ops as cli_ops
 from tensord.interpreter.schema import op_table
 from tensord.interpreter.schema.opdef import REGISTRY
@@ -64,7 +64,7 @@ class TestAll:
         assert " condition, x1, x2 " in out
 
     def test_long_texts_are_whole_lines_in_a_pipe(self, run, made, monkeypatch):
-        monkeypatch.setattr(terminal, "_PIPED_WIDTH", 80)
+        monkeypatch.setattr(terminal, "PIPED_WIDTH", 80)
         long = " ".join(["word"] * 200) + "."
         made(summary=long)
         assert long in run("ops")[1]

@@ -226,14 +226,11 @@ class TestRecord:
 
     @pytest.mark.usefixtures("work")
     def test_the_progress_is_told_and_taken_away(self, run, address, tmp_path, monkeypatch):
-        recorder = cli_record.Recorder
-        init = recorder.__init__
-        monkeypatch.setattr(
-            recorder, "__init__", lambda self, session, output, **_: init(self, session, output, show=True)
-        )
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+        monkeypatch.setenv("TERM", "xterm")
         _, _, err = run("trace", "record", "-o", tmp_path / "x.trace", "--address", address)
         assert "Ctrl-C ends it" in err
-        assert err.endswith("\r\x1b[K")
+        assert err.endswith("\r\x1b[2K")
 
     @pytest.mark.parametrize("path", ["/dev/full", "/dev/null"])
     def test_what_is_no_regular_file_is_refused(self, run, address, path):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tensord.client.cli.drawing import tables as terminal
+from tensord.client.cli.drawing import terminal
 from tensord.client.cli.main import main
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import MetaRecord
@@ -290,7 +290,7 @@ class TestShowOnATerminal:
         def show(width: int, *records, **options) -> str:
             path = tmp_path / "x.trace"
             Trace(records, **options).save(path)
-            monkeypatch.setattr(terminal, "_PIPED_WIDTH", width)
+            monkeypatch.setattr(terminal, "PIPED_WIDTH", width)
             return run("trace", "show", path)[1]
 
         return show

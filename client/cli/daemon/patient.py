@@ -1,0 +1,51 @@
+"""Sessions of the command line: on a daemon they are looks, and their waits end when the daemon hangs.
+
+An answer may take long (a checkpoint is written, values are read), so while one is awaited the daemon is asked
+something else, which it answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ....interpreter.wire.addresses import for_client, is_local
+from ....interpreter.wire.messages import Query
+from ...outbox.outbox import Outbox
+from ...session.connect import connect, connect_daemon
+from ...session.session import Session
+from ...transport.interface import Reply
+from ...transport.link import SILENCE, hangs
+
+PERIOD: Final = 1.0  # seconds between two such questions
+
+
+def session_at(address: str) -> Session:
+    """A session with the daemon. The log tells of a look at level debug only."""
+    if is_local(address):
+        return connect(address)
+    text = for_client(address).text
+    return connect_daemon(text, outbox=patient(text))
+
+
+def patient(address: str) -> type[Outbox]:
+    """The outbox of a session with that daemon."""
+
+    class PatientOutbox(Outbox):
+        """Waits without a limit end with ConnectionLost once the daemon answers nothing any more; so do later ones."""
+
+        __slots__ = ("hangs",)
+
+        def __init__(self, transport: Any, frames: int | None = None) -> None:
+            self.hangs = False
+            super().__init__(transport, frames)
+
+        def await_reply(self, reply: Reply, timeout: float | None = None) -> Any:
+            """The reply's value, as of any outbox."""
+            while timeout is None and not (self.hangs or reply.done or self.transport.wait(reply, PERIOD)):
+                alive = self.ask(lambda request, _: Query("names", (0,), request), located=False)
+                self.hangs = not self.transport.wait(alive, SILENCE)
+            if self.hangs:
+                raise hangs(address, SILENCE)
+            return super().await_reply(reply, timeout)
+
+    return PatientOutbox

@@ -1,0 +1,113 @@
+"""What a terminal can do: its size, bold and dim text, a line that is drawn anew, and the whole screen.
+
+Where a stream is no terminal, or a dumb one, nothing but plain lines is written to it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, TextIO
+
+PIPED_WIDTH: Final = 240  # columns of a file or a pipe: lines are as long as necessary
+_USUAL: Final = os.terminal_size((80, 24))  # where a terminal does not tell
+_BOLD: Final = "\x1b[1m{}\x1b[0m"
+_DIM: Final = "\x1b[2m{}\x1b[0m"
+# The other screen, with no cursor, and without going on in the next line behind the last column.
+_BEGIN: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+_END: Final = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+
+
+def can_draw(stream: TextIO) -> bool:
+    """Is it a terminal on which a line can be drawn anew?"""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
+
+
+def bold(text: str) -> str:
+    """The text in bold type, if stdout has that and $NO_COLOR does not forbid it."""
+    return _styled(_BOLD, text)
+
+
+def dim(text: str) -> str:
+    """The text in dim type, likewise."""
+    return _styled(_DIM, text)
+
+
+def _styled(style: str, text: str) -> str:
+    return style.format(text) if can_draw(sys.stdout) and not os.environ.get("NO_COLOR") else text
+
+
+def size_of(stream: TextIO) -> os.terminal_size:
+    """The columns and lines of a terminal; $COLUMNS and $LINES go before what it says itself."""
+    found = _USUAL
+    with suppress(OSError):  # of what only says that it is a terminal, too
+        found = os.get_terminal_size(stream.fileno())
+    given = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))
+    told = [int(text) if text.isdecimal() else 0 for text in given]
+    return os.terminal_size(tuple(map(_first, told, found, _USUAL)))
+
+
+def _first(*numbers: int) -> int:
+    return next(filter(None, numbers))
+
+
+def width_of_stdout() -> int:
+    """The columns of the terminal; where stdout is none, enough for everything."""
+    return size_of(sys.stdout).columns if sys.stdout.isatty() else PIPED_WIDTH
+
+
+def encodable(text: str) -> str:
+    """The text with `?` for what stdout's encoding lacks."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print the lines on stdout."""
+    for line in lines:
+        print(encodable(line))  # noqa: T201
+
+
+class Line:
+    """One line on stderr that is drawn anew, and is gone at the end. Nothing where stderr cannot do that."""
+
+    def __init__(self) -> None:
+        self.drawn = False
+
+    def draw(self, text: str) -> None:
+        """Show the text, as much of it as fits, in place of the last one."""
+        if can_draw(sys.stderr):
+            self.drawn = True
+            self._write(text[: size_of(sys.stderr).columns - 1])
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self.drawn:
+            self.drawn = False
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r\x1b[2K{text}")
+        sys.stderr.flush()
+
+
+@contextmanager
+def whole_screen() -> Iterator[Callable[[Sequence[str]], None]]:
+    """A function that shows lines on the whole screen. What was there before comes back at the end, however it ends."""
+    try:
+        _write(_BEGIN)
+        yield _show
+    finally:
+        _write(_END)
+
+
+def _show(lines: Sequence[str]) -> None:
+    """Draw each line over the last one in its place, so that nothing flickers."""
+    _write("\x1b[H" + "\r\n".join(f"\x1b[2K{encodable(line)}" for line in lines) + "\x1b[J")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
