@@ -53,11 +53,11 @@ def stop(address: str | None, *, now: bool, wait: float | None, as_json: bool) -
     where = address or running()
     with holder(where) as (pid, process):
         began = monotonic()
-        sessions, grace = told_by(where)
+        sessions, grace, serves = told_by(where)
         grace = 0.0 if now else grace
         if not as_json:
-            print(f"ending process {pid} at {where}: {described(sessions, grace)}")
-        send(process, pid, now=now)
+            print(f"ending process {pid} at {where}: {described(sessions, grace, serves=serves)}")
+        send(process, pid, now=now and serves)
         ended = has_ended(process, grace + BEYOND if wait is None else wait)
         seconds = monotonic() - began
     if as_json:
@@ -107,19 +107,25 @@ def has_open(pid: int, file: Path) -> bool:
     return False
 
 
-def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float]:
-    """The sessions that will be told, and the grace period, as the daemon says. None if it does not."""
+def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float, bool]:
+    """The sessions that will be told, and the grace period, as the daemon says; None if it does not. And is it serving?
+
+    One that has its lock and does not listen yet has nothing to cancel: a single signal ends it in good order.
+    """
     try:
         with questions(address, PATIENCE) as asking:
             grace = asking.ask("status").get("grace", GRACE)  # an older daemon does not say
             rows = asking.ask("sessions")
-    except (TensordError, OSError):
-        return None, GRACE
-    return [{name: row[name] for name in ("id", "name", "pid")} for row in rows if not row["asks"]], float(grace)
+    except (TensordError, OSError) as error:
+        return None, GRACE, not isinstance(error, NoDaemon)
+    told = [{name: row[name] for name in ("id", "name", "pid")} for row in rows if not row["asks"]]
+    return told, float(grace), True
 
 
-def described(sessions: Sequence[dict[str, Any]] | None, grace: float) -> str:
+def described(sessions: Sequence[dict[str, Any]] | None, grace: float, *, serves: bool = True) -> str:
     """Who is told, and what becomes of pending work."""
+    if not serves:
+        return "it does not listen yet, and serves nobody"
     if sessions is None:
         return "it does not say whom it serves"
     work = f"pending work has up to {duration(grace)}" if grace else "pending work is cancelled"

@@ -29,6 +29,16 @@ fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX)
 print(flush=True)
 time.sleep(600)
 """
+STARTING = """
+import fcntl, os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+lock = os.open(sys.argv[1], os.O_RDWR)
+fcntl.flock(lock, fcntl.LOCK_EX)
+os.write(lock, str(os.getpid()).encode())
+print(flush=True)
+signal.pause()
+"""
 SLOW = """
 devices = ["cpu:0", {name = "sim:0", faults = [{kind = "slow", label = "add", nth = 1, count = 100000, seconds = 0.1}]}]
 grace = %g
@@ -145,6 +155,21 @@ def test_now_means_without_a_grace_period(run: Run, tmp_path: Path) -> None:
     with Daemon.start(tmp_path) as daemon:
         assert "nobody is connected, pending work is cancelled" in run("stop", "--now", "--address", daemon.address)[1]
         assert daemon.process.wait(PATIENCE) == 0
+
+
+def test_a_daemon_that_is_starting_gets_a_single_signal(run: Run, tmp_path: Path) -> None:
+    """A second one would be taken for impatience: the daemon would end with 130, in the middle of its start."""
+    tmp_path.chmod(0o700)
+    address = f"ipc://{tmp_path}/socket"
+    lock_path(address).touch()
+    command = [sys.executable, "-c", STARTING, str(lock_path(address))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as starting:  # noqa: S603
+        assert starting.stdout is not None
+        starting.stdout.readline()
+        code, out, err = run("stop", "--now", "--address", address)
+        assert (code, err) == (0, "")
+        assert f"ending process {starting.pid} at {address}: it does not listen yet, and serves nobody\n" in out
+        assert starting.wait(PATIENCE) == 0
 
 
 def test_of_many_sessions_some_are_named() -> None:
