@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -105,12 +106,23 @@ def test_orders_and_degrees_that_would_take_seconds_are_nan(evaluate):
     assert np.isnan(evaluate("lpmv", np.array([1.0]), far, np.array([0.5])))
     assert np.isnan(evaluate("yn", far, np.array([0.5])))
     assert np.isnan(evaluate("hyp1f1", np.array([0.3]), np.array([1.0]), np.array([np.inf])))
+    for name in ("hurwitz_zeta", "polygamma"):
+        assert np.isnan(evaluate(name, np.array([2.0]), np.array([-1e15 - 0.5])))
 
 
+ARGUMENTS = (-0.3, -0.5, -0.7, -1.0, -1.5, -100.5, 0.0, 0.3, 0.5, 2.0, 30.0, np.nan)
 GRID = {
+    "beta": (ARGUMENTS, ARGUMENTS),
+    "betaln": (ARGUMENTS, ARGUMENTS),
+    "exp1": ((-1.0, 0.0, 1e-300, 0.3, 1.0, 2.5, 700.0, np.inf, -np.inf, np.nan),),
+    "fdtri": ((1.0, 2.5, 0.0, -1.0, np.nan, np.inf), (1.0, 6.0, 0.0, np.inf), (0.0, 1e-9, 0.3, 1.0, 1.5, -0.5, np.nan)),
+    "yn": (np.arange(-4, 5), (-1.0, 0.0, 0.3, 5.0, np.nan)),
     "betaincc": ((0.3, 1.0, 2.5, 20.0), (0.3, 1.0, 6.0), (0.0, 1e-3, 0.3, 0.9, 1.0, np.nan, -0.5, 1.5)),
     "stdtr": ((0.5, 1.0, 7.0, 200.0, np.inf, 0.0, -1.0), (-30.0, -2.0, -0.1, 0.0, 0.3, 5.0, np.inf, -np.inf, np.nan)),
-    "stdtrit": ((0.5, 1.0, 7.0, 200.0, np.inf, -1.0), (1e-9, 0.01, 0.4, 0.5, 0.51, 0.8, 0.999, 1.0, 1.5, -0.5, np.nan)),
+    "stdtrit": (
+        (0.5, 1.0, 7.0, 60.0, np.inf, -1.0),
+        (0.0, 1e-9, 0.01, 0.4, 0.5, 0.51, 0.8, 0.999, 1.0, 1.5, -0.5, np.nan),
+    ),
     "riemann_zeta": ((-2.5, 0.0, 0.5, 1.0, 2.0, 40.0, np.nan),),
     "sinc": ((0.0, 0.3, 1.0, -2.5, np.inf, -np.inf, np.nan),),
 }
@@ -122,3 +134,33 @@ def test_what_is_composed_for_cupy_has_scipys_values(name):
     with np.errstate(all="ignore"):
         found = composed.COMPOSED[name](np, scipy_special, *given)
     np.testing.assert_allclose(found, by_scipy(name, given), rtol=1e-11, atol=1e-15)
+
+
+def test_quantiles_of_many_degrees_of_freedom():
+    df, p = np.meshgrid([101.0, 250.0, 1e4, 1e8, 1e300], [1e-9, 1e-4, 0.3, 0.5, 0.7, 1 - 1e-9])
+    with np.errstate(all="ignore"):
+        found = composed.stdtrit(np, scipy_special, df, p)
+    np.testing.assert_allclose(found, scipy_special.stdtrit(df, p), rtol=1e-6, atol=1e-15)
+
+
+def test_quantiles_in_far_tails():
+    """t**2 is beyond the range of float64: the first term of the series alone is the quantile there."""
+    df, p = np.array([0.05, 0.5, 1.0]), np.array([1e-9, 1e-100, 1e-290])
+    with np.errstate(all="ignore"):
+        found = composed.stdtrit(np, scipy_special, df, p)
+    a = df / 2
+    logarithm = (np.log(2 * p) + np.log(a) + scipy_special.betaln(a, 0.5)) / a
+    np.testing.assert_allclose(found, -np.sqrt(df) * np.exp(-logarithm / 2), rtol=1e-9)
+
+
+def test_cupys_exp1_never_has_a_nan():
+    """Its kernel would not end."""
+    seen: list[Any] = []
+
+    def exp1(x: Any) -> Any:
+        seen.append(x)
+        return scipy_special.exp1(x)
+
+    library = SimpleNamespace(exp1=exp1)
+    assert np.isnan(composed.exp1(np, library, np.array([0.5, np.nan]))).tolist() == [False, True]
+    assert not np.isnan(seen).any()
