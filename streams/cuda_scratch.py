@@ -27,6 +27,7 @@ class Figure(NamedTuple):
     complexes: int = 0  # the same, if a tensor has complex numbers, of 16 bytes
     results: int = 0  # for each element of the largest result
     positions: int = 0  # for each element of the operands behind the first two: what an index is made of
+    values: int = 0  # for each byte of the second operand
     call: int = 0  # for a call at the most: cuSOLVER's work areas, which stop growing with the matrix
 
 
@@ -36,7 +37,7 @@ _AREA: Final = 512  # of a work area, for each element of a small matrix: the mo
 
 FIGURES: Final[Mapping[str, Figure]] = {
     "acosh": Figure(complexes=2 * 16 + 3),
-    "advanced_setitem": Figure(positions=_ARGSORT + 4 * 8),  # estimate: what is sorted, and the values in order
+    "advanced_setitem": Figure(positions=_ARGSORT + 4 * 8, values=1),  # what is sorted, and the values in order
     "argsort": Figure(_ARGSORT),
     "cholesky": Figure(2 * 8 + 1),
     "clip": Figure(8),  # estimate
@@ -87,6 +88,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "solve": Figure(2 * 8 + 1, call=8 << 20),  # a stack repeats its matrices for each right-hand side
     "sort": Figure(_SORT),
     "std": Figure(complexes=3 * 16),
+    "stdtrit": Figure(23 * 8),  # estimate: what it is composed of
     "svd": Figure(call=8 << 20),
     "svdvals": Figure(8 + 5, call=1 << 20),
     "take_along_axis": Figure(results=2 * 8),
@@ -112,7 +114,8 @@ def least_temporaries(op: str, metas: tuple[OperandMeta, ...], outputs: OutputMe
     each = figure.each + figure.floats * ("f" in kinds) + figure.complexes * ("c" in kinds)
     largest = _largest(tensors)
     found = each * largest + min(figure.call, _AREA * largest)
-    return found + figure.results * _largest(outputs) + figure.positions * _largest(metas[2:])
+    found += figure.results * _largest(outputs) + figure.positions * _largest(metas[2:])
+    return found + figure.values * sum(m.nbytes for m in metas[1:2] if isinstance(m, Meta))
 
 
 def _largest(metas: Iterable[OperandMeta | None]) -> int:

@@ -44,6 +44,7 @@ OF_THE_HOST = {
     "test_a_handle_may_be_collected_anywhere": EFFECTS,
     "test_a_handle_may_be_dropped_anywhere": EFFECTS,
     "test_after_cancel_and_restart_side_effects_happen_again": EFFECTS,
+    "test_a_wait_is_interrupted": EFFECTS,
     "test_an_error_in_a_chain_stops_what_follows_in_it": EFFECTS,
     "test_print_shows_values_in_program_order": EFFECTS,
     "test_side_effects_and_moves_go_with_the_group": EFFECTS,
@@ -66,8 +67,10 @@ OF_THE_HOST = {
 }
 # In place of any device a GPU runs routines op by op (`Device.segments`): these are about runs as one instruction.
 SEGMENTS = "a GPU runs routines op by op"
+CUPYS = "CuPy has the special functions, whether SciPy is there or not"
 OF_NO_GPU = {
     "test_a_run_whose_operand_stops_over_where_the_session_has_its_share_is_refused_at_that_step": SEGMENTS,
+    "test_in_a_daemon": CUPYS,
     "test_no_value_of_a_segment_lies_in_memory_of_the_host": SEGMENTS,
     "test_it_times_the_calls_inside_of_each_nth_run_of_a_routine": SEGMENTS,
 }

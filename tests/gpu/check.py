@@ -29,13 +29,13 @@ from typing import Any
 from . import fake, report, supervise
 from .bundle import FOLDER, ROOT, Unpacked, unpack
 from .findings import Findings
-from .record import Tally, read
+from .record import Tally, give_up, hanging, read
 from .stages import MEMORY_OF_A_PART, NAMES, PARTS, STAGES, Stage, limit_of, stages_for
 
 BUDGET = 450.0  # seconds
 OWN = 0.9  # of its limit, within which a stage tries to end by itself
 PATIENCE = 2.0  # times its share, after which a stage that has not ended is killed
-LEFT = 0.5  # of the others' time, at least, whatever it takes
+LEFT = 0.5  # of its share of the whole time, which is kept for each of the others, whatever those before it take
 LOG = 8 << 20  # bytes of a log that are kept
 OURS = ("tests", "examples", "bench")  # folders that stages import, and that some installed package may also be called
 
@@ -122,19 +122,32 @@ class Proof:
             return {**about, "status": "skipped", "why": reason, **empty}
         remaining = max(1.0, self.budget - (time.monotonic() - self.begun))
         share = limit_of(stage, later, remaining)
-        limit = min(PATIENCE * share, share + (1 - LEFT) * (remaining - share))
+        limit = max(1.0, min(PATIENCE * share, remaining - self.kept(later)))
         records = [self.work / f"{stage.name}-{index}.jsonl" for index in range(parts_of(stage))]
         with log.open("a") as file:
             file.write(f"== {stage.name}: {stage.title} (at most {limit:.0f} s)\n")
         commands = stage.commands(self.device, records, time.monotonic() + OWN * (share if stage.fills else limit))
         watch = partial(self.watch, about, records, limit)
-        ended = supervise.run(commands, env=self.environment(), cwd=ROOT, log=log, limit=limit, watch=watch)
+        hung = partial(self.hung, records, stage.each)
+        ended = supervise.run(commands, env=self.environment(), cwd=ROOT, log=log, limit=limit, watch=watch, hung=hung)
         self.findings.look(stage.name, records)
         shorten(log)
         tally = read(records)
         status, why = judge(tally, ended, last_lines(log))
         figures = {"limit": round(limit, 1), "seconds": round(ended.seconds, 2), "exit": ended.statuses}
         return {**about, "status": status, "why": why, **figures, **tally.as_json()}
+
+    def kept(self, later: Sequence[Stage]) -> float:
+        """Seconds that are kept for later stages."""
+        whole = sum(one.share for one in self.stages)
+        return sum(LEFT * self.budget * one.share / whole for one in later)
+
+    def hung(self, records: Sequence[Path], each: float, index: int) -> bool:
+        """Has a process been in one check for too long? If so, the record says that the check has failed."""
+        check = hanging(records[index], each) if each else ""
+        if check:
+            give_up(records[index], check, f"it hung: it had not ended after {each:.0f} s; the log says where it was")
+        return bool(check)
 
     def watch(self, about: dict[str, str], records: Sequence[Path], limit: float, seconds: float) -> None:
         """While a stage runs: write what it has found so far, for the case that nothing is written any more."""

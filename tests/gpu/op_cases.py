@@ -97,7 +97,7 @@ ITS_OWN: Mapping[str, tuple[dict[str, Any], ...]] = {
     "diff": ({}, {"prepend": True}, {"n": 2}),
     "histogram": ({"bins": 5}, {"bins": 4, "range": (-2.0, 2.0)}),
     "interp": ({},),
-    "overwrite": ({"index": ("...",), "shape": (3, 4), "dtype": "float64"},),
+    "overwrite": tuple({"index": ("...",), "shape": (3, 4), "dtype": dtype} for dtype in ("float64", "complex128")),
 }
 EXTREMES = (0, 1, 2, 3, 7, -1, -2, -7)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-3, 30.0, np.nan, np.inf, -np.inf)

@@ -7,6 +7,7 @@ has finished; a stage that did not has crashed, or hung, in the checks that it h
 from __future__ import annotations
 
 import json
+import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+ENDS = frozenset({"passed", "failed", "skipped"})
 LONGEST = 2_000  # characters of a message
 LISTED = 200  # failures and reasons of a stage that a report lists
 FIGURES = 5_000  # the same of figures: each op and dtype may have one
@@ -60,6 +62,10 @@ class Recorder:
     def finish(self) -> None:
         """The stage has come to its end."""
         self._say("finished")
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     @contextmanager
@@ -141,13 +147,38 @@ def _read_one(path: Path, tally: Tally) -> bool:
             case "figure":
                 tally.figures.append(event)
             case "note":
-                tally.notes.append(event["text"])
+                tally.notes += [event["text"]] if event["text"] not in tally.notes else []
             case "finished":
                 finished = True
-        if kind in {"passed", "failed", "skipped"}:
+        if kind in ENDS:
             running.pop(check, None)
     tally.running += running
     return finished
+
+
+def begun(path: Path) -> frozenset[str]:
+    """The checks that a record knows of."""
+    return frozenset(event["check"] for event in events_of(path) if event["event"] == "begin")
+
+
+def hanging(path: Path, seconds: float) -> str:
+    """The check that has been running for so long without a word; "" if there is none."""
+    if not path.exists() or time.time() - path.stat().st_mtime < seconds:
+        return ""
+    running: dict[str, None] = {}
+    for event in events_of(path):
+        if event["event"] == "begin":
+            running[event["check"]] = None
+        elif event["event"] in ENDS:
+            running.pop(event.get("check", ""), None)
+    return [*running][-1] if len(running) > 1 else ""  # the first one is the stage itself
+
+
+def give_up(path: Path, check: str, message: str) -> None:
+    """Have a record say that a check has failed, of a process that is to be ended."""
+    recorder = Recorder(path)
+    recorder.failed(check, message)
+    recorder.close()
 
 
 def events_of(path: Path) -> Iterator[dict[str, Any]]:

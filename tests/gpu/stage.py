@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from . import fake
-from .record import Recorder
+from .record import Recorder, begun
 
 Item = TypeVar("Item")
 
@@ -25,6 +25,7 @@ class Given:
         self.seconds = self.remaining
         self.chosen: str = options.chosen
         self.part, self.parts = (int(number) for number in options.part.split("/"))
+        self.begun = begun(options.record)  # checks, if this process goes on where one was ended
         self.record = Recorder(options.record)
 
     @property

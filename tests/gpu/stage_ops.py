@@ -79,9 +79,15 @@ def check(given: Given, session: Session, op: OpDef, dtype: str) -> str:
             elif one.bound.unit not in worst or worst[one.bound.unit][0].size < one.size:
                 worst[one.bound.unit] = (one, case)
     for unit, (one, case) in worst.items():
-        name = f"{op.name} {dtype}".strip()
-        given.record.figure(name, round(one.size, 2), unit, bound=one.bound.limit, case=str(case), example=one.text)
+        given.record.figure(
+            name_of(op, dtype), round(one.size, 2), unit, bound=one.bound.limit, case=str(case), example=one.text
+        )
     return summary(wrong, len(made))
+
+
+def name_of(op: OpDef, dtype: str) -> str:
+    """How its check is called."""
+    return f"{op.name} {dtype}".strip()
 
 
 def summary(wrong: Sequence[str], count: int) -> str:
@@ -101,16 +107,16 @@ def work(given: Given) -> None:
     """One check for each op and dtype."""
     with tensord.connect("local", devices=given.beside) as session:
         devices = session._core.transport.machine.devices
-        if lacking := sorted(devices[given.device].missing):
+        if given.part == 0 and (lacking := sorted(devices[given.device].missing)):
             given.record.note(f"ops that the array module lacks, which run on cpu:0: {', '.join(lacking)}")
         pairs = given.mine(by_value([(op, dtype) for op in all_ops() for dtype in dtypes_of(op)]))
+        pairs = [pair for pair in pairs if name_of(*pair) not in given.begun]
         for index, (op, dtype) in enumerate(pairs):
             if given.remaining < 0 or devices[given.device].lost is not None:
                 reason = devices[given.device].lost or f"{given.seconds:.0f} s are over"
                 given.record.failed("all ops are reached", f"{len(pairs) - index} of {len(pairs)} were not: {reason}")
                 return
-            name = f"{op.name} {dtype}".strip()
-            with given.record.check(name):
+            with given.record.check(name_of(op, dtype)):
                 wrong = check(given, session, op, dtype)
                 assert not wrong, wrong
         given.record.figure("ops", len(all_ops()))

@@ -15,7 +15,7 @@ import numpy as np
 
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.infer import infer_once
-from tensord.interpreter.schema.opdef import UNNOTICED, find
+from tensord.interpreter.schema.opdef import UNNOTICED, find, lacking
 from tensord.streams.cuda_scratch import least_temporaries
 
 from ..interpreter.conftest import meta_of
@@ -101,7 +101,8 @@ def work(given: Given) -> None:
     by_op: dict[str, list[Case]] = {}
     for case in every_case():
         by_op.setdefault(case.op, []).append(case)
-    names = given.mine(sorted(by_op.keys() - UNBOUNDED))
+    names = given.mine(sorted(by_op.keys() - UNBOUNDED - lacking(meter.xp)))
+    names = [name for name in names if name not in given.begun]
     with meter.ready():
         for index, name in enumerate(names):
             if given.remaining < 0:

@@ -69,7 +69,8 @@ class Witness:
         """Keep the modules of this part, and of them the tests that are about the device."""
         modules = sorted({str(item.path) for item in items})
         mine = set(self.given.mine(modules))
-        kept = [item for item in items if str(item.path) in mine and self.is_about_it(item)]
+        mine_now = [item for item in items if str(item.path) in mine and item.nodeid not in self.given.begun]
+        kept = [item for item in mine_now if self.is_about_it(item)]
         config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
         items[:] = kept
 

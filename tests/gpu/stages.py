@@ -9,6 +9,7 @@ from pathlib import Path
 
 MEMORY_OF_A_PART = 4 << 30  # bytes of the host that each process of a stage may take
 PARTS = 14  # processes of a stage at most
+OF_AN_OP, OF_A_TEST = 20.0, 50.0  # seconds, the latter longer than pytest's own limit
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Stage:
     the file for its records, and until when it may run. `share`: of the whole time, in relation to others.
     `real`: it needs a CUDA device; others take any. `needs`: modules without which it cannot run. `split`: it may be
     several processes, each with a part of the work: what takes longest there is compiling kernels. `fills`: it goes on
-    until its share of the time is over, where others end as soon as they can.
+    until its share of the time is over, where others end as soon as they can. `each`: seconds that one of its checks
+    may take, 0 without a limit: a process with one that takes longer is ended, and another one goes on behind it.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Stage:
     needs: tuple[str, ...] = ()
     split: bool = False
     fills: bool = False
+    each: float = 0.0
 
     def commands(self, device: str, records: Sequence[Path], until: float) -> list[list[str]]:
         """A command for each of its parts."""
@@ -77,8 +80,9 @@ STAGES = (
         45,
         ("beside",),
         split=True,
+        each=OF_A_TEST,
     ),
-    Stage("ops", "4-ops", "every op against NumPy on the CPU", "tests.gpu.stage_ops", 150, split=True),
+    Stage("ops", "4-ops", "every op against NumPy on the CPU", "tests.gpu.stage_ops", 150, split=True, each=OF_AN_OP),
     Stage(
         "temporaries",
         "4-ops",
@@ -87,6 +91,7 @@ STAGES = (
         20,
         real=True,
         split=True,
+        each=OF_AN_OP,
     ),
     Stage("examples", "5-programs", "digits, a transformer block", "tests.gpu.stage_examples", 25, needs=("sklearn",)),
     Stage(
@@ -106,6 +111,7 @@ STAGES = (
         40,
         ("alone",),
         split=True,
+        each=OF_A_TEST,
     ),
     Stage(
         "conformance",
@@ -115,6 +121,7 @@ STAGES = (
         60,
         ("conformance",),
         split=True,
+        each=OF_A_TEST,
         needs=("array_api_strict",),
     ),
     Stage(

@@ -33,6 +33,11 @@ def nothing(_seconds: float) -> None:
     """Nobody wants to know."""
 
 
+def never(_index: int) -> bool:
+    """No process hangs."""
+    return False
+
+
 def run(
     commands: Sequence[Sequence[str]],
     *,
@@ -41,16 +46,18 @@ def run(
     log: Path,
     limit: float,
     watch: Callable[[float], None] = nothing,
+    hung: Callable[[int], bool] = never,
 ) -> Ended:
     """Run the commands side by side, their output appended to `log`, for at most `limit` seconds.
 
-    `watch` is called every few seconds with those that have passed.
+    `watch` is called every few seconds with those that have passed. A process of which `hung` says so is ended, and its
+    command begun anew.
     """
     begun = time.monotonic()
     with ExitStack() as stack:
         output = stack.enter_context(log.open("ab"))
-        processes = []
-        for command in commands:
+
+        def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
             process = subprocess.Popen(  # noqa: S603 - our own commands
                 command,
                 env=dict(env),
@@ -61,8 +68,17 @@ def run(
                 start_new_session=True,
             )
             stack.callback(end, process)
-            processes.append(process)
-        timed_out = not wait(processes, begun, limit, watch)
+            return process
+
+        def renew() -> None:
+            for index, process in enumerate(processes):
+                if process.poll() is None and hung(index):
+                    ask_where(process)
+                    end(process)
+                    processes[index] = start(commands[index])
+
+        processes = [start(command) for command in commands]
+        timed_out = not wait(processes, begun, limit, watch, renew)
         for process in processes if timed_out else ():
             ask_where(process)
         statuses = tuple(end(process) for process in processes)
@@ -70,7 +86,11 @@ def run(
 
 
 def wait(
-    processes: Sequence[subprocess.Popen[bytes]], begun: float, limit: float, watch: Callable[[float], None]
+    processes: Sequence[subprocess.Popen[bytes]],
+    begun: float,
+    limit: float,
+    watch: Callable[[float], None],
+    renew: Callable[[], None],
 ) -> bool:
     """Until all have ended; False if that takes longer than `limit` seconds."""
     watched = begun
@@ -81,6 +101,7 @@ def wait(
         if now > watched + WATCH:
             watch(now - begun)
             watched = now
+        renew()
         time.sleep(STEP)
     return True
 

@@ -83,6 +83,14 @@ def test_a_stage_that_hangs_is_ended_and_its_log_says_where_it_was(prove, tmp_pa
     assert "trial_stage.py" in (tmp_path / "out" / stage["log"]).read_text()
 
 
+def test_a_check_that_hangs_is_ended_and_its_stage_goes_on_behind_it(prove, tmp_path):
+    (stage,) = prove(trial("hangs in one", each=1.0))["stages"]
+    assert stage["status"] == "failed"
+    assert [(one["check"], one["message"].partition(":")[0]) for one in stage["failures"]] == [("fourth", "it hung")]
+    assert stage["running"] == []
+    assert "trial_stage.py" in (tmp_path / "out" / stage["log"]).read_text()
+
+
 def test_nothing_that_a_stage_has_started_outlives_it(prove):
     (stage,) = prove(trial("starts others"))["stages"]
     (pid,) = stage["notes"]
@@ -197,6 +205,13 @@ def test_a_stage_that_is_slow_may_take_twice_its_share_of_the_time(prove, limits
 def test_a_slow_stage_leaves_half_of_their_time_to_the_later_ones(prove, limits):
     prove(replace(trial("passes"), share=80.0), replace(trial("passes"), share=20.0), budget=100.0)
     assert limits[0] == pytest.approx(90, rel=0.1)
+
+
+def test_what_is_kept_for_the_last_stage_does_not_shrink_with_each_slow_one(tmp_path):
+    stages = [replace(trial("passes"), share=share) for share in (50.0, 30.0, 20.0)]
+    proof = Proof("sim:0", tmp_path, 100.0, tmp_path, stages)
+    assert proof.kept(stages[1:]) == 25.0
+    assert proof.kept(stages[2:]) == 10.0
 
 
 def test_a_package_with_our_name_is_not_in_the_way(tmp_path, monkeypatch):

@@ -21,11 +21,12 @@ def whats(op: str, dtype: str) -> set[str]:
 
 
 @each_case("op", all_ops(), ids=lambda op: op.name)
-def test_every_op_has_cases(op):
-    """If not: `SAMPLES` in tests/gpu/op_cases.py lacks a value for one of its attributes."""
-    dtype = "float32" if "float32" in dtypes_of(op) else dtypes_of(op)[0]
-    (found,) = cases(op, dtype, most=1)
-    assert is_valid(op, found)
+def test_every_op_has_cases_with_each_dtype(op):
+    """If not: `SAMPLES` in tests/gpu/op_cases.py lacks a value for one of its attributes, or one that fits a dtype."""
+    for dtype in dtypes_of(op):
+        found = cases(op, dtype, most=1)
+        assert found, dtype
+        assert is_valid(op, found[0])
 
 
 @pytest.mark.parametrize(("op", "dtype"), [("add", "float16"), ("multiply", "int8"), ("where", "bool")])

@@ -33,6 +33,11 @@ def work(given: Given) -> None:
         case "crashes":
             record.begin("third")
             os.kill(os.getpid(), signal.SIGSEGV)
+        case "hangs in one":
+            for check in ("third", "fourth", "fifth"):
+                if check not in given.begun:
+                    with record.check(check):
+                        threading.Event().wait(None if check == "fourth" else 0)
         case "hangs":
             record.begin("third")
             threading.Event().wait()

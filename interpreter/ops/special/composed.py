@@ -1,6 +1,7 @@
 """Special functions that CuPy lacks, or computes otherwise than SciPy, made of others of CuPy's.
 
-Sources: DLMF 8.17.4 (the complement of the incomplete beta function); Abramowitz and Stegun 26.7.1 (Student's t).
+Sources: DLMF 8.17.4 and 8.17.7 (the incomplete beta function: its complement, and a series); Abramowitz and Stegun
+26.7.1 and 26.7.5 (Student's t, and its quantiles for many degrees of freedom).
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from collections.abc import Callable
 from ...schema.opdef import Array, ArrayModule
 
 Library = ArrayModule  # `cupyx.scipy.special`, or what has its functions
+EULER = 0.5772156649015329
+MANY = 100.0  # degrees of freedom, from which on quantiles are an expansion around those of the normal distribution
+FAR = math.log(1e-3)  # of x, below which a series in x has the quantile
 
 
 def betaincc(xp: ArrayModule, of: Library, a: Array, b: Array, x: Array) -> Array:
@@ -28,15 +32,52 @@ def stdtr(xp: ArrayModule, of: Library, df: Array, t: Array) -> Array:
 
 
 def stdtrit(xp: ArrayModule, of: Library, df: Array, p: Array) -> Array:
-    """The inverse: from x = df / (df + t * t) in the tails, and from 1 - x in the middle, where that is the smaller."""
-    finite, half = xp.where(xp.isinf(df), 1, df), xp.full_like(p, 0.5)
+    """The inverse; inf for p = 0 and p = 1, as SciPy has it."""
+    many = df > MANY
+    few = xp.copysign(_quantile_of_few(xp, of, xp.where(many, 1, df), p), p - 0.5)
+    found = xp.where(many, _quantile_of_many(of.ndtri(p), df), few)
+    found = xp.where((p == 0) | (p == 1), math.inf, found)
+    return xp.where((df > 0) & (p >= 0) & (p <= 1), found, math.nan)
+
+
+def _quantile_of_few(xp: ArrayModule, of: Library, df: Array, p: Array) -> Array:
+    """From x = df / (df + t * t) in the tails, and from 1 - x in the middle, where that is the smaller."""
+    a, half = df / 2, xp.full_like(p, 0.5)
     lower, upper = 2 * xp.minimum(p, 1 - p), 2 * xp.abs(p - 0.5)
     middle = lower > 0.5
-    x = of.betaincinv(finite / 2, half, xp.where(middle, 0.5, lower))
-    y = of.betaincinv(half, finite / 2, xp.where(middle, upper, 0.5))
-    found = xp.sqrt(finite) * xp.where(middle, xp.sqrt(y / (1 - y)), xp.sqrt((1 - x) / x))
-    found = xp.where(xp.isinf(df), of.ndtri(p), xp.copysign(found, p - 0.5))
-    return xp.where((df > 0) & (p >= 0) & (p <= 1), found, math.nan)
+    x = of.betaincinv(a, half, xp.where(middle, 0.5, lower))
+    y = of.betaincinv(half, a, xp.where(middle, upper, 0.5))
+    near = xp.where(middle, xp.sqrt(y / (1 - y)), xp.sqrt((1 - x) / x))
+    scale = (xp.log(lower) + 2 * _gammaln_of_next(of, a) - _gammaln_of_next(of, df)) / a + math.log(4)
+    return xp.sqrt(df) * xp.where(scale < FAR, _far(xp, a, xp.minimum(scale, FAR)), near)
+
+
+def _gammaln_of_next(of: Library, x: Array) -> Array:
+    """gammaln(1 + x), with what the sum is rounded by."""
+    given = x + 1
+    return of.gammaln(given) - EULER * (x - (given - 1))
+
+
+def _far(xp: ArrayModule, a: Array, scale: Array) -> Array:
+    """sqrt((1 - x) / x) where x is small. `scale`: the first term of its logarithm, which x changes little."""
+    logarithm = scale
+    for _ in range(5):
+        x = xp.exp(logarithm)
+        series = 0.5 / (a + 1) + x * (0.375 / (a + 2) + x * (0.3125 / (a + 3) + x * 0.2734375 / (a + 4)))
+        logarithm = scale - xp.log1p(a * x * series) / a
+    return xp.exp(logarithm / -2) * xp.sqrt(1 - xp.exp(logarithm))
+
+
+def _quantile_of_many(z: Array, df: Array) -> Array:
+    """An expansion around the quantile z of the normal distribution."""
+    s = z * z
+    terms = (
+        (s + 1) / 4,
+        ((5 * s + 16) * s + 3) / 96,
+        (((3 * s + 19) * s + 17) * s - 15) / 384,
+        ((((79 * s + 776) * s + 1482) * s - 1920) * s - 945) / 92160,
+    )
+    return z * (1 + (terms[0] + (terms[1] + (terms[2] + terms[3] / df) / df) / df) / df)
 
 
 def riemann_zeta(_xp: ArrayModule, of: Library, x: Array) -> Array:
@@ -49,6 +90,44 @@ def sinc(_xp: ArrayModule, of: Library, x: Array) -> Array:
     return of.sinc(x) + 0 * x
 
 
+def exp1(xp: ArrayModule, of: Library, x: Array) -> Array:
+    """CuPy's counts its steps down from NaN as an integer: the kernel of a NaN runs for minutes."""
+    missing = xp.isnan(x)
+    return xp.where(missing, math.nan, of.exp1(xp.where(missing, 1, x)))
+
+
+def yn(xp: ArrayModule, of: Library, n: Array, x: Array) -> Array:
+    """CUDA has no negative orders."""
+    found = of.yn(xp.abs(n), x)
+    return xp.where((n < 0) & (n % 2 == 1), -found, found)
+
+
+def fdtri(xp: ArrayModule, of: Library, dfn: Array, dfd: Array, p: Array) -> Array:
+    """CuPy gives NaN for p = 0."""
+    least = (p == 0) & (dfn > 0) & (dfd > 0) & xp.isfinite(dfn) & xp.isfinite(dfd)
+    return xp.where(least, 0, of.fdtri(dfn, dfd, p))
+
+
+def beta(xp: ArrayModule, of: Library, a: Array, b: Array) -> Array:
+    """CuPy gives NaN where it is zero."""
+    return xp.where(_is_zero(xp, a, b), 0, of.beta(a, b))
+
+
+def betaln(xp: ArrayModule, of: Library, a: Array, b: Array) -> Array:
+    """The same."""
+    return xp.where(_is_zero(xp, a, b), -math.inf, of.betaln(a, b))
+
+
+def _is_zero(xp: ArrayModule, a: Array, b: Array) -> Array:
+    """Where gamma(a + b) has a pole, and gamma(a) and gamma(b) have none."""
+    return _is_pole(xp, a + b) & ~_is_pole(xp, a) & ~_is_pole(xp, b)
+
+
+def _is_pole(xp: ArrayModule, x: Array) -> Array:
+    """Where gamma(x) has a pole."""
+    return (x <= 0) & (x == xp.floor(x))
+
+
 COMPOSED: dict[str, Callable[..., Array]] = {
-    each.__name__: each for each in (betaincc, stdtr, stdtrit, riemann_zeta, sinc)
+    each.__name__: each for each in (beta, betaincc, betaln, exp1, fdtri, riemann_zeta, sinc, stdtr, stdtrit, yn)
 }

@@ -28,7 +28,7 @@ FUNCTIONS = (
     ("rgamma", 1, "1 / gamma(x), 0 at the poles of gamma."),
     ("gammasgn", 1, "The sign of gamma(x); NaN at negative integers."),
     ("psi", 1, "The digamma function, the derivative of gammaln; NaN at negative integers."),
-    ("polygamma", 2, "The derivative of psi of order x1, at x2."),
+    ("polygamma", 2, "The derivative of psi of order x1, at x2; NaN for x2 below -20,000."),
     ("beta", 2, "gamma(x1) * gamma(x2) / gamma(x1 + x2)."),
     ("betaln", 2, "log(abs(beta(x1, x2)))."),
     ("binom", 2, "The number of ways to choose x2 of x1, also for real numbers."),
@@ -41,7 +41,7 @@ FUNCTIONS = (
     ("betaincc", 3, "1 - betainc(x1, x2, x3), to full precision."),
     ("betaincinv", 3, "The inverse of betainc: its third operand, where its value is x3."),
     ("riemann_zeta", 1, "The zeta function of Riemann."),
-    ("hurwitz_zeta", 2, "The sum of (x2 + k)**-x1 over k = 0, 1, ...; NaN for negative x2."),
+    ("hurwitz_zeta", 2, "The sum of (x2 + k)**-x1 over k = 0, 1, ...; NaN for x2 below -20,000."),
     ("zetac", 1, "The zeta function of Riemann, less 1."),
     # --- Bessel functions
     ("i0", 1, "The modified Bessel function of the first kind of order 0."),
@@ -110,13 +110,13 @@ FUNCTIONS = (
 )
 # How much longer an element takes than an error function (some 10 ns), where it is much: measured with SciPy 1.17.
 COSTS = {
-    **dict.fromkeys(("beta", "betaln", "expi", "hurwitz_zeta", "poch", "polygamma"), 16),
+    **dict.fromkeys(("beta", "betaln", "expi", "poch"), 16),
     **dict.fromkeys(("chdtr", "chdtrc", "exp1", "expn", "gammainc", "gammaincc", "gdtr", "gdtrc", "pdtr", "pdtrc"), 64),
     **dict.fromkeys(("erfcinv", "erfinv"), 64),  # for operands outside of the domain, else a quick one
     **dict.fromkeys(("betainc", "betaincc", "fdtr", "fdtrc", "stdtr"), 64),
     **dict.fromkeys(("bdtr", "bdtrc", "bdtri", "nbdtr", "nbdtrc", "nbdtri"), 256),
     **dict.fromkeys(("betaincinv", "chdtri", "fdtri", "gammainccinv", "gammaincinv", "pdtri", "stdtrit"), 256),
-    **dict.fromkeys(("hyp1f1", "lpmv", "yn"), 512),
+    **dict.fromkeys(("hurwitz_zeta", "hyp1f1", "lpmv", "polygamma", "yn"), 512),
 }
 LONG = 256  # from that cost on the operands decide how long an element takes, and so which thread may compute it
 for _name, _inputs, _summary in FUNCTIONS:

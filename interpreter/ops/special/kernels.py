@@ -34,7 +34,13 @@ WHOLE = {
 }
 # Op -> the least and the largest operands. Beyond them SciPy takes seconds for an element, or never ends.
 NEAR, ANY = (-MOST, MOST), (-math.inf, math.inf)
-LIMITS = {"hyp1f1": (NEAR, NEAR, (-1e6, 1e6)), "lpmv": (NEAR, NEAR, ANY)}
+NOT_FAR_BELOW = (-MOST, math.inf)
+LIMITS = {
+    "hurwitz_zeta": (ANY, NOT_FAR_BELOW),
+    "hyp1f1": (NEAR, NEAR, (-1e6, 1e6)),
+    "lpmv": (NEAR, NEAR, ANY),
+    "polygamma": (ANY, NOT_FAR_BELOW),
+}
 
 
 def function_of(xp: ArrayModule, name: str) -> Callable[..., Array]:
