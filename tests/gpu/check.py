@@ -30,6 +30,7 @@ from . import fake, report, supervise
 from .bundle import FOLDER, ROOT, Unpacked, unpack
 from .findings import Findings
 from .record import Tally, give_up, hanging, read
+from .resume import Earlier, load, merged
 from .stages import MEMORY_OF_A_PART, NAMES, PARTS, STAGES, Stage, limit_of, stages_for
 
 BUDGET = 450.0  # seconds
@@ -53,6 +54,7 @@ class Proof:
     machine: dict[str, Any] = field(default_factory=dict)
     bundle: Unpacked = field(default_factory=lambda: Unpacked([], [], []))
     fake: str = ""  # what stands in for the GPU: its seed and faults
+    earlier: Earlier = field(default_factory=Earlier)  # what is known from the run that is resumed
     interrupted: bool = False
     findings: Findings = field(init=False)
     begun: float = field(default_factory=time.monotonic)
@@ -64,7 +66,7 @@ class Proof:
     @property
     def passed(self) -> bool:
         """Has every stage passed?"""
-        good = all(one["status"] == "passed" for one in self.outcomes)
+        good = all(one["status"] == "passed" for one in (*self.outcomes, *self.untouched(self.outcomes)))
         return good and len(self.outcomes) == len(self.stages) and not self.interrupted
 
     def run(self) -> bool:
@@ -73,7 +75,11 @@ class Proof:
         try:
             for index, stage in enumerate(self.stages):
                 say(f"{index + 1}/{len(self.stages)} {stage.name}: {stage.title}")
-                outcome = self.outcome(stage, self.stages[index + 1 :])
+                if known := self.earlier.whole(stage):
+                    self.outcomes.append(known)
+                    say(f"    {known['status']} before")
+                    continue
+                outcome = self.outcome(stage, [one for one in self.stages[index + 1 :] if not self.earlier.whole(one)])
                 self.outcomes.append(outcome)
                 self.findings.of_stage(outcome)
                 say(f"    {outcome['status']} in {outcome['seconds']:.1f} s, {counted(outcome)}")
@@ -86,8 +92,9 @@ class Proof:
 
     def prepare(self) -> None:
         """Unpack the bundle, and look at the machine."""
-        for old in (*self.folder.glob("*.log"), *self.folder.glob("report.*"), *self.folder.glob("findings.jsonl")):
-            old.unlink()
+        for pattern in () if self.earlier.stages else ("*.log", "report.*", "findings.jsonl"):
+            for old in self.folder.glob(pattern):
+                old.unlink()
         site = self.work / "site"
         site.mkdir()
         self.bundle = unpack(FOLDER, site)
@@ -108,7 +115,7 @@ class Proof:
             "PYTHONUNBUFFERED": "1",
             "PYTHONFAULTHANDLER": "1",
             "PYTHONPYCACHEPREFIX": str(self.work / "bytecode"),  # compiled once for all stages, and not in the checkout
-            "CUPY_CACHE_DIR": str(self.work / "kernels"),
+            "CUPY_CACHE_DIR": os.environ.get("CUPY_CACHE_DIR") or str(self.work / "kernels"),  # one for all processes
             "HYPOTHESIS_STORAGE_DIRECTORY": str(self.work / "hypothesis"),
             "XDG_RUNTIME_DIR": str(self.work),
         }
@@ -126,15 +133,18 @@ class Proof:
         records = [self.work / f"{stage.name}-{index}.jsonl" for index in range(parts_of(stage))]
         with log.open("a") as file:
             file.write(f"== {stage.name}: {stage.title} (at most {limit:.0f} s)\n")
-        commands = stage.commands(self.device, records, time.monotonic() + OWN * (share if stage.fills else limit))
-        watch = partial(self.watch, about, records, limit)
+        known = self.earlier.part(stage)
+        until = time.monotonic() + OWN * (share if stage.fills else limit)
+        commands = stage.commands(self.device, records, until, self.done(known))
+        watch = partial(self.watch, {**about, "limit": round(limit, 1)}, known, records)
         hung = partial(self.hung, records, stage.each)
         ended = supervise.run(commands, env=self.environment(), cwd=ROOT, log=log, limit=limit, watch=watch, hung=hung)
         self.findings.look(stage.name, records)
         shorten(log)
-        tally = read(records)
+        tally = merged(known, read(records))
         status, why = judge(tally, ended, last_lines(log))
-        figures = {"limit": round(limit, 1), "seconds": round(ended.seconds, 2), "exit": ended.statuses}
+        seconds = round(ended.seconds + (known["seconds"] if known else 0), 2)
+        figures = {"limit": round(limit, 1), "seconds": seconds, "exit": ended.statuses}
         return {**about, "status": status, "why": why, **figures, **tally.as_json()}
 
     def kept(self, later: Sequence[Stage]) -> float:
@@ -149,28 +159,46 @@ class Proof:
             give_up(records[index], check, f"it hung: it had not ended after {each:.0f} s; the log says where it was")
         return bool(check)
 
-    def watch(self, about: dict[str, str], records: Sequence[Path], limit: float, seconds: float) -> None:
+    def done(self, known: dict[str, Any] | None) -> Path | None:
+        """A file with the checks that were made before."""
+        if known is None:
+            return None
+        path = self.work / "done.json"
+        path.write_text(json.dumps(known["done"]))
+        return path
+
+    def watch(
+        self, about: dict[str, Any], known: dict[str, Any] | None, records: Sequence[Path], seconds: float
+    ) -> None:
         """While a stage runs: write what it has found so far, for the case that nothing is written any more."""
         self.findings.look(about["name"], records)
-        figures = {"limit": round(limit, 1), "seconds": round(seconds, 2), "exit": []}
+        figures = {"seconds": round(seconds, 2), "exit": []}
         running = {**about, "status": "running", "why": "the proof was cut off here", **figures}
-        report.write(self.folder, self.document([{**running, **read(records).as_json()}]))
+        report.write(self.folder, self.document([{**running, **merged(known, read(records)).as_json()}]))
+
+    def untouched(self, stages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The stages of the report that is resumed, but for these."""
+        names = {stage["name"] for stage in stages}
+        return [stage for name, stage in self.earlier.stages.items() if name not in names]
 
     def document(self, unfinished: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         """The report."""
+        stages = [*self.outcomes, *unfinished]
+        stages = sorted([*stages, *self.untouched(stages)], key=lambda stage: in_order(stage["name"]))
         return {
             "device": self.device,
             "passed": self.passed,
             "fake": self.fake,
-            "complete": len(self.stages) == len(stages_for(self.device)),
+            "complete": len(stages) == len(stages_for(self.device)),
             "interrupted": self.interrupted,
             "commit": commit(),
             "started": self.started,
-            "seconds": round(time.monotonic() - self.begun, 1),
+            "seconds": round(time.monotonic() - self.begun + self.earlier.seconds, 1),
+            "resumed": self.earlier.runs,
             "budget": self.budget,
             "machine": self.machine,
             "bundle": self.bundle._asdict(),
-            "stages": [*self.outcomes, *unfinished],
+            "stages": stages,
         }
 
 
@@ -190,6 +218,11 @@ def judge(tally: Tally, ended: supervise.Ended, last: str) -> tuple[str, str]:
     if tally.skipped:
         return "skipped", ", ".join(tally.skipped)
     return "failed", "it made no check"
+
+
+def in_order(name: str) -> int:
+    """The place of a stage."""
+    return NAMES.index(name) if name in NAMES else len(NAMES)
 
 
 def lacking(stage: Stage, device: str, machine: dict[str, Any]) -> str:
@@ -283,6 +316,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--device", "--devices", default="cuda:0", metavar="NAME", help="cuda:0 (default), sim:0, cpu:0"
     )
     parser.add_argument("--only", action="append", choices=NAMES, metavar="STAGE", help="this stage; may be repeated")
+    parser.add_argument("--resume", type=Path, metavar="REPORT", help="run what that report's run did not reach")
     parser.add_argument("--budget", type=float, default=BUDGET, metavar="SECONDS", help=f"default: {BUDGET:.0f}")
     out = Path(os.environ.get("OUT") or ROOT / "out") / "gpu"
     parser.add_argument("--out", type=Path, default=out, metavar="FOLDER", help="default: $OUT/gpu, else out/gpu")
@@ -290,6 +324,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     with as_usage(parser):
         fake.parse(options.fake or "0")
+        options.earlier = load(options.resume, options.device, options.fake) if options.resume else Earlier()
     if options.budget <= 0:
         parser.error("--budget is a number of seconds above 0")
     return options
@@ -313,7 +348,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit(f"{', '.join(options.only)}: this shows nothing on {options.device}")
     work = Path(tempfile.mkdtemp(prefix="tdg-"))
     try:
-        proof = Proof(options.device, options.out.resolve(), options.budget, work, stages, fake=options.fake)
+        out, earlier = options.out.resolve(), options.earlier
+        proof = Proof(options.device, out, options.budget, work, stages, fake=options.fake, earlier=earlier)
         passed = proof.run()
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -2,7 +2,7 @@
 
 A finding is what somebody has to look at: a check that does not hold, a row that misses its must, an op whose
 temporaries take more than is reserved, what a stage notes, and the outcome of each stage. `kind` says which: "failed",
-"missed", "short", "note", "stage".
+"unreached", "missed", "short", "note", "stage".
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def findings_of(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What there is to look at in an event of a record."""
     about = {name: said for name, said in event.items() if name != "event"}
     match event["event"]:
-        case "failed":
-            yield {"kind": "failed", **about}
+        case "failed" | "unreached":
+            yield {**about, "kind": event["event"]}
         case "note":
             yield {"kind": "note", **about}
         case "figure" if event.get("met") in JUDGEMENTS:

@@ -19,6 +19,7 @@ from typing import Any
 ENDS = frozenset({"passed", "failed", "skipped"})
 LONGEST = 2_000  # characters of a message
 LISTED = 200  # failures and reasons of a stage that a report lists
+ITSELF = "the stage itself"  # the check that a stage is
 FIGURES = 5_000  # the same of figures: each op and dtype may have one
 
 
@@ -50,6 +51,11 @@ class Recorder:
     def skipped(self, check: str, reason: str) -> None:
         """The check cannot be made here."""
         self._say("skipped", check=check, message=shortened(reason))
+
+    def unreached(self, count: int, total: int, reason: str) -> None:
+        """So many checks of all could not be made, since the time was over, or the device was lost."""
+        message = f"{count} of {total} were not reached: {reason}"
+        self._say("unreached", check="all are reached", message=message, unreached=count)
 
     def figure(self, name: str, value: float | str | None, unit: str = "", **about: Any) -> None:
         """Something was measured. `about`: what else is to be known of it, such as a limit."""
@@ -101,16 +107,20 @@ class Tally:
     """What the records of a stage say, all its parts together."""
 
     passed: int = 0
-    failures: list[dict[str, str]] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    unlisted: int = 0  # failures of an earlier run that its report does not list
+    unreached: int = 0  # checks that could not be made
     skipped: Counter[str] = field(default_factory=Counter)
     figures: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     running: list[str] = field(default_factory=list)  # checks that were begun and did not end
+    done: list[str] = field(default_factory=list)  # checks that did
     finished: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """For the report: exact counts, and lists of which only the beginning is shown."""
-        counts = {"passed": self.passed, "failed": len(self.failures), "skipped": self.skipped.total()}
+        failed = len(self.failures) + self.unlisted
+        counts = {"passed": self.passed, "failed": failed, "skipped": self.skipped.total()}
         return {
             "counts": counts,
             "failures": self.failures[:LISTED],
@@ -118,6 +128,8 @@ class Tally:
             "figures": self.figures[:FIGURES],
             "notes": self.notes[:LISTED],
             "running": self.running[:LISTED],
+            "unreached": self.unreached,
+            "done": self.done,
         }
 
 
@@ -142,6 +154,9 @@ def _read_one(path: Path, tally: Tally) -> bool:
                 tally.passed += 1
             case "failed":
                 tally.failures.append(event)
+            case "unreached":
+                tally.failures.append(event)
+                tally.unreached += event["unreached"]
             case "skipped":
                 tally.skipped[event["message"]] += 1
             case "figure":
@@ -152,6 +167,8 @@ def _read_one(path: Path, tally: Tally) -> bool:
                 finished = True
         if kind in ENDS:
             running.pop(check, None)
+            if check != ITSELF:
+                tally.done.append(check)
     tally.running += running
     return finished
 

@@ -56,6 +56,8 @@ def pages(document: dict[str, Any]) -> Iterator[str]:
     yield f"{verdict(document)}."
     yield ""
     yield f"- commit {document['commit'] or 'unknown'}, {document['started']}, {document['seconds']:.0f} s"
+    for run in document["resumed"]:
+        yield f"- goes on with a run of commit {run['commit'] or 'unknown'}, {run['started']}"
     yield f"- Python {machine.get('python')}, {machine.get('platform')}, {machine.get('cpus')} processors"
     yield f"- packages: {', '.join(f'{name} {number}' for name, number in machine.get('packages', {}).items())}"
     yield f"- GPU: {machine.get('gpu') or machine.get('missing') or machine.get('error') or 'not used'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from . import fake
-from .record import Recorder, begun
+from .record import ITSELF, Recorder, begun
 
 Item = TypeVar("Item")
 
@@ -27,6 +28,7 @@ class Given:
         self.part, self.parts = (int(number) for number in options.part.split("/"))
         self.begun = begun(options.record)  # checks, if this process goes on where one was ended
         self.record = Recorder(options.record)
+        self._done = set(json.loads(options.done.read_text())) if options.done else set()
 
     @property
     def remaining(self) -> float:
@@ -48,9 +50,15 @@ class Given:
         """cpu:0 and the device."""
         return list(dict.fromkeys(["cpu:0", self.device]))
 
-    def mine(self, items: Iterable[Item]) -> list[Item]:
-        """Those of this part."""
-        return [item for index, item in enumerate(items) if index % self.parts == self.part]
+    def mine(self, items: Iterable[Item], name: Callable[[Item], str]) -> list[Item]:
+        """Those of this part, but for those whose checks, by their names, were made or begun before."""
+        left = [item for item in items if self.is_left(name(item))]
+        part = [item for index, item in enumerate(left) if index % self.parts == self.part]
+        return [item for item in part if name(item) not in self.begun]
+
+    def is_left(self, check: str) -> bool:
+        """Has no earlier run made that check?"""
+        return check not in self._done
 
     def stand_in_for(self, kind: str) -> None:
         """Have the device open in place of those of that kind, also in processes that this one starts."""
@@ -67,7 +75,8 @@ def main(work: Callable[[Given], None]) -> None:
     parser.add_argument("--until", type=float, required=True, help="when to end, by time.monotonic()")
     parser.add_argument("--record", type=Path, required=True)
     parser.add_argument("--part", default="0/1")
+    parser.add_argument("--done", type=Path, help="a list of checks that an earlier run has made")
     given = Given(parser.parse_args())
-    with given.record.check("the stage itself"):
+    with given.record.check(ITSELF):
         work(given)
     given.record.finish()

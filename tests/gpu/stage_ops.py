@@ -109,12 +109,12 @@ def work(given: Given) -> None:
         devices = session._core.transport.machine.devices
         if given.part == 0 and (lacking := sorted(devices[given.device].missing)):
             given.record.note(f"ops that the array module lacks, which run on cpu:0: {', '.join(lacking)}")
-        pairs = given.mine(by_value([(op, dtype) for op in all_ops() for dtype in dtypes_of(op)]))
-        pairs = [pair for pair in pairs if name_of(*pair) not in given.begun]
+        every = by_value([(op, dtype) for op in all_ops() for dtype in dtypes_of(op)])
+        pairs = given.mine(every, lambda pair: name_of(*pair))
         for index, (op, dtype) in enumerate(pairs):
             if given.remaining < 0 or devices[given.device].lost is not None:
                 reason = devices[given.device].lost or f"{given.seconds:.0f} s are over"
-                given.record.failed("all ops are reached", f"{len(pairs) - index} of {len(pairs)} were not: {reason}")
+                given.record.unreached(len(pairs) - index, len(pairs), str(reason))
                 return
             with given.record.check(name_of(op, dtype)):
                 wrong = check(given, session, op, dtype)

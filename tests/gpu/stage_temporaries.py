@@ -101,13 +101,11 @@ def work(given: Given) -> None:
     by_op: dict[str, list[Case]] = {}
     for case in every_case():
         by_op.setdefault(case.op, []).append(case)
-    names = given.mine(sorted(by_op.keys() - UNBOUNDED - lacking(meter.xp)))
-    names = [name for name in names if name not in given.begun]
+    names = given.mine(sorted(by_op.keys() - UNBOUNDED - lacking(meter.xp)), str)
     with meter.ready():
         for index, name in enumerate(names):
             if given.remaining < 0:
-                reason = f"{given.seconds:.0f} s are over"
-                given.record.note(f"{len(names) - index} of {len(names)} ops were not reached: {reason}")
+                given.record.unreached(len(names) - index, len(names), f"{given.seconds:.0f} s are over")
                 break
             with given.record.check(name):
                 tell(given, name, worst_of(meter, by_op[name], lambda: given.remaining < 0))

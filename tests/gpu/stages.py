@@ -20,6 +20,7 @@ class Stage:
     several processes, each with a part of the work: what takes longest there is compiling kernels. `fills`: it goes on
     until its share of the time is over, where others end as soon as they can. `each`: seconds that one of its checks
     may take, 0 without a limit: a process with one that takes longer is ended, and another one goes on behind it.
+    `resumes`: it can leave out checks that an earlier run has made.
     """
 
     name: str
@@ -33,11 +34,13 @@ class Stage:
     split: bool = False
     fills: bool = False
     each: float = 0.0
+    resumes: bool = False
 
-    def commands(self, device: str, records: Sequence[Path], until: float) -> list[list[str]]:
-        """A command for each of its parts."""
+    def commands(self, device: str, records: Sequence[Path], until: float, done: Path | None = None) -> list[list[str]]:
+        """A command for each of its parts. `done`: the file with the checks that were made before."""
         parts = len(records)
         given = ["--device", device, "--until", f"{until:.1f}"]
+        given += ["--done", str(done)] if done else []
         return [
             [
                 sys.executable,
@@ -62,7 +65,15 @@ def part_of(index: int, parts: int) -> list[str]:
 STAGES = (
     Stage("device", "1-device", "streams, events, overlap, staging, pools, full memory", "tests.gpu.stage_device", 35),
     Stage("daemon", "1-device", "two processes, a kernel that faults", "tests.gpu.stage_daemon", 30),
-    Stage("hostile", "1-device", "nothing that is sent loses the device", "tests.gpu.stage_hostile", 60, split=True),
+    Stage(
+        "hostile",
+        "1-device",
+        "nothing that is sent loses the device",
+        "tests.gpu.stage_hostile",
+        60,
+        split=True,
+        resumes=True,
+    ),
     Stage("bench", "2-bench", "how fast, against the array module alone", "tests.gpu.stage_bench", 55),
     Stage(
         "programs",
@@ -81,8 +92,18 @@ STAGES = (
         ("beside",),
         split=True,
         each=OF_A_TEST,
+        resumes=True,
     ),
-    Stage("ops", "4-ops", "every op against NumPy on the CPU", "tests.gpu.stage_ops", 150, split=True, each=OF_AN_OP),
+    Stage(
+        "ops",
+        "4-ops",
+        "every op against NumPy on the CPU",
+        "tests.gpu.stage_ops",
+        150,
+        split=True,
+        each=OF_AN_OP,
+        resumes=True,
+    ),
     Stage(
         "temporaries",
         "4-ops",
@@ -92,6 +113,7 @@ STAGES = (
         real=True,
         split=True,
         each=OF_AN_OP,
+        resumes=True,
     ),
     Stage("examples", "5-programs", "digits, a transformer block", "tests.gpu.stage_examples", 25, needs=("sklearn",)),
     Stage(
@@ -101,6 +123,7 @@ STAGES = (
         "tests.gpu.stage_tests",
         25,
         ("scikit-learn",),
+        resumes=True,
         needs=("sklearn",),
     ),
     Stage(
@@ -112,6 +135,7 @@ STAGES = (
         ("alone",),
         split=True,
         each=OF_A_TEST,
+        resumes=True,
     ),
     Stage(
         "conformance",
@@ -122,6 +146,7 @@ STAGES = (
         ("conformance",),
         split=True,
         each=OF_A_TEST,
+        resumes=True,
         needs=("array_api_strict",),
     ),
     Stage(

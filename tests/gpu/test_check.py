@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from . import check, report, supervise
 from .bundle import ROOT, Unpacked
 from .check import Proof, judge, lacking, main, parse
 from .record import Recorder, Tally, read
+from .resume import Earlier
 from .stages import NAMES, STAGES, Stage, limit_of, stages_for
 from .supervise import Ended
 
@@ -31,11 +33,12 @@ def prove(tmp_path, monkeypatch):
     monkeypatch.setattr(check, "unpack", lambda *_: Unpacked([], [], []))
     monkeypatch.setattr(check, "describe", lambda *_: dict(MACHINE))
 
-    def run(*stages: Stage, budget: float = 60.0) -> dict[str, Any]:
+    def run(*stages: Stage, budget: float = 60.0, resume: dict[str, Any] | None = None) -> dict[str, Any]:
         work, folder = tmp_path / "work", tmp_path / "out"
+        shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
-        folder.mkdir()
-        passed = Proof("sim:0", folder, budget, work, stages).run()
+        folder.mkdir(exist_ok=True)
+        passed = Proof("sim:0", folder, budget, work, stages, earlier=Earlier(resume)).run()
         document = json.loads((folder / "report.json").read_text())
         assert document["passed"] is passed
         return document
@@ -173,6 +176,57 @@ def test_a_record_that_was_cut_off_in_the_middle_counts_up_to_there(tmp_path):
         file.write('{"event": "pas')
     tally = read([path, tmp_path / "never-written"])
     assert (tally.passed, tally.running, tally.finished) == (1, ["b"], False)
+
+
+def test_a_report_is_resumed_by_the_checks_that_it_lacks_and_the_stages_that_did_not_end(prove, capsys):
+    stages = [trial("fails"), trial("counts", resumes=True), trial("hangs"), trial("passes")]
+    first = prove(*stages[:3], budget=20.0)
+    assert [stage["status"] for stage in first["stages"]] == ["failed", "failed", "timed out"]
+    assert (first["stages"][1]["done"], first["stages"][1]["unreached"]) == (["first", "second", "a", "b"], 2)
+
+    capsys.readouterr()
+    stages[2] = replace(trial("passes"), name="hangs")
+    second = prove(*stages, resume=first)
+    assert "failed before" in capsys.readouterr().out
+    fails, counts, hangs, passes = second["stages"]
+    assert fails == first["stages"][0]
+    assert counts["done"] == ["first", "second", "a", "b", "first", "second", "c", "d"]
+    assert (counts["unreached"], counts["counts"]) == (0, {"passed": 7, "failed": 1, "skipped": 2})
+    assert [failure["check"] for failure in counts["failures"]] == ["b"]
+    assert (hangs["status"], passes["status"]) == ("passed", "passed")
+    assert hangs["counts"]["passed"] == 2  # anew: it cannot go on
+    assert [run["commit"] for run in second["resumed"]] == [first["commit"]]
+    assert second["seconds"] > first["seconds"]
+
+
+def test_what_a_resumed_run_has_not_come_to_stays_in_its_report(prove, tmp_path):
+    first = prove(trial("fails"), trial("passes"))
+    again = prove(trial("passes"), resume=first)
+    assert sorted(stage["name"] for stage in again["stages"]) == ["fails", "passes"]
+    assert again["passed"] is False
+    assert "goes on with a run of commit" in (tmp_path / "out/report.md").read_text()
+
+
+def test_a_report_that_cannot_be_resumed_is_refused(tmp_path, capsys):
+    report = {"device": "sim:0", "fake": "", "stages": [], "resumed": [], "seconds": 9.0, "commit": "", "started": ""}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    (tmp_path / "old.json").write_text(json.dumps({**report, "stages": [{"name": "ops"}]}))
+    assert parse(["--device", "sim:0", "--resume", str(tmp_path)]).earlier.seconds == 9.0
+    for device, name in (("cpu:0", ""), ("sim:0", "none"), ("sim:0", "old.json")):
+        options = ["--device", device, "--resume", str(tmp_path / name)]
+        with pytest.raises(SystemExit) as ended:
+            parse(options)
+        assert ended.value.code == 2
+    assert "is of --device sim:0" in (printed := capsys.readouterr().err)
+    assert "cannot be resumed" in printed
+
+
+def test_stages_share_cupys_cache(tmp_path, monkeypatch):
+    monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
+    proof = Proof("sim:0", tmp_path, 1.0, tmp_path)
+    assert proof.environment()["CUPY_CACHE_DIR"] == str(tmp_path / "kernels")
+    monkeypatch.setenv("CUPY_CACHE_DIR", "/somewhere/warm")
+    assert proof.environment()["CUPY_CACHE_DIR"] == "/somewhere/warm"
 
 
 def test_time_that_a_stage_leaves_goes_to_the_later_ones():

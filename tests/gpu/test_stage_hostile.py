@@ -113,7 +113,8 @@ def test_the_stage_asks_each_op_that_is_exposed(tmp_path, monkeypatch):
         return Tally(), ""
 
     monkeypatch.setattr(stage_hostile, "of_one", note)
-    options = Namespace(device="cpu:0", until=time.monotonic() + 60, chosen="", part="0/1", record=tmp_path / "record")
+    record, until = tmp_path / "record", time.monotonic() + 60
+    options = Namespace(device="cpu:0", until=until, chosen="", part="0/1", record=record, done=None)
     given = Given(options)
     stage_hostile.work(given)
     given.record.finish()

@@ -80,8 +80,8 @@ def test_each_test_is_recorded_with_its_outcome(tmp_path):
 
 def test_tests_that_are_not_reached_are_a_failure_and_those_that_a_name_leaves_out_are_not(tmp_path):
     found = run(tmp_path, keyword="passes or fails", seconds=0.0)
-    assert [one["check"] for one in found.failures] == ["all tests are reached"]
-    assert found.failures[0]["message"].startswith("1 tests were not reached")
+    assert [one["check"] for one in found.failures] == ["all are reached"]
+    assert found.failures[0]["message"].startswith("1 of 2 were not reached")
 
 
 @each_case("chosen", SETS.values(), ids=SETS)

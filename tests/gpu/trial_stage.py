@@ -44,6 +44,13 @@ def work(given: Given) -> None:
         case "skips":
             with record.check("third"):
                 raise Skip("nor for this")
+        case "counts":
+            left = [check for check in "abcd" if given.is_left(check)]
+            for check in left[:2]:
+                with record.check(check):
+                    assert check != "b"
+            if left[2:]:
+                record.unreached(len(left) - 2, len(left), "the time is over")
         case "starts others":
             started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], process_group=0)
             record.note(str(started.pid))
