@@ -21,12 +21,12 @@ from examples.own_daemon import own_daemon
 from examples.train_digits import initial_parameters, load, minibatches
 from tensord.client.session.session import Session
 
-from .record import Skip
 from .stage import Given, main
 
 TURNS = 5
 GIB = 1 << 30
 CHAIN = 5  # elementwise ops on 100 million elements
+WARM = 3  # calls before the clock starts: the capture of a routine, a run op by op, and one that compiles
 
 
 class Row(NamedTuple):
@@ -151,8 +151,8 @@ class Bench:
             row = Row(f"op and result, {where}", "us", 60, 20, more=True)
             self.compare(row, lambda: median(ours), lambda: median(alone))
 
-    def training(self, where: str) -> None:
-        """A step that is bound by launches, op by op: milliseconds."""
+    def training(self, where: str, *, routine: bool = False) -> None:
+        """A step that is bound by launches, op by op or as a routine: milliseconds."""
         steps = self.size(100, 5)
         batches = list(minibatches(load(), np.random.default_rng(0)))
         layers = [(self.xp.asarray(w), self.xp.asarray(b)) for w, b in initial_parameters(np.random.default_rng(0))]
@@ -164,12 +164,9 @@ class Bench:
 
         with self.session(where) as s:
             put = [tuple(s.asarray(array, device=self.device) for array in batch) for batch in batches]
-            row = Row(f"training step, {where}", "ms", 1.5, 1.1)
-            self.compare(
-                row,
-                lambda: 1e3 * train_on_vm(s, put, steps, self.device),  # type: ignore[arg-type]
-                lambda: 1e3 / steps * self.timed(train),
-            )
+            row = Row(f"training step{' as a routine' if routine else ''}, {where}", "ms", 1.5, 1.1)
+            ours = partial(train_on_vm, s, put, steps, self.device, routine=routine)  # type: ignore[arg-type]
+            self.compare(row, lambda: 1e3 * ours(), lambda: 1e3 / steps * self.timed(train))
 
     def up(self) -> None:
         """1 GiB from the host to the device, as a tensor on cpu:0 that lies in pinned memory, as large uploads do."""
@@ -244,30 +241,28 @@ class Bench:
         """GB/s of 1 GiB."""
         return self.size(GIB, 1 << 20) / 1e9 / self.timed(work)
 
-    def elementwise(self) -> None:
-        """A chain of elementwise ops on 100 M float32: bytes read and written, GB/s, against a copy on the device."""
+    def elementwise(self, *, routine: bool = False) -> None:
+        """A chain of elementwise ops on 100 M float32, or the same as a routine: the bytes that the ops read and write
+        one by one, GB/s, against a copy on the device."""
         count = self.size(100_000_000, 100_000)
+
+        def chain(x: Any) -> Any:
+            for _ in range(CHAIN):
+                x = x * 1.0001
+            return x
+
         with self.session("embedded") as s:
             x = s.call("ones", [], {"shape": (count,), "dtype": "float32"}, device=self.device)[0]
             one, other = self.xp.ones(count, np.float32), self.xp.empty(count, np.float32)
-
-            def chain() -> float:
-                y = x
-                for _ in range(CHAIN):
-                    y = y * 1.0001
-                return CHAIN * 8 * count / 1e9 / self.timed(y.wait)
-
-            s.sync()
-            row = Row("elementwise chain, not fused", "GB/s", 0.7, 0.9, rate=True)
-            self.compare(row, chain, lambda: 8 * count / 1e9 / self.timed(lambda: self.xp.copyto(other, one)))
-
-    def fused(self) -> None:
-        """The same chain as one kernel."""
-        raise Skip("ops are not fused: there are no routines yet")
-
-    def routine(self) -> None:
-        """A training step as a routine (a CUDA graph)."""
-        raise Skip("there are no routines yet")
+            run = s.routine(chain) if routine else chain
+            for _ in range(WARM):
+                run(x).wait()
+            row = Row(f"elementwise chain, {'as a routine' if routine else 'not fused'}", "GB/s", 0.7, 0.9, rate=True)
+            self.compare(
+                row,
+                lambda: CHAIN * 8 * count / 1e9 / self.timed(lambda: run(x).wait()),
+                lambda: 8 * count / 1e9 / self.timed(lambda: self.xp.copyto(other, one)),
+            )
 
 
 def work(given: Given) -> None:
@@ -284,8 +279,8 @@ def work(given: Given) -> None:
         ("down", bench.down),
         ("elementwise", bench.elementwise),
         *of_three("daemon"),
-        ("training as a routine", bench.routine),
-        ("elementwise, fused", bench.fused),
+        ("training as a routine", partial(bench.training, "embedded", routine=True)),
+        ("elementwise, as a routine", partial(bench.elementwise, routine=True)),
         ("up from pageable memory", bench.up_staged),
         ("up by asarray", bench.up_from_numpy),
     ]
