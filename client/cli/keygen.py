@@ -14,6 +14,7 @@ import click
 
 from ...interpreter.whole_file import write_whole
 from .line import options
+from .line.output import in_json, print_json
 
 SERVER = "server"
 
@@ -28,7 +29,7 @@ SERVER = "server"
     help="The daemon's allow list: append the client's key. Keys that exist are used.",
 )
 @options.as_json
-def keygen(directory: Path, *, name: str, allow: Path | None, as_json: bool) -> None:
+def keygen(directory: Path, *, name: str, allow: Path | None) -> None:
     """Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret, which must stay secret.
 
     Example: tensord keygen ~/keys --name alice --allow ~/keys/allowed_clients
@@ -44,10 +45,10 @@ def keygen(directory: Path, *, name: str, allow: Path | None, as_json: bool) -> 
         create(where, name)
     key = read_public(public).decode()
     added = listed is not None and _append(listed, key, name)
-    if as_json:
+    if in_json():
         told = {"name": name, "public": str(public), "secret": str(secret), "key": key}
         about = {} if listed is None else {"allow": str(listed), "added": added}
-        click.echo(json.dumps(told | about))
+        print_json(told | about)
         return
     click.echo(f"public key: {public}\nsecret key: {secret} (mode 0600; never copy it)")
     if listed is not None:

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import tensord as td
-from tensord.client.cli.daemon.shown import _session_row
+from tensord.client.cli.daemon.shown import session_remark
 from tensord.streams.spill import PAGE
 
 from .looking_inside import WAIT, allocated, assert_sound, held, ones, records, until
@@ -349,7 +349,7 @@ def test_who_asks_about_sessions_is_told(make_session):
     x = s.asarray(ones(KIB), device="sim:0").wait(WAIT)
     (row,) = s._core.answers.query("sessions")
     assert row["shares"] == {"sim:0": {"bytes": x.nbytes, "ceiling": 8 * 1024}}
-    assert _session_row(row | {"freed": {}, "state": "open"})[-1].startswith("1 KiB of 8 KiB on sim:0")
+    assert session_remark(row | {"state": "open"}).startswith("1 KiB of 8 KiB on sim:0")
 
 
 def test_a_routine_keeps_within_it(make_session):

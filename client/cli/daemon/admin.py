@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from ..line import options
-from .shown import tell, tell_health, tell_held
+from ..line.output import tell
+from .ask import ask
+from .shown import show_devices, show_names, show_sessions, show_status, show_tensors, tell_health
 
 MOST = 10_000  # rows of one answer
 BY = ("session", "name", "device", "location")  # as `vm.reporting.memory.held` sums up
@@ -18,7 +22,7 @@ BY = ("session", "name", "device", "location")  # as `vm.reporting.memory.held` 
 )
 @options.wait
 @options.as_json
-def status(address: str | None, *, check: bool, wait: float, as_json: bool) -> None:
+def status(address: str | None, *, check: bool, wait: float) -> None:
     """Show the daemon's health: memory, instructions, hanging kernels.
 
     Also recent errors, with the lines of your programs that caused them.
@@ -30,20 +34,20 @@ def status(address: str | None, *, check: bool, wait: float, as_json: bool) -> N
     Example: tensord status --check --json | jq '.reasons'
     """
     if not check:
-        tell("status", address, wait=wait, as_json=as_json)
-    elif code := tell_health(address, wait, as_json=as_json):
+        tell(ask(address, "status", wait=wait), show_status)
+    elif code := tell_health(address, wait):
         raise click.exceptions.Exit(code)
 
 
 @click.command()
 @options.address
 @options.as_json
-def sessions(address: str | None, *, as_json: bool) -> None:
+def sessions(address: str | None) -> None:
     """List the connected sessions and what they hold.
 
     Example: tensord sessions --json | jq '.[] | select(.errors > 0)'
     """
-    tell("sessions", address, (True,), as_json=as_json)
+    tell(ask(address, "sessions", True), show_sessions)
 
 
 @click.command()
@@ -53,7 +57,7 @@ def sessions(address: str | None, *, as_json: bool) -> None:
 @click.option("--device", default="", show_default=False, help="Only those with their home or a copy there.")
 @click.option("--by", type=click.Choice(BY), help="Sum up every byte in use by who made it, its name, place or line.")
 @options.as_json
-def tensors(address: str | None, limit: int, session: int, device: str, *, by: str | None, as_json: bool) -> None:
+def tensors(address: str | None, limit: int, session: int, device: str, by: str | None) -> None:
     """List the largest tensors, and where their copies are; or who holds the memory of the devices.
 
     Example: tensord tensors --device cuda:0 --limit 10
@@ -62,9 +66,13 @@ def tensors(address: str | None, limit: int, session: int, device: str, *, by: s
     if by is not None:
         if session:
             raise click.UsageError("--by sums up all that a device holds: leave out --session")
-        tell_held(address, by, limit or MOST, device, as_json=as_json)
+        from ...requests.held import whole
+        from .held import show_held
+
+        tell(whole(ask(address, "memory", by, limit or MOST, device)), show_held)
         return
-    tell("tensors", address, (limit or MOST, session, device), as_json=as_json)
+    found = ask(address, "tensors", limit or MOST, session, device)
+    tell(found, partial(show_tensors, limit=limit or MOST, session=session, device=device))
 
 
 @click.command()
@@ -72,20 +80,20 @@ def tensors(address: str | None, limit: int, session: int, device: str, *, by: s
 @click.option("--limit", type=click.IntRange(0, MOST), default=0, help="Only this many, the first ones; 0 for all.")
 @click.option("--kind", type=click.Choice(["tensor", "routine"]), help="Only names of these.")
 @options.as_json
-def names(address: str | None, limit: int, kind: str | None, *, as_json: bool) -> None:
+def names(address: str | None, limit: int, kind: str | None) -> None:
     """List what is published: tensors, and routines with what they take.
 
     Example: tensord names --kind routine
     """
-    tell("names", address, (limit or MOST, kind or ""), as_json=as_json)
+    tell(ask(address, "names", limit or MOST, kind or ""), partial(show_names, kind=kind))
 
 
 @click.command()
 @options.address
 @options.as_json
-def devices(address: str | None, *, as_json: bool) -> None:
+def devices(address: str | None) -> None:
     """Show each device and what its streams do.
 
     Example: tensord devices
     """
-    tell("devices", address, as_json=as_json)
+    tell(ask(address, "devices"), show_devices)

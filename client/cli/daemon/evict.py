@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -11,7 +12,7 @@ import click
 from ..drawing.figures import plural, size
 from ..drawing.progress import waiting
 from ..line import options
-from ..line.output import print_json
+from ..line.output import tell
 from .ask import asking
 
 
@@ -21,7 +22,7 @@ from .ask import asking
 @click.option("--session", type=click.IntRange(min=0), default=0, help="Only what this session made; 0 for any.")
 @click.option("--device", default="", show_default=False, help="Only what is on this device.")
 @options.as_json
-def evict(names: tuple[str, ...], address: str | None, session: int, device: str, *, as_json: bool) -> None:
+def evict(names: tuple[str, ...], address: str | None, session: int, device: str) -> None:
     """Let tensors leave their devices for the host, now.
 
     Those that are published under the names, or all that a session made or that a device has. What is pinned, or read
@@ -34,9 +35,11 @@ def evict(names: tuple[str, ...], address: str | None, session: int, device: str
         raise click.UsageError("say what: names, --session or --device")
     with waiting("evicting"):
         left = evicted(address, names, session, device)
-    if as_json:
-        print_json(left)
-        return
+    tell(left, show_evicted)
+
+
+def show_evicted(left: Sequence[Mapping[str, Any]]) -> None:
+    """Show what has left its device."""
     for one in left:
         print(f"{one['device']} -> {one['to']}: {plural(one['values'], 'value')}, {size(one['bytes'])}")
     if not left:

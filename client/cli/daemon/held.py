@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ..drawing.figures import count, duration, plural, size
-from ..drawing.tables import print_table
+from ..drawing.tables import Column, print_table
 
 NOBODY: Final = {"session": "(no session)", "name": "(no name)", "location": "(no line)", "device": ""}
 TENSOR: Final = "tensor"  # what most bytes are for
@@ -20,33 +20,41 @@ def show_held(found: Mapping[str, Any]) -> None:
     apart = sum(pool["unaccounted"] for pool in pools)
     if apart:
         when = "unexplained" if found["still"] else "taken or freed while this was counted"
-        rows.append((f"({when})", "", _signed(apart), "", "", "", "", "", ""))
-    rows.append(("total", "", size(total), "", "", "", "", "", ""))
-    print_table(
-        (by, "what", "bytes>", "of all>", "pieces>", "age>", "where", "held by", "remark"),
-        rows,
-        folded=(by, "what", "where", "held by", "remark"),
-        spare=("pieces>", "where", "of all>"),
-    )
+        rows.append({by: f"({when})", "bytes": _signed(apart)})
+    rows.append({by: "total", "bytes": size(total)})
+    print_table([Column(by, folds=True), *COLUMNS], rows)
     for pool in pools:
         print("; ".join(_pool(pool)))
 
 
-def _row(one: Mapping[str, Any], by: str, total: int) -> tuple[str, ...]:
+def _row(one: Mapping[str, Any], by: str, total: int) -> dict[str, str]:
+    """The texts of a row, by column."""
     key = f"({count(one['rest'])} more; --limit 0 lists all)" if one["rest"] else one["key"] or NOBODY[by]
     sorts = {} if by == "device" or set(one["sorts"]) <= {TENSOR} else one["sorts"]
     where = {} if by == "device" else one["devices"]
-    return (
-        key,
-        one["what"] or _amounts(sorts),
-        size(one["bytes"]),
-        f"{one['bytes'] / total:.1%}" if total else "",
-        count(one["count"]),
-        "" if one["age"] is None else duration(one["age"]),
-        next(iter(where)) if len(where) == 1 else _amounts(where),
-        _holders(one),
-        ", ".join(_remarks(one)),
-    )
+    return {
+        by: key,
+        "what": one["what"] or _amounts(sorts),
+        "bytes": size(one["bytes"]),
+        "of all": f"{one['bytes'] / total:.1%}" if total else "",
+        "pieces": count(one["count"]),
+        "age": "" if one["age"] is None else duration(one["age"]),
+        "where": next(iter(where)) if len(where) == 1 else _amounts(where),
+        "held by": _holders(one),
+        "remark": ", ".join(_remarks(one)),
+    }
+
+
+COLUMNS: Final = (
+    Column("what", folds=True),
+    Column("bytes>"),
+    Column("of all>", spare=3),
+    Column("pieces>", spare=1),
+    Column("age>"),
+    Column("where", folds=True, spare=2),
+    Column("held by", folds=True),
+    Column("remark", folds=True),
+)
 
 
 def _amounts(parts: Mapping[str, int]) -> str:

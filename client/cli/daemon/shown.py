@@ -3,29 +3,24 @@
 # ruff: noqa: T201
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from ....interpreter.errors import TensordError
-from ..drawing.figures import count, duration, plural, shape, size
-from ..drawing.tables import plain
-from ..line.output import print_json
+from ..drawing.figures import count, duration, plural, shape, size, some
+from ..drawing.tables import Column, plain, print_table
+from ..line.output import tell
 from .ask import ask
 
 _ERRORS_SHOWN = 5
 _IDLE = "idle"
 
 
-def tell(what: str, address: str | None, arguments: Sequence[Any] = (), *, as_json: bool, wait: float = 0.0) -> None:
-    """Ask the daemon, and show the answer."""
-    found = ask(address, what, *arguments, wait=wait)
-    if as_json:
-        print_json(found)
-    else:
-        SHOWN[what](found, *arguments)
+# -- health ------------------------------------------------------------------------------------------------------------
 
 
-def tell_health(address: str | None, wait: float, *, as_json: bool) -> int:
+def tell_health(address: str | None, wait: float) -> int:
     """Say whether the daemon needs a look, and why; the exit status."""
     from .health import HEALTHY, NEEDS_A_LOOK, PATIENCE, UNREACHABLE, Reason, reasons
 
@@ -37,101 +32,26 @@ def tell_health(address: str | None, wait: float, *, as_json: bool) -> int:
         state, found = "unreachable", [Reason("daemon", said, "tensord doctor")]
     if state == "healthy" and found:
         state = "needs a look"
-    if as_json:
-        print_json({"state": state, "reasons": [reason._asdict() for reason in found]})
-    else:
-        print(state)
-        for reason in found:
-            print(plain(f"{reason.check}: {reason.message} ({reason.advice})"))
+    tell({"state": state, "reasons": [reason._asdict() for reason in found]}, show_health)
     return {"healthy": HEALTHY, "needs a look": NEEDS_A_LOOK, "unreachable": UNREACHABLE}[state]
+
+
+def show_health(found: Mapping[str, Any]) -> None:
+    """Show the state, and the reasons for it."""
+    print(found["state"])
+    for reason in found["reasons"]:
+        print(plain("{check}: {message} ({advice})".format(**reason)))
+
+
+# -- status ------------------------------------------------------------------------------------------------------------
 
 
 def show_status(found: Mapping[str, Any]) -> None:
     """Show counters, the memory of devices, and troubles."""
     for line in summary(found):
         print(line)
-    _show_device_memory(found)
+    print_table(MEMORY, _memory(found))
     _show_troubles(found)
-
-
-def tell_held(address: str | None, by: str, limit: int, device: str, *, as_json: bool) -> None:
-    """Ask the daemon who holds the memory of its devices, and show the answer."""
-    from ...requests.held import whole
-    from .held import show_held
-
-    found = whole(ask(address, "memory", by, limit, device))
-    if as_json:
-        print_json(found)
-    else:
-        show_held(found)
-
-
-def show_sessions(found: Sequence[Mapping[str, Any]], _freed: bool = True) -> None:
-    """Show a table of sessions."""
-    from ..drawing.tables import print_table
-
-    columns = ("id>", "name", "pid>", "via", "age>", "tensors>", "bytes>", "peak>", "alone>", "moved>", "evicted>")
-    print_table(
-        (*columns, "live>", "pending>", "errors>", "names>", "remark"),
-        [_session_row(one) for one in found],
-        caption=plural(len(found), "session"),
-        folded=("name", "remark"),
-        spare=("age>", "names>", "via", "errors>", "peak>", "moved>", "evicted>"),
-    )
-
-
-def show_tensors(found: Sequence[Mapping[str, Any]], limit: int, session: int = 0, device: str = "") -> None:
-    """Show a table of tensors, `limit` at the most."""
-    from ..drawing.tables import print_table
-
-    columns = ("session>", "id>", "names", "what", "bytes>", "home", "copies", "version>", "held>", "made by")
-    print_table(
-        (*columns, "location", "remark"),
-        [_tensor_row(one) for one in found],
-        caption=f"the {plural(len(found), 'tensor')} shown are the largest" if len(found) == limit else "",
-        folded=("names", "what", "copies", "made by", "location", "remark"),
-        spare=("version>", "held>", "location", "made by"),
-        empty=f"no tensors{f' of session {session}' if session else ''}{f' on {device}' if device else ''}",
-    )
-
-
-def show_names(found: Sequence[Mapping[str, Any]], _limit: int = 0, kind: str = "") -> None:
-    """Show a table of names."""
-    from ..drawing.tables import print_table
-
-    print_table(
-        ("name", "what", "bytes>", "home", "takes", "results>", "program"),
-        [_routine_name(one) if one["kind"] == "routine" else _tensor_name(one) for one in found],
-        folded=("name", "what", "takes"),
-        spare=("program", "bytes>", "results>"),
-        empty=f"no {kind or 'tensor or routine'} has a name",
-    )
-
-
-def _tensor_name(one: Mapping[str, Any]) -> tuple[str, ...]:
-    return (one["name"], shape(one["shape"], one["dtype"]), size(one["bytes"]), one["home"], "", "", "")
-
-
-def _routine_name(one: Mapping[str, Any]) -> tuple[str, ...]:
-    held = one["tensors"]
-    takes = ", ".join([*one["parameters"], *one["numbers"]]) or "nothing"
-    what = f"routine of {plural(one['ops'], 'op')}, captures {plural(len(held), 'tensor')}"
-    nbytes = sum(each["bytes"] or 0 for each in held)
-    return (
-        one["name"],
-        what,
-        size(nbytes) if held else "",
-        ", ".join(one["devices"]),
-        takes,
-        str(one["results"]),
-        one["program"][:12],
-    )
-
-
-def show_devices(found: Sequence[Mapping[str, Any]]) -> None:
-    """Show each device."""
-    for one in found:
-        _show_device(one)
 
 
 def summary(found: Mapping[str, Any]) -> list[str]:
@@ -156,23 +76,21 @@ def summary(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _show_device_memory(found: Mapping[str, Any]) -> None:
-    from ..drawing.tables import print_table
+def _memory(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A row for each device, with its name and its transfers."""
+    for name, one in found["devices"].items():
+        yield {"name": name, "moved": found["transfers"][name], **one}
 
-    rows = [
-        (
-            name,
-            size(one["used"]),
-            size(one["limit"]),
-            size(one["cached"]),
-            moved(found["transfers"][name]),
-            evicted(one["eviction"]),
-            one["lost"],
-        )
-        for name, one in found["devices"].items()
-    ]
-    folded = ("moved", "evicted", "lost")
-    print_table(("device", "used>", "of>", "cached>", "moved", "evicted", "lost"), rows, folded=folded)
+
+MEMORY: Final = (
+    Column("device", itemgetter("name")),
+    Column("used>", lambda one: size(one["used"])),
+    Column("of>", lambda one: size(one["limit"])),
+    Column("cached>", lambda one: size(one["cached"])),
+    Column("moved", lambda one: moved(one["moved"]), folds=True),
+    Column("evicted", lambda one: evicted(one["eviction"]), folds=True),
+    Column("lost", itemgetter("lost"), folds=True),
+)
 
 
 def moved(transfers: Mapping[str, Mapping[str, int]]) -> str:
@@ -207,23 +125,27 @@ def _show_troubles(found: Mapping[str, Any]) -> None:
         print(f"and {len(errors) - _ERRORS_SHOWN} earlier errors; --json lists them")
 
 
-def _session_row(one: Mapping[str, Any]) -> tuple[str, ...]:
-    numbers = (count(one[name]) if one[name] else "" for name in ("live", "pending", "errors", "names"))
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+def show_sessions(found: Sequence[Mapping[str, Any]]) -> None:
+    """Show a table of sessions."""
+    print_table(SESSIONS, found, caption=plural(len(found), "session"))
+
+
+def session_remark(one: Mapping[str, Any]) -> str:
+    """What is special about a session."""
     remarks = [
         "cancelled" if one["cancelled"] else "",
         one["state"] if one["state"] != "open" else "",
         "strict" if one["strict"] else "",
-        *shares_of(one),
+        *_shares_of(one),
         "this command" if one["asks"] else "",
     ]
-    head = (str(one["id"]), one["name"], str(one["pid"] or ""), one["kind"], duration(one["age"]))
-    caused = (one["moved"]["bytes"], one["evicted"]["bytes"])
-    amounts = (one["bytes"], one["peak"], sum(one["freed"].values()), *caused)
-    held = (count(one["tensors"]), *(size(nbytes) if nbytes else "" for nbytes in amounts))
-    return (*head, *held, *numbers, ", ".join(filter(None, remarks)))
+    return ", ".join(filter(None, remarks))
 
 
-def shares_of(session: Mapping[str, Any]) -> list[str]:
+def _shares_of(session: Mapping[str, Any]) -> list[str]:
     """What a session has on each device that has a ceiling, if it has anything there."""
     return [
         f"{size(share['bytes'])} of {size(share['ceiling'])} on {name}"
@@ -232,28 +154,106 @@ def shares_of(session: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _tensor_row(one: Mapping[str, Any]) -> tuple[str, ...]:
-    copies = ", ".join(where if state == "valid" else f"{where} {state}" for where, state in one["residency"].items())
-    shared = one["sharers"] > 1
-    remarks = [
-        "view" if one["view"] else "",
-        f"shares {size(one['storage_bytes'])} (copy {one['storage']})" if shared else "",
-        one["error"],
-    ]
-    return (
-        str(one["session"] or ""),
-        str(one["id"] or ""),
-        ", ".join(one["names"]),
-        shape(one["shape"], one["dtype"]),
-        size(one["bytes"]),
-        one["home"],
-        copies,
-        str(one["version"]),
-        str(one["holders"]) if one["holders"] > 1 else "",
-        f"{one['op']} {one['of']}".rstrip(),
-        one["location"],
-        ", ".join(filter(None, remarks)),
+SESSIONS: Final = (
+    Column("id>", itemgetter("id")),
+    Column("name", itemgetter("name"), folds=True),
+    Column("pid>", lambda one: one["pid"] or ""),
+    Column("via", itemgetter("kind"), spare=3),
+    Column("age>", lambda one: duration(one["age"]), spare=1),
+    Column("tensors>", lambda one: count(one["tensors"])),
+    Column("bytes>", lambda one: some(size, one["bytes"])),
+    Column("peak>", lambda one: some(size, one["peak"]), spare=5),
+    Column("alone>", lambda one: some(size, sum(one["freed"].values()))),
+    Column("moved>", lambda one: some(size, one["moved"]["bytes"]), spare=6),
+    Column("evicted>", lambda one: some(size, one["evicted"]["bytes"]), spare=7),
+    Column("live>", lambda one: some(count, one["live"])),
+    Column("pending>", lambda one: some(count, one["pending"])),
+    Column("errors>", lambda one: some(count, one["errors"]), spare=4),
+    Column("names>", lambda one: some(count, one["names"]), spare=2),
+    Column("remark", session_remark, folds=True),
+)
+
+
+# -- tensors -----------------------------------------------------------------------------------------------------------
+
+
+def show_tensors(found: Sequence[Mapping[str, Any]], *, limit: int, session: int, device: str) -> None:
+    """Show a table of tensors, `limit` at the most."""
+    print_table(
+        TENSORS,
+        found,
+        caption=f"the {plural(len(found), 'tensor')} shown are the largest" if len(found) == limit else "",
+        empty=f"no tensors{f' of session {session}' if session else ''}{f' on {device}' if device else ''}",
     )
+
+
+def _copies(one: Mapping[str, Any]) -> str:
+    return ", ".join(where if state == "valid" else f"{where} {state}" for where, state in one["residency"].items())
+
+
+def _tensor_remark(one: Mapping[str, Any]) -> str:
+    shared = f"shares {size(one['storage_bytes'])} (copy {one['storage']})" if one["sharers"] > 1 else ""
+    return ", ".join(filter(None, ["view" if one["view"] else "", shared, one["error"]]))
+
+
+TENSORS: Final = (
+    Column("session>", lambda one: one["session"] or ""),
+    Column("id>", lambda one: one["id"] or ""),
+    Column("names", lambda one: ", ".join(one["names"]), folds=True),
+    Column("what", lambda one: shape(one["shape"], one["dtype"]), folds=True),
+    Column("bytes>", lambda one: size(one["bytes"])),
+    Column("home", itemgetter("home")),
+    Column("copies", _copies, folds=True),
+    Column("version>", itemgetter("version"), spare=1),
+    Column("held>", lambda one: one["holders"] if one["holders"] > 1 else "", spare=2),
+    Column("made by", lambda one: f"{one['op']} {one['of']}".rstrip(), folds=True, spare=4),
+    Column("location", itemgetter("location"), folds=True, spare=3),
+    Column("remark", _tensor_remark, folds=True),
+)
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def show_names(found: Iterable[Mapping[str, Any]], *, kind: str | None) -> None:
+    """Show a table of names."""
+    print_table(NAMES, map(_name, found), empty=f"no {kind or 'tensor or routine'} has a name")
+
+
+def _name(one: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a name: texts by column."""
+    if one["kind"] != "routine":
+        return {**one, "what": shape(one["shape"], one["dtype"]), "bytes": size(one["bytes"])}
+    held = one["tensors"]
+    return {
+        "name": one["name"],
+        "what": f"routine of {plural(one['ops'], 'op')}, captures {plural(len(held), 'tensor')}",
+        "bytes": size(sum(each["bytes"] or 0 for each in held)) if held else "",
+        "home": ", ".join(one["devices"]),
+        "takes": ", ".join([*one["parameters"], *one["numbers"]]) or "nothing",
+        "results": one["results"],
+        "program": one["program"][:12],
+    }
+
+
+NAMES: Final = (
+    Column("name", folds=True),
+    Column("what", folds=True),
+    Column("bytes>", spare=2),
+    Column("home"),
+    Column("takes", folds=True),
+    Column("results>", spare=3),
+    Column("program", spare=1),
+)
+
+
+# -- devices -----------------------------------------------------------------------------------------------------------
+
+
+def show_devices(found: Iterable[Mapping[str, Any]]) -> None:
+    """Show each device."""
+    for one in found:
+        _show_device(one)
 
 
 def _show_device(one: Mapping[str, Any]) -> None:
@@ -303,12 +303,3 @@ def doing(stream: Mapping[str, Any]) -> str:
     place = f" [{now['location']}]" if now["location"] else ""
     behind = f", {count(queued - 1)} behind it" if queued > 1 else ""
     return f"#{now['instruction']} {now['op']} for {duration(now['seconds'])}{behind}{place}"
-
-
-SHOWN: Final[dict[str, Callable[..., None]]] = {
-    "status": show_status,
-    "sessions": show_sessions,
-    "tensors": show_tensors,
-    "names": show_names,
-    "devices": show_devices,
-}

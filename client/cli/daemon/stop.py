@@ -22,7 +22,7 @@ from ....interpreter.errors import ConnectionLost, MetadataError, NoDaemon, Tens
 from ...transport.seeking import running
 from ..drawing.figures import duration, plural
 from ..line import options
-from ..line.output import print_json
+from ..line.output import in_json, print_json
 from .ask import questions
 
 PATIENCE: Final = 2.0  # seconds for the daemon to say whom it serves: it is ended in any case
@@ -41,7 +41,7 @@ SHOWN: Final = 5  # sessions
     help="So long at most for its end; the grace period and 10 s by default.",
 )
 @options.as_json
-def stop(address: str | None, *, now: bool, wait: float | None, as_json: bool) -> None:
+def stop(address: str | None, *, now: bool, wait: float | None) -> None:
     """End the daemon, and wait until it has ended.
 
     It takes no more work, pending work has the grace period of its configuration, and then every client is told: what
@@ -55,12 +55,12 @@ def stop(address: str | None, *, now: bool, wait: float | None, as_json: bool) -
         began = monotonic()
         sessions, grace, serves = told_by(where)
         grace = 0.0 if now else grace
-        if not as_json:
+        if not in_json():
             print(f"ending process {pid} at {where}: {described(sessions, grace, serves=serves)}")
         send(process, pid, now=now and serves)
         ended = has_ended(process, grace + BEYOND if wait is None else wait)
         seconds = monotonic() - began
-    if as_json:
+    if in_json():
         told = {"pid": pid, "address": where, "sessions": sessions, "grace": grace, "ended": ended, "seconds": seconds}
         print_json(told)
     elif ended:

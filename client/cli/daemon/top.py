@@ -8,15 +8,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import click
 
-from ..drawing.figures import count, duration, plural, rate, size
-from ..drawing.tables import cut, plain, table_in_lines, wrapped
+from ..drawing.figures import count, duration, plural, rate, size, some
+from ..drawing.tables import Column, cut, plain, table_in_lines, wrapped
 from ..drawing.terminal import PIPED_WIDTH, can_draw, dim, print_lines, size_of, whole_screen, width_of_stdout
 from ..line import options
-from ..line.output import print_json
+from ..line.output import in_json, print_json
 from .ask import asking
 from .shown import doing, moved
 
@@ -91,7 +92,7 @@ class View:
 @click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, help="Seconds between two looks.")
 @click.option("--once", is_flag=True, help="Print one screen and exit.")
 @options.as_json
-def top(address: str | None, interval: float, *, once: bool, as_json: bool) -> None:
+def top(address: str | None, interval: float, *, once: bool) -> None:
     """Watch the daemon work; q or Ctrl-C ends it.
 
     Shows devices, streams, hanging kernels, and sessions by messages per second; the key s sorts them by something
@@ -101,21 +102,21 @@ def top(address: str | None, interval: float, *, once: bool, as_json: bool) -> N
     """
     with asking(address, lasting=True) as ask:
         try:
-            if once or as_json or not can_draw(sys.stdout):
-                _tell(ask, interval, once=once, as_json=as_json)
+            if once or in_json() or not can_draw(sys.stdout):
+                _tell(ask, interval, once=once)
             else:
                 _watch(ask, interval)
         except KeyboardInterrupt:
             return
 
 
-def _tell(ask: Ask, interval: float, *, once: bool, as_json: bool) -> None:
+def _tell(ask: Ask, interval: float, *, once: bool) -> None:
     """Print what there is, again and again, or once."""
     from ..drawing.keyboard import sleep
 
     for before, now in _looks(ask, interval, sleep):
         found = rates(before, now)
-        if as_json:
+        if in_json():
             print_json(_plain(now, found))
         else:
             print_lines(screen(now, found, width=width_of_stdout()))
@@ -221,13 +222,11 @@ def _busiest(
 
 
 class Part(NamedTuple):
-    """A table of the screen: its rows, the most important first, the columns to leave out first, the one to cut."""
+    """A table of the screen, and its rows, the most important first."""
 
     what: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    spare: Sequence[str]
-    long: str
+    columns: Sequence[Column]
+    rows: Sequence[Any]
 
 
 def screen(
@@ -249,7 +248,7 @@ def screen(
         if share < len(part.rows):
             left_out.append(plural(len(part.rows) - share, part.what))
         if share:
-            drawn, missing = table_in_lines(part.columns, part.rows[:share], width, long=part.long, spare=part.spare)
+            drawn, missing = table_in_lines(part.columns, part.rows[:share], width)
             left_out += missing
             tables += drawn
     told = f"left out: {', '.join(reversed(left_out))}" if left_out else ""
@@ -293,22 +292,18 @@ def _head(now: Look, found: Rates) -> list[str]:
 
 
 def _devices(now: Look, found: Rates) -> Part:
-    rows = [
-        (
-            one["name"],
-            size(one["memory"]["used"]),
-            size(one["memory"]["limit"]),
-            size(one["memory"]["cached"]),
-            _per_second(found.moved[one["name"]]),
-            _per_second(found.evicted[one["name"]]),
-            _per_second(found.returned[one["name"]]),
-            moved(one["transfers"]),
-            one["lost"],
-        )
-        for one in now.devices
-    ]
-    columns = ("device", "used>", "of>", "cached>", "moving>", "leaving>", "returning>", "moved", "lost")
-    return Part("device", columns, rows, ("cached>", "moving>", "leaving>", "returning>", "moved"), "moved")
+    columns = (
+        Column("device", itemgetter("name")),
+        Column("used>", lambda one: size(one["memory"]["used"])),
+        Column("of>", lambda one: size(one["memory"]["limit"])),
+        Column("cached>", lambda one: size(one["memory"]["cached"]), spare=1),
+        Column("moving>", lambda one: _per_second(found.moved[one["name"]]), spare=2),
+        Column("leaving>", lambda one: _per_second(found.evicted[one["name"]]), spare=3),
+        Column("returning>", lambda one: _per_second(found.returned[one["name"]]), spare=4),
+        Column("moved", lambda one: moved(one["transfers"]), folds=True, spare=5),
+        Column("lost", itemgetter("lost")),
+    )
+    return Part("device", columns, now.devices)
 
 
 def _per_second(nbytes: float) -> str:
@@ -317,35 +312,30 @@ def _per_second(nbytes: float) -> str:
 
 def _streams(now: Look) -> Part:
     rows = [
-        (stream["name"], doing(stream))
+        {"stream": stream["name"], "does": doing(stream)}
         for one in now.devices
         for stream in one["streams"]
         if stream["running"] is not None or stream["queued"] or stream["backlog"]
     ]
-    return Part("stream", ("stream", "does"), rows or [("none of them", "idle")], (), "does")
+    nothing = {"stream": "none of them", "does": "idle"}
+    return Part("stream", (Column("stream"), Column("does", folds=True)), rows or [nothing])
 
 
 def _sessions(now: Look, found: Rates, sort: str) -> Part:
-    rows = [
-        (
-            str(one["id"]),
-            one["name"],
-            str(one["pid"] or ""),
-            rate(found.sessions[one["id"]]),
-            count(one["live"]),
-            count(one["pending"]),
-            count(one["tensors"]),
-            size(one["bytes"]),
-            _per_second(found.caused[one["id"]]),
-            _per_second(found.evicting[one["id"]]),
-            count(one["errors"]) if one["errors"] else "",
-        )
-        for one in _busiest(now.sessions, found, sort)
-        if not one["asks"]
-    ]
-    numbers = ("messages>", "live>", "pending>", "tensors>", "bytes>", "moving>", "evicting>", "errors>")
-    spare = ("pid>", "live>", "pending>", "errors>", "tensors>", "moving>", "evicting>")
-    return Part("session", ("session>", "name", "pid>", *numbers), rows, spare, "name")
+    columns = (
+        Column("session>", itemgetter("id")),
+        Column("name", itemgetter("name"), folds=True),
+        Column("pid>", lambda one: one["pid"] or "", spare=1),
+        Column("messages>", lambda one: rate(found.sessions[one["id"]])),
+        Column("live>", lambda one: count(one["live"]), spare=2),
+        Column("pending>", lambda one: count(one["pending"]), spare=3),
+        Column("tensors>", lambda one: count(one["tensors"]), spare=5),
+        Column("bytes>", lambda one: size(one["bytes"])),
+        Column("moving>", lambda one: _per_second(found.caused[one["id"]]), spare=6),
+        Column("evicting>", lambda one: _per_second(found.evicting[one["id"]]), spare=7),
+        Column("errors>", lambda one: some(count, one["errors"]), spare=4),
+    )
+    return Part("session", columns, [one for one in _busiest(now.sessions, found, sort) if not one["asks"]])
 
 
 def _hung(now: Look) -> list[str]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
+from typing import Final
 
 import click
 
 from ..drawing.figures import plural
+from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import print_json
+from ..line.output import tell
 from .daemon import check_daemon, check_invariants
 from .findings import Finding, Level, guarded
 from .gpu import check_gpu
@@ -21,7 +25,7 @@ from .system import SYSTEM
 @options.as_json
 @click.option("--deep", is_flag=True, help="Check a running daemon's invariants, too; it serves no client meanwhile.")
 @click.option("--checkpoints", type=options.FILE, help="Check this directory of checkpoints; with --deep, every byte.")
-def doctor(address: str | None, *, as_json: bool, deep: bool, checkpoints: Path | None) -> None:
+def doctor(address: str | None, *, deep: bool, checkpoints: Path | None) -> None:
     """Find common problems, and say what to do.
 
     Exits with 1 if something is wrong; warnings alone do not count.
@@ -35,10 +39,7 @@ def doctor(address: str | None, *, as_json: bool, deep: bool, checkpoints: Path 
         findings += guarded("checkpoints", lambda: examine_checkpoints(checkpoints, deep=deep))
     if deep:
         findings += guarded("invariants", lambda: check_invariants(address))
-    if as_json:
-        print_json([finding._asdict() for finding in findings])
-    else:
-        _show(findings)
+    tell([finding._asdict() for finding in findings], _show)
     if any(finding.level is Level.FAIL for finding in findings):
         raise click.exceptions.Exit(1)
 
@@ -57,11 +58,16 @@ def examine_checkpoints(directory: Path, *, deep: bool) -> Iterator[Finding]:
     return check_checkpoints(directory, deep=deep)
 
 
-def _show(findings: list[Finding]) -> None:
-    from ..drawing.tables import print_table
+def _show(findings: Sequence[Mapping[str, str]]) -> None:
+    levels = Counter(finding["level"] for finding in findings)
+    wrong, doubtful = levels[Level.FAIL], levels[Level.WARN]
+    bad = f"{plural(wrong, 'problem')}, {plural(doubtful, 'warning')}"
+    print_table(COLUMNS, findings, caption=bad if wrong or doubtful else "nothing is wrong")
 
-    rows = [(finding.level.value, finding.check, finding.message, finding.advice) for finding in findings]
-    bad = [finding for finding in findings if finding.level in {Level.WARN, Level.FAIL}]
-    wrong = sum(finding.level is Level.FAIL for finding in bad)
-    verdict = f"{plural(wrong, 'problem')}, {plural(len(bad) - wrong, 'warning')}" if bad else "nothing is wrong"
-    print_table(("", "check", "found", "what to do"), rows, caption=verdict, folded=("found", "what to do"))
+
+COLUMNS: Final = (
+    Column("", itemgetter("level")),
+    Column("check"),
+    Column("found", itemgetter("message"), folds=True),
+    Column("what to do", itemgetter("advice"), folds=True),
+)

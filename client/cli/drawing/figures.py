@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 from ....interpreter.types import sizes
 
@@ -13,6 +15,11 @@ _LONG = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 def count(number: float) -> str:
     """`1,234,567`."""
     return f"{number:,.0f}"
+
+
+def some(text: Callable[[Any], str], amount: Any) -> str:
+    """The amount as that text; nothing for 0, or for None."""
+    return text(amount) if amount else ""
 
 
 def plural(number: int, noun: str) -> str:

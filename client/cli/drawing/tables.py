@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from .terminal import bold, print_lines, width_of_stdout
 
@@ -15,29 +15,34 @@ _LONGEST_WORD: Final = 40  # that is kept whole where there is room: a file and 
 _GAP: Final = 2
 
 
-def print_table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    title: str = "",
-    caption: str = "",
-    folded: Collection[str] | None = None,
-    spare: Sequence[str] = (),
-    empty: str = "",
-) -> None:
-    """Print a table on stdout, between `title` and `caption`. A column whose name ends in `>` is right-aligned.
+class Column(NamedTuple):
+    """A column: its name, and the text that a row has in it. Without `text`, rows are dicts of texts by name.
 
-    Without rows, `empty` is all that is printed. Columns in which every cell is empty are left out. On a narrow
-    terminal, cells of the columns `folded` (all by default) take several lines; other columns are never cut or broken.
-    If the folded columns would get less than their longest word, the columns `spare` are left out, in that order, and
-    if that is not enough, words are broken. The strings are shown as they are: control characters have no effect.
+    It is right-aligned if its name ends in `>`. `folds`: on a narrow terminal, its cells take several lines. Others are
+    never cut or broken. `spare`: where the columns that fold would get less than their longest word, it is left out,
+    the column with the least number first.
     """
-    table = Table(columns, rows, folded)
+
+    name: str
+    text: Callable[[Any], object] | None = None
+    folds: bool = False
+    spare: int = 0
+
+
+def print_table(
+    columns: Iterable[Column], rows: Iterable[Any], *, title: str = "", caption: str = "", empty: str = ""
+) -> None:
+    """Print a table on stdout, between `title` and `caption`. Without rows, `empty` is all that is printed.
+
+    Columns in which every cell is empty are left out. If no column is left to leave out and the terminal is still too
+    narrow, words are broken. Texts are shown as they are: control characters have no effect.
+    """
+    table = Table(columns, rows)
     if not table.columns:
         print_lines([plain(empty)] if empty else ())
         return
     room = width_of_stdout()
-    table.leave_out(spare, room, 1, _LONGEST_WORD)
+    table.leave_out(room, 1, _LONGEST_WORD)
     word = _LONGEST_WORD if table.least_width(1, _LONGEST_WORD) <= room else _WORD
     gap = _GAP if table.least_width(_GAP, word) <= room else 1
     room = max(room, table.least_width(gap, word))
@@ -46,31 +51,31 @@ def print_table(
     print_lines(wrapped(plain(caption), room) if caption else ())
 
 
-def table_in_lines(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], room: int, *, long: str, spare: Sequence[str]
-) -> tuple[list[str], list[str]]:
+def table_in_lines(columns: Iterable[Column], rows: Iterable[Any], room: int) -> tuple[list[str], list[str]]:
     """A table with one line for each row, none behind them, and the names of the columns left out for want of room.
 
-    Those are of `spare`. Cells of the column `long` are cut.
+    Cells of columns that fold are cut.
     """
-    table = Table(columns, rows, (long,))
-    missing = table.leave_out(spare, room, _GAP, _WORD)
+    table = Table(columns, rows)
+    missing = table.leave_out(room, _GAP, _WORD)
     *lines, _ = table.drawn(room, _GAP, 1, lambda text, width: [cut(text, width)])
     return lines, missing
 
 
-class Column:
-    """A column: its name, its cells, whether they stand on the right, and whether they may be folded."""
+class Filled:
+    """A column with the cells of its rows."""
 
-    def __init__(self, name: str, cells: Sequence[str], *, folds: bool) -> None:
-        self.name = name.rstrip(">")
-        self.cells = cells
-        self.right = name.endswith(">")
-        self.folds = folds
-        self.width = max(map(cells_of, (self.name, *cells)))
+    def __init__(self, column: Column, rows: Iterable[Any]) -> None:
+        self.name = column.name.rstrip(">")
+        text = column.text or (lambda row: row.get(self.name, ""))
+        self.cells = [plain(str(text(row))) for row in rows]
+        self.right = column.name.endswith(">")
+        self.folds = column.folds
+        self.spare = column.spare
+        self.width = max(map(cells_of, (self.name, *self.cells)))
 
     def least(self, word: int) -> int:
-        """The width that it needs: if it may be folded, that of its longest word, `word` at the most."""
+        """The width that it needs: if it folds, that of its longest word, `word` at the most."""
         if not self.folds:
             return self.width
         longest = max((len(one) for cell in self.cells for one in cell.split()), default=0)
@@ -83,29 +88,24 @@ class Column:
 
 
 class Table:
-    """The columns of a table, without those that are empty. `folded`: names of columns that may be folded, or all."""
+    """The columns of a table, without those that are empty."""
 
-    def __init__(
-        self, columns: Sequence[str], rows: Iterable[Sequence[str]], folded: Collection[str] | None = None
-    ) -> None:
-        cells = [tuple(map(plain, row)) for row in rows]
-        found = [
-            Column(name, [row[n] for row in cells], folds=folded is None or name in folded)
-            for n, name in enumerate(columns)
-        ]
-        self.columns = [column for column in found if any(column.cells)]
+    def __init__(self, columns: Iterable[Column], rows: Iterable[Any]) -> None:
+        rows = list(rows)
+        filled = [Filled(column, rows) for column in columns]
+        self.columns = [column for column in filled if any(column.cells)]
 
     def least_width(self, gap: int, word: int) -> int:
         """The width that the columns need, with that gap between them."""
         return sum(column.least(word) for column in self.columns) + self._around(gap)
 
-    def leave_out(self, spare: Iterable[str], room: int, gap: int, word: int) -> list[str]:
-        """Leave out columns, in that order, until the others fit; their names."""
+    def leave_out(self, room: int, gap: int, word: int) -> list[str]:
+        """Leave out spare columns, in their order, until the others fit; their names."""
         missing = []
-        for name in (name.rstrip(">") for name in spare):
-            if self.least_width(gap, word) > room and any(column.name == name for column in self.columns):
-                self.columns = [column for column in self.columns if column.name != name]
-                missing.append(name)
+        for column in sorted((column for column in self.columns if column.spare), key=lambda column: column.spare):
+            if self.least_width(gap, word) > room:
+                self.columns.remove(column)
+                missing.append(column.name)
         return missing
 
     def drawn(self, room: int, gap: int, word: int, fit: Callable[[str, int], Iterable[str]]) -> Iterator[str]:
@@ -121,7 +121,7 @@ class Table:
     def _row(self, cells: Iterable[Iterable[str]], widths: Sequence[int], gap: int) -> Iterator[str]:
         """The lines of one row, whose cells have one line or more each."""
         for texts in zip_longest(*cells, fillvalue=""):
-            aligned = map(Column.aligned, self.columns, texts, widths)
+            aligned = map(Filled.aligned, self.columns, texts, widths)
             yield (" " + (" " * gap).join(aligned)).rstrip()
 
     def _widths(self, room: int, gap: int, word: int) -> list[int]:

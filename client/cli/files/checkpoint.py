@@ -14,7 +14,7 @@ from ..daemon.ask import connected
 from ..drawing.figures import duration, moment, plural, size
 from ..drawing.progress import Waiting, waiting
 from ..line import options
-from ..line.output import print_json
+from ..line.output import tell
 from .generations import list_generations, show_failed
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ POLL: Final = 0.25  # seconds between two looks at how far a checkpoint has come
 @click.option("--keep", type=click.IntRange(min=0), default=2, help="The last so many generations stay; 0 for all.")
 @options.address
 @options.as_json
-def checkpoint(directory: Path, names: tuple[str, ...], keep: int, address: str | None, *, as_json: bool) -> None:
+def checkpoint(directory: Path, names: tuple[str, ...], keep: int, address: str | None) -> None:
     """Write what is published, or these names of it, to a directory of checkpoints.
 
     All values are those of one moment, while every session goes on. What has not changed since the last checkpoint in
@@ -42,10 +42,7 @@ def checkpoint(directory: Path, names: tuple[str, ...], keep: int, address: str 
         began = monotonic()
         report = followed(session, session.checkpoint(directory, names or None, keep=keep), shown)
         report["seconds"] = monotonic() - began
-    if as_json:
-        print_json(report)
-    else:
-        show_written(report)
+    tell(report, show_written)
     if report["failed"]:
         raise click.exceptions.Exit(1)
 
@@ -92,7 +89,6 @@ def restore(
     strict: bool,
     listing: bool,
     address: str | None,
-    as_json: bool,
 ) -> None:
     """Publish what a checkpoint holds, or these names of it.
 
@@ -105,16 +101,13 @@ def restore(
     if listing:
         if names:
             raise click.UsageError("--list is of whole generations: leave out the names")
-        whole = list_generations(directory, generation, deep=deep, as_json=as_json)
+        whole = list_generations(directory, generation, deep=deep)
     else:
         with connected(address) as session, waiting("reading the checkpoint" if deep else "restoring"):
             began = monotonic()
             report = session.restore(directory, names or None, generation=generation, deep=deep)
             report["seconds"] = monotonic() - began
-        if as_json:
-            print_json(report)
-        else:
-            show_restored(report)
+        tell(report, show_restored)
         whole = not (report["failed"] or report["notes"])
     if strict and not whole:
         raise click.exceptions.Exit(1)

@@ -3,20 +3,22 @@ asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ....interpreter.errors import TensordError
-from ..drawing.figures import count, moment, plural, size
+from ..drawing.figures import count, moment, plural, size, some
 from ..drawing.progress import Waiting, waiting
-from ..line.output import print_json
+from ..drawing.tables import Column, print_table
+from ..line.output import tell
 
 if TYPE_CHECKING:
     from ....interpreter.checkpoints.reader import CheckpointReader
 
 
-def list_generations(directory: Path, number: int, *, deep: bool, as_json: bool) -> bool:
+def list_generations(directory: Path, number: int, *, deep: bool) -> bool:
     """List the generations, or one of them; is all of it whole? `deep`: also all bytes of the values."""
     from ....interpreter.checkpoints.reader import CheckpointReader
 
@@ -24,10 +26,7 @@ def list_generations(directory: Path, number: int, *, deep: bool, as_json: bool)
         if number:
             reader.generation(number)  # raises that there is none
         found = [row for row in rows_of(reader, shown, deep=deep) if number in (0, row["generation"])]
-    if as_json:
-        print_json(found)
-    else:
-        show_generations(found)
+    tell(found, show_generations)
     return not any(row["error"] or row["failed"] for row in found)
 
 
@@ -47,32 +46,30 @@ def rows_of(reader: CheckpointReader, shown: Waiting, *, deep: bool) -> Iterator
             yield row
 
 
-def show_generations(found: list[dict[str, Any]]) -> None:
+def show_generations(found: Sequence[dict[str, Any]]) -> None:
     """Show a table of generations, and what is damaged in them."""
-    from ..drawing.tables import print_table
-
-    print_table(
-        ("generation>", "written", "names>", "routines>", "bytes>", "damaged"),
-        [_row(one) for one in found],
-        folded=("damaged",),
-        empty="no generation was ever finished here",
-    )
+    print_table(COLUMNS, found, empty="no generation was ever finished here")
     for one in found:
         if one["failed"]:
             show_failed(one["failed"], f"of generation {one['generation']} damaged")
 
 
-def _row(one: dict[str, Any]) -> tuple[str, ...]:
-    if one["error"]:
-        return (str(one["generation"]), "", "", "", "", one["error"])
-    damaged = f"{count(len(one['failed']))} of them" if one["failed"] else ""
-    routines = count(one["routines"]) if one["routines"] else ""
-    written = moment(one["written"])
-    return (str(one["generation"]), written, count(one["names"]), routines, size(one["bytes"]), damaged)
+def _of_whole(name: str, text: Callable[[Any], str]) -> Column:
+    """A column that is empty for a generation that cannot be read."""
+    return Column(name, lambda one: "" if one["error"] else text(one))
+
+
+COLUMNS: Final = (
+    Column("generation>", itemgetter("generation")),
+    _of_whole("written", lambda one: moment(one["written"])),
+    _of_whole("names>", lambda one: count(one["names"])),
+    _of_whole("routines>", lambda one: some(count, one["routines"])),
+    _of_whole("bytes>", lambda one: size(one["bytes"])),
+    Column("damaged", lambda one: one["error"] or some("{:,} of them".format, len(one["failed"])), folds=True),
+)
 
 
 def show_failed(failed: Mapping[str, str], what: str) -> None:
     """Show a table of names, with what is wrong with each."""
-    from ..drawing.tables import print_table
-
-    print_table(("name", "what is wrong"), sorted(failed.items()), caption=f"{plural(len(failed), 'name')} {what}")
+    columns = (Column("name", itemgetter(0), folds=True), Column("what is wrong", itemgetter(1), folds=True))
+    print_table(columns, sorted(failed.items()), caption=f"{plural(len(failed), 'name')} {what}")

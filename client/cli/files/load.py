@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ..daemon.ask import connected
 from ..drawing.figures import plural, shape, size
 from ..drawing.progress import waiting
+from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import print_json
+from ..line.output import tell
 
 if TYPE_CHECKING:
     from ....interpreter.files.header import Entry, FileHeader
@@ -38,7 +40,6 @@ def load(
     own: bool,
     listing: bool,
     address: str | None,
-    as_json: bool,
 ) -> None:
     """Publish the tensors of a safetensors, .npz or .npy file, or these of them.
 
@@ -59,13 +60,8 @@ def load(
             tensors = session.load(file, [entry.name for entry in there], device=device, own=own, raw=raw)
             session.publish({prefix + name: tensor for name, tensor in tensors.items()})
     rows = [row_of(entry, "" if listing else prefix) for entry in (entries if listing else there)]
-    if as_json:
-        told = {"tensors": rows} if listing else {"published": rows, "failed": failed}
-        print_json({"file": str(file), "format": header.format.value, **told})
-    elif listing:
-        show_entries(rows, header)
-    else:
-        show_published(rows, failed)
+    told = {"tensors": rows} if listing else {"published": rows, "failed": failed}
+    tell({"file": str(file), "format": header.format.value, **told}, show_entries if listing else show_published)
     if failed and not listing:
         raise click.exceptions.Exit(1)
 
@@ -91,32 +87,24 @@ def row_of(entry: Entry, prefix: str) -> dict[str, Any]:
     }
 
 
-def show_entries(rows: Sequence[dict[str, Any]], header: FileHeader) -> None:
+COLUMNS: Final = (
+    Column("name", itemgetter("name"), folds=True),
+    Column("what", lambda row: shape(row["shape"], row["dtype"])),
+    Column("bytes>", lambda row: size(row["bytes"])),
+    Column("remark", itemgetter("error"), folds=True),
+)
+
+
+def show_entries(told: Mapping[str, Any]) -> None:
     """Show what is in a file."""
-    from ..drawing.tables import print_table
-
-    print_table(
-        ("name", "what", "bytes>", "remark"),
-        [(row["name"], shape(row["shape"], row["dtype"]), size(row["bytes"]), row["error"]) for row in rows],
-        caption=f"{header.format.value}: {plural(len(rows), 'tensor')}, {size(sum(row['bytes'] for row in rows))}",
-        folded=("name", "remark"),
-        empty=f"{header.format.value}: no tensors",
-    )
+    rows, form = told["tensors"], told["format"]
+    caption = f"{form}: {plural(len(rows), 'tensor')}, {size(sum(row['bytes'] for row in rows))}"
+    print_table(COLUMNS, rows, caption=caption, empty=f"{form}: no tensors")
 
 
-def show_published(rows: Sequence[dict[str, Any]], failed: dict[str, str]) -> None:
+def show_published(told: Mapping[str, Any]) -> None:
     """Show what is published, and what is not."""
-    from ..drawing.tables import print_table
-
-    print_table(
-        ("name", "what", "bytes>"),
-        [(row["name"], shape(row["shape"], row["dtype"]), size(row["bytes"])) for row in rows],
-        caption=f"{plural(len(rows), 'name')} published; the values are read when they are first needed",
-        folded=("name",),
-        empty="nothing is published",
-    )
-    if failed:
-        print_table(
-            ("name", "why it is not published"),
-            sorted(failed.items()),
-        )
+    caption = f"{plural(len(told['published']), 'name')} published; the values are read when they are first needed"
+    print_table(COLUMNS, told["published"], caption=caption, empty="nothing is published")
+    columns = (Column("name", itemgetter(0), folds=True), Column("why it is not published", itemgetter(1), folds=True))
+    print_table(columns, sorted(told["failed"].items()))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from ..drawing.figures import plural
+from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import print_json
+from ..line.output import in_json, print_json, tell
 
 if TYPE_CHECKING:
     from ....interpreter.schema.op_table import Description
@@ -23,7 +25,7 @@ _LABEL = 14
 @click.command()
 @click.argument("name", required=False, help="Describe only this op.")
 @options.as_json
-def ops(name: str | None, *, as_json: bool) -> None:
+def ops(name: str | None) -> None:
     """List the ops that a session can call, or describe one in detail.
 
     Exits with 2 if there is no such op.
@@ -34,19 +36,21 @@ def ops(name: str | None, *, as_json: bool) -> None:
 
     described = read_table()
     if name is None:
-        _list(described.values(), as_json=as_json)
+        # Where CuPy is installed, asking what it lacks imports it: that is for programs, and for a single op.
+        found = described.values()
+        tell([about(op) for op in found] if in_json() else found, _list)
     elif name in described:
-        _tell(described[name], as_json=as_json)
+        tell(about(described[name]), _describe)
     else:
-        _miss(name, described, as_json=as_json)
+        _miss(name, described)
 
 
-def _miss(name: str, names: Iterable[str], *, as_json: bool) -> NoReturn:
+def _miss(name: str, names: Iterable[str]) -> NoReturn:
     from ....interpreter.schema.op_table import similar
 
     hint = similar(name, names)
     error = f"there is no op {name!r}{hint}"
-    if as_json:
+    if in_json():
         print_json({"error": error})
     else:
         click.echo(f"tensord: {error}{'' if hint else '; `tensord ops` lists all'}", err=True)
@@ -56,18 +60,17 @@ def _miss(name: str, names: Iterable[str], *, as_json: bool) -> NoReturn:
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 
-def _list(ops: Collection[Description], *, as_json: bool) -> None:
+def _list(ops: Collection[Description]) -> None:
     from ....interpreter.schema.op_table import by_family, shown
-    from ..drawing.tables import print_table
 
-    if as_json:
-        print_json([about(op) for op in ops])
-        return
-    # In a pipe, a line is as long as necessary.
-    folded = ("operands", "what it does") if sys.stdout.isatty() else ()
+    folds = sys.stdout.isatty()  # in a pipe, a line is as long as necessary
+    columns = (
+        Column("op", itemgetter("name")),
+        Column("operands", lambda op: ", ".join(map(shown, op["operands"])), folds),
+        Column("what it does", itemgetter("summary"), folds),
+    )
     for family, members in by_family(ops).items():
-        rows = [(op["name"], ", ".join(map(shown, op["operands"])), op["summary"]) for op in members]
-        print_table(("op", "operands", "what it does"), rows, title=family, folded=folded)
+        print_table(columns, members, title=family)
     click.echo(f"{plural(len(ops), 'op')}; `tensord ops NAME` says all about one")
 
 
@@ -96,13 +99,9 @@ def _cupy() -> Any:
     return None
 
 
-def _tell(op: Description, *, as_json: bool) -> None:
-    description = about(op)
-    if as_json:
-        print_json(description)
-        return
+def _describe(op: Description) -> None:
     click.echo(f"{op['name']}: {op['summary']}\n")
-    for label, text in _lines(description):
+    for label, text in _lines(op):
         click.echo(f"  {label:<{_LABEL}}{text}")
 
 

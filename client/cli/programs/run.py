@@ -12,7 +12,7 @@ import numpy as np
 
 from ....interpreter.errors import MetadataError, ProtocolError
 from ..line import options
-from ..line.output import print_json
+from ..line.output import in_json, print_json
 
 if TYPE_CHECKING:
     from ....interpreter.programs.program import Program
@@ -48,7 +48,6 @@ def run(
     passes: str | None,
     report: bool,
     address: str | None,
-    as_json: bool,
 ) -> None:
     """Run a program from its text: str(routine.program(...)), or written by hand (docs/programs.md).
 
@@ -85,7 +84,7 @@ def run(
     for array, path in zip(arrays, outputs, strict=False):
         with path.open("wb") as file:
             np.save(file, array)
-    tell(parsed, arrays, outputs, told, as_json=as_json)
+    tell(parsed, arrays, outputs, told)
 
 
 def parsed_from(file: Path) -> Program:
@@ -197,13 +196,13 @@ def number(name: str, text: str) -> Any:
     raise click.BadParameter(f"--number {name}: {text!r} is no number")
 
 
-def tell(program: Program, arrays: Sequence[Any], outputs: Sequence[Path], report: Any, *, as_json: bool) -> None:
+def tell(program: Program, arrays: Sequence[Any], outputs: Sequence[Path], report: Any) -> None:
     """Say what the results are, and where."""
     rows = [
         {"shape": list(array.shape), "dtype": array.dtype.name, "file": str(outputs[n]) if n < len(outputs) else None}
         for n, array in enumerate(arrays)
     ]
-    if as_json:
+    if in_json():
         values = [array.tolist() if row["file"] is None else None for array, row in zip(arrays, rows, strict=True)]
         results = [{**row, "values": value} for row, value in zip(rows, values, strict=True)]
         print_json({"program": program.digest, "results": results, "report": report})

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -62,19 +61,12 @@ def dag(
     output: Path | None,
     wanted: str,
     chooses: Filter,
-    ids: Sequence[int],
-    around: int | None,
-    upstream: int | None,
-    downstream: int | None,
-    depth: int | None,
-    first: int | None,
-    last: int | None,
-    releases: bool,
     fold: bool | None,
     fold_by: str | None,
     inside: bool,
     no_legend: bool,
     as_json: bool,
+    **part: Any,  # as Graph.select takes it
 ) -> None:
     """Draw the logical DAG.
 
@@ -83,18 +75,15 @@ def dag(
     Example: tensord trace dag run.trace --upstream 4711 --depth 3 --format html -o dag.html
     """
     wanted = "json" if as_json else wanted
-    if first is not None and last is not None:
+    if part["first"] is not None and part["last"] is not None:
         raise click.BadParameter("--first and --last exclude each other: give one of them")
     if fold is False and fold_by is not None:
         raise click.BadParameter("--no-fold and --fold-by exclude each other: give one of them")
     if wanted in RENDERED:
         graphviz(wanted)  # which is missing before the trace is loaded, too
     trace = load(file, address)
-    named = {id_ for id_ in (*ids, around, upstream, downstream) if id_ is not None}
-    graph = _chosen_part(trace, chooses, named).select(
-        ids=ids, around=around, upstream=upstream, downstream=downstream,
-        depth=depth, first=first, last=last, releases=releases,
-    )  # fmt: skip
+    named = {id_ for id_ in (*part["ids"], part["around"], part["upstream"], part["downstream"]) if id_ is not None}
+    graph = _chosen_part(trace, chooses, named).select(**part)
     if inside:
         graph = _opened(trace, graph)
     node = fold_by or {None: "", True: "chain", False: "instruction"}[fold]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from ....interpreter.errors import ProtocolError
-from ..drawing.figures import count, size
+from ..drawing.figures import count, size, some
+from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import print_json
+from ..line.output import in_json, print_json
 from .selection import selects
 from .source import about_source, load, source
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.recorded.filter import Filter
-    from ....vm.tracing.analysis.sums.memory import DeviceMemory
+    from ....vm.tracing.analysis.sums.memory import DeviceMemory, Stay
 
 BY: Final = ("copy", "op", "location", "span", "session", "name")  # what a table sums up by; `copy` lists single copies
 
@@ -40,7 +42,6 @@ def memory(
     chooses: Filter,
     limit: int,
     output: Path | None,
-    as_json: bool,
 ) -> None:
     """Show each device's peak of memory, and which ops and lines had made what stood in it.
 
@@ -48,13 +49,13 @@ def memory(
     """
     from ....vm.tracing.analysis.sums.memory import memory as over_time
 
-    trace = load(file, address, as_json=as_json)
+    trace = load(file, address)
     found = [one for one in over_time(trace, chooses) if device in {"", one.device}]
     if device and device not in trace.devices:
         raise ProtocolError(f"the trace has no device {device!r}: it has {', '.join(trace.devices) or 'none'}")
     if output is not None:
         draw(found, output)
-    if as_json:
+    if in_json():
         print_json({**about_source(file), "taken": trace.taken, "devices": [_plain(one, by) for one in found]})
     else:
         for one in found:
@@ -107,42 +108,48 @@ def _show(one: DeviceMemory, by: str, limit: int, *, now: int | None) -> None:
 
 
 def _show_copies(one: DeviceMemory, _by: str, limit: int) -> None:
-    from ..drawing.tables import print_table
-
     shown = one.standing[:limit] if limit else one.standing
-    rows = [
-        (str(stay.copy), size(stay.nbytes), stay.op, str(stay.session or ""), ", ".join(stay.names), stay.location)
-        for stay in shown
-    ]
-    if one.other:
-        rows.append(("", size(one.other), "other", "", "", ""))
     more = len(one.standing) - len(shown)
     rest = size(sum(stay.nbytes for stay in one.standing[len(shown) :]))
-    print_table(
-        ("copy>", "bytes>", "made by", "session>", "names", "location"),
-        rows,
-        caption=f"and {count(more)} smaller, {rest} together" if more else "",
-        folded=("names", "location"),
-        spare=("copy>", "session>"),
-    )
+    other = [{"bytes": size(one.other), "made by": "other"}] if one.other else []
+    caption = f"and {count(more)} smaller, {rest} together" if more else ""
+    print_table(COPIES, [*map(_copy, shown), *other], caption=caption)
+
+
+def _copy(stay: Stay) -> dict[str, object]:
+    """The texts of a copy's row, by column."""
+    return {
+        "copy": stay.copy,
+        "bytes": size(stay.nbytes),
+        "made by": stay.op,
+        "session": stay.session or "",
+        "names": ", ".join(stay.names),
+        "location": stay.location,
+    }
+
+
+COPIES: Final = (
+    Column("copy>", spare=1),
+    Column("bytes>"),
+    Column("made by"),
+    Column("session>", spare=2),
+    Column("names", folds=True),
+    Column("location", folds=True),
+)
 
 
 def _show_holders(one: DeviceMemory, by: str, limit: int) -> None:
     from ....vm.tracing.analysis.sums.memory import holder_of
-    from ..drawing.tables import print_table
 
     holders = one.holders(holder_of(one, by))
-    rows = [
-        (
-            holder.key,
-            count(holder.count) if holder.count else "",
-            size(holder.nbytes),
-            f"{holder.nbytes / one.peak:.0%}",
-        )
-        for holder in (holders[:limit] if limit else holders)
-    ]
+    columns = (
+        Column(by, attrgetter("key"), folds=True),
+        Column("copies>", lambda holder: some(count, holder.count)),
+        Column("bytes>", lambda holder: size(holder.nbytes)),
+        Column("of the peak>", lambda holder: f"{holder.nbytes / one.peak:.0%}"),
+    )
     caption = "names are those that tensors had when the trace was taken" if by == "name" else ""
-    print_table((by, "copies>", "bytes>", "of the peak>"), rows, caption=caption, folded=(by,))
+    print_table(columns, holders[: limit or None], caption=caption)
 
 
 def _plain(one: DeviceMemory, by: str) -> dict[str, object]:

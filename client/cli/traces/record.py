@@ -22,7 +22,7 @@ from ..daemon.health import PATIENCE
 from ..drawing.figures import count, duration, plural, size
 from ..drawing.terminal import Line
 from ..line import options
-from ..line.output import print_json
+from ..line.output import in_json, print_json
 from .source import load
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Since(click.ParamType["float | int"]):
 @click.option("--since", type=Since(), help="Only what ended in that time, such as 10s; or from this instruction on.")
 @options.address
 @options.as_json
-def dump(output: Path, session: int | None, since: float | None, address: str | None, *, as_json: bool) -> None:
+def dump(output: Path, session: int | None, since: float | None, address: str | None) -> None:
     """Save the trace that the daemon has in its ring, or a part of it.
 
     The ring holds the last 16,384 finished instructions, unless configured otherwise; the live ones are saved, too.
@@ -75,7 +75,7 @@ def dump(output: Path, session: int | None, since: float | None, address: str | 
     trace = _part(load(None, address), session, since)
     trace.save(output)
     written = output.stat().st_size if output.is_file() else 0
-    report(output, len(trace), trace.dropped, written, which="older ones ", as_json=as_json)
+    report(output, len(trace), trace.dropped, written, which="older ones ")
 
 
 class Seconds(click.ParamType[float]):
@@ -116,7 +116,7 @@ def _part(trace: Trace, session: int | None, since: float | None) -> Trace:
     help="Time each call inside of a routine's runs, of every Nth run: --detail=10.",
 )
 @options.as_json
-def record(output: Path, address: str | None, length: float | None, detail: int | None, *, as_json: bool) -> None:
+def record(output: Path, address: str | None, length: float | None, detail: int | None) -> None:
     """Record what the daemon does, until Ctrl-C.
 
     Or until the given time is over. The file is complete however the recording ends.
@@ -126,16 +126,16 @@ def record(output: Path, address: str | None, length: float | None, detail: int 
     if output.exists() and not output.is_file():
         raise ProtocolError(f"{output} is no regular file; record into one, or use `tensord trace dump`")
     with connected(address) as session, _stop_signals() as stop:
-        recorder = Recorder(session, output, show=not as_json)
+        recorder = Recorder(session, output, show=not in_json())
         if detail is not None:
             session._core.answers.query("detail", detail, True)
         recorder.run(stop, length)
-    report(output, recorder.file.records, recorder.lost, output.stat().st_size, as_json=as_json)
+    report(output, recorder.file.records, recorder.lost, output.stat().st_size)
 
 
-def report(output: Path, records: int, lost: int, written: int, *, as_json: bool, which: str = "") -> None:
+def report(output: Path, records: int, lost: int, written: int, which: str = "") -> None:
     """Say what a file has now."""
-    if as_json:
+    if in_json():
         print_json({"file": str(output), "records": records, "lost": lost, "bytes": written})
         return
     missing = f"; {count(lost)} {which}lost" if lost else ""

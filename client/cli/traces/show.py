@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
-from ..drawing.figures import plural, size
+from ..drawing.figures import plural, size, some
+from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import print_json
+from ..line.output import in_json, print_json
 from .selection import no_records, selects
 from .source import NOTHING_INSIDE, about_source, counts_of, load, source
 
@@ -44,20 +45,19 @@ def show(
     around: int | None,
     depth: int,
     inside: bool,
-    as_json: bool,
 ) -> None:
     """List the records.
 
     Example: tensord trace show --limit 20
     """
-    trace = load(file, address, as_json=as_json)
+    trace = load(file, address)
     found: Sequence[Record] = trace.records
     if ids or around is not None:
         found = trace.graph().select(ids=ids, around=around, depth=depth, releases=True).nodes
     found = chooses.select(found)
     records = found[-limit:] if limit else found
     steps = _steps(trace, records) if inside else {}
-    if as_json:
+    if in_json():
         fields = [_fields(trace, record, steps) for record in records]
         about = {"devices": trace.devices, "taken": trace.taken}
         print_json({**about_source(file), **counts_of(trace), **about, "shown": fields})
@@ -101,81 +101,80 @@ def _run(trace: Trace, record: Record) -> dict[str, object] | None:
     return {**found._asdict(), **about}
 
 
-_COLUMNS = ("id>", "session>", "op", "of", "status", "where", "waits for", "blocked>", "queued>", "ran>")
-_RATES = ("bytes>", "GB/s>", "GFLOP/s>")
-_FOLDED = ("of", "waits for", "location", "run", "span", "error")
+COLUMNS: Final = (
+    Column("id>"),
+    Column("session>", spare=7),
+    Column("op"),
+    Column("of", folds=True, spare=10),
+    Column("status"),
+    Column("where"),
+    Column("waits for", folds=True),
+    Column("blocked>", spare=8),
+    Column("queued>", spare=9),
+    Column("ran>"),
+    Column("bytes>", spare=6),
+    Column("GB/s>", spare=3),
+    Column("GFLOP/s>", spare=4),
+    Column("location", folds=True, spare=5),
+    Column("run", folds=True, spare=2),
+    Column("span", folds=True, spare=1),
+    Column("error", folds=True, spare=11),
+)
 
 
 def _show_records(trace: Trace, records: Sequence[Record], steps: _Steps, *, cut: int, chooses: Filter) -> None:
     from ....vm.tracing.analysis.recorded.stream_order import StreamOrder
-    from ..drawing.tables import print_table
 
-    order = StreamOrder(trace)
     several = len({record.caused_by for record in records if record.caused_by}) > 1
     lost = f", {trace.dropped} lost before them" if trace.dropped else ""
     all_of_them = "; --limit 0 lists all" if cut else ""
     print_table(
-        (*_COLUMNS, *_RATES, "location", "run", "span", "error"),
-        list(_rows(trace, records, steps, order, several=several)),
+        COLUMNS,
+        _rows(trace, records, steps, StreamOrder(trace), several=several),
         caption=f"{len(records)} of {plural(len(trace), 'record')}{lost}{all_of_them}",
-        folded=_FOLDED,
-        spare=(
-            "span",
-            "run",
-            "GB/s>",
-            "GFLOP/s>",
-            "location",
-            "bytes>",
-            "session>",
-            "blocked>",
-            "queued>",
-            "of",
-            "error",
-        ),
         empty=no_records(chooses),
     )
 
 
 def _rows(
     trace: Trace, records: Sequence[Record], steps: _Steps, order: StreamOrder, *, several: bool
-) -> Iterator[tuple[str, ...]]:
-    """A row for each record, and below a run one for each of its steps."""
+) -> Iterator[dict[str, object]]:
+    """A row for each record, and below a run one for each of its steps: texts by column."""
     for record in records:
-        session = str(record.caused_by or "") if several else ""
-        yield _row(record, trace, order, session=session)
+        session = {"session": record.caused_by or ""} if several else {}
+        yield _row(record, trace, order) | session
         for step, inner in steps.get(record.id, ()):
-            row = _row(step, trace, order, session="")
-            row = (row[0], row[1], f"  {row[2]}", *row[3:])
+            row = _row(step, trace, order)
             fusion = f"fusion {inner.fusion}: " if inner.fusion else ""
-            yield (*row[:4], "", f"{fusion}{inner.memory}", *row[6:7], "", "", *row[9:])
+            unknown = dict.fromkeys(("status", "blocked", "queued"), "")
+            yield row | unknown | {"op": f"  {row['op']}", "where": f"{fusion}{inner.memory}"}
 
 
-def _row(record: Record, trace: Trace, order: StreamOrder, *, session: str) -> tuple[str, ...]:
+def _row(record: Record, trace: Trace, order: StreamOrder) -> dict[str, object]:
     from ....vm.tracing.analysis.recorded.text import duration, id_text, is_running, place, status
     from ....vm.tracing.analysis.recorded.volume import of, operations, rate, touched
     from ....vm.tracing.analysis.waits.why import Story
 
     story = Story(record, (), told=False, until=order.until)
-    blocked, queued, ran = (duration(ns) if ns else "" for ns in (story.blocked, story.queued, story.ran))
-    return (
-        id_text(record.id),
-        session,
-        record.op or record.opcode,
-        of(record),
-        status(record),
-        place(record),
-        _waits(record, order),
-        blocked,
-        queued,
-        f"for {ran}" if ran and is_running(record) else ran,
-        size(touched(record)) if touched(record) else "",
-        rate(touched(record), story.ran),
-        rate(operations(record), story.ran),
-        record.location,
-        trace.run_title(record),
-        "/".join(record.span),
-        record.error,
-    )
+    ran = some(duration, story.ran)
+    return {
+        "id": id_text(record.id),
+        "op": record.op or record.opcode,
+        "of": of(record),
+        "status": status(record),
+        "where": place(record),
+        "waits for": _waits(record, order),
+        "blocked": some(duration, story.blocked),
+        "queued": some(duration, story.queued),
+        "ran": f"for {ran}" if ran and is_running(record) else ran,
+        "bytes": some(size, touched(record)),
+        "GB/s": rate(touched(record), story.ran),
+        "GFLOP/s": rate(operations(record), story.ran),
+        "location": record.location,
+        "run": trace.run_title(record),
+        "span": "/".join(record.span),
+        "error": record.error,
+    }
 
 
 def _waits(record: Record, order: StreamOrder) -> str:

@@ -9,7 +9,7 @@ import click
 
 from ..daemon.ask import ask
 from ..line.options import FILE
-from ..line.output import print_json
+from ..line.output import in_json, print_json
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.trace import Trace
@@ -19,8 +19,8 @@ NOTHING_INSIDE: Final = "tensord: nothing to open: no record here is a run of a 
 source = click.argument("file", type=FILE, required=False, help="A saved trace; without it, the running daemon's.")
 
 
-def load(file: Path | None, address: str | None, *, as_json: bool = False) -> Trace:
-    """Load the trace. With `as_json`, a file's error is printed as an object with "file" and "error"."""
+def load(file: Path | None, address: str | None = None) -> Trace:
+    """Load the trace. With --json, a file's error is printed as an object with "file" and "error"."""
     from ....interpreter.errors import TensordError
     from ....vm.tracing.analysis.trace import Trace
     from ...embedded.traces import trace_of
@@ -30,7 +30,7 @@ def load(file: Path | None, address: str | None, *, as_json: bool = False) -> Tr
     try:
         return Trace.load(file)
     except (TensordError, OSError) as error:
-        if not as_json:
+        if not in_json():
             raise
         print_json({"file": str(file), "error": error.strerror if isinstance(error, OSError) else str(error)})
         raise click.exceptions.Exit(1) from None

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..drawing.figures import count, plural, size
+from ..drawing.figures import count, plural, size, some
+from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import print_json
+from ..line.output import in_json, print_json
 from .selection import no_records, selects
 from .source import about_source, load, source
 
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
 @selects
 @options.rows(12)
 @options.as_json
-def stats(file: Path | None, *, address: str | None, chooses: Filter, limit: int, as_json: bool) -> None:
+def stats(file: Path | None, *, address: str | None, chooses: Filter, limit: int) -> None:
     """Sum up what ran, per op, line, span, session and stream, and what the streams waited for.
 
     Example: tensord trace stats run.trace --location train.py
     """
     from ....vm.tracing.analysis.sums.stats import stats as sum_up
 
-    trace = load(file, address, as_json=as_json)
+    trace = load(file, address)
     records = chooses.select(trace.records)
     found = sum_up(trace, records)
-    if as_json:
+    if in_json():
         print_json({**about_source(file), "records": len(records), "dropped": trace.dropped, **asdict(found)})
         return
     if not records:
@@ -53,66 +54,44 @@ def stats(file: Path | None, *, address: str | None, chooses: Filter, limit: int
     _show_streams(found.streams)
 
 
-_COLUMNS = (
-    "spans>",
-    "count>",
-    "total>",
-    "mean>",
-    "p99>",
-    "blocked>",
-    "queued>",
-    "bytes>",
-    "GB/s>",
-    "GFLOP/s>",
-    "moved>",
-    "failed>",
-)
-_SPARE = ("failed>", "spans>", "moved>", "GFLOP/s>", "GB/s>", "p99>", "queued>", "blocked>")
-
-
 def _show_rows(title: str, rows: Sequence[Row], limit: int) -> None:
-    from ..drawing.tables import print_table
-
-    shown = rows[:limit] if limit else rows
-    more = len(rows) - len(shown)
-    caption = f"and {plural(more, 'row')} more; --limit 0 lists all" if more else ""
-    print_table((title, *_COLUMNS), [_cells(row) for row in shown], caption=caption, folded=(title,), spare=_SPARE)
-
-
-def _cells(row: Row) -> tuple[str, ...]:
     from ....vm.tracing.analysis.recorded.text import duration
     from ....vm.tracing.analysis.recorded.volume import rate
 
-    times = (row.total, round(row.mean), row.p99, row.blocked, row.queued)
-    return (
-        row.key,
-        count(row.paths) if row.paths > 1 else "",
-        count(row.count),
-        *(duration(ns) if ns else "" for ns in times),
-        size(row.touched) if row.touched else "",
-        rate(row.touched, row.timed),
-        rate(row.operations, row.rated),
-        size(row.moved) if row.moved else "",
-        count(row.failed) if row.failed else "",
+    columns = (
+        Column(title, attrgetter("key"), folds=True),
+        Column("spans>", lambda row: count(row.paths) if row.paths > 1 else "", spare=2),
+        Column("count>", lambda row: count(row.count)),
+        Column("total>", lambda row: some(duration, row.total)),
+        Column("mean>", lambda row: some(duration, round(row.mean))),
+        Column("p99>", lambda row: some(duration, row.p99), spare=6),
+        Column("blocked>", lambda row: some(duration, row.blocked), spare=8),
+        Column("queued>", lambda row: some(duration, row.queued), spare=7),
+        Column("bytes>", lambda row: some(size, row.touched)),
+        Column("GB/s>", lambda row: rate(row.touched, row.timed), spare=5),
+        Column("GFLOP/s>", lambda row: rate(row.operations, row.rated), spare=4),
+        Column("moved>", lambda row: some(size, row.moved), spare=3),
+        Column("failed>", lambda row: some(count, row.failed), spare=1),
     )
+    shown = rows[: limit or None]
+    more = len(rows) - len(shown)
+    print_table(columns, shown, caption=f"and {plural(more, 'row')} more; --limit 0 lists all" if more else "")
 
 
 def _show_streams(rows: Sequence[StreamRow]) -> None:
     from ....vm.tracing.analysis.recorded.text import duration
     from ....vm.tracing.analysis.sums.stats import CAUSES
-    from ..drawing.tables import print_table
 
-    cells = [
-        (
-            row.stream,
-            count(row.count),
-            duration(row.busy),
-            *(duration(row.lost[cause]) if row.lost[cause] else "" for cause in CAUSES),
-        )
-        for row in rows
-    ]
-    columns = ("stream", "count>", "busy>", *(f"{cause}>" for cause in CAUSES))
-    print_table(columns, cells, title="what each stream did, and what it waited for:", spare=("count>",))
+    def lost(cause: str) -> Column:
+        return Column(f"{cause}>", lambda row: some(duration, row.lost[cause]), folds=True)
+
+    columns = (
+        Column("stream", attrgetter("stream"), folds=True),
+        Column("count>", lambda row: count(row.count), folds=True, spare=1),
+        Column("busy>", lambda row: duration(row.busy), folds=True),
+        *map(lost, CAUSES),
+    )
+    print_table(columns, rows, title="what each stream did, and what it waited for:")
 
 
 @click.command()
@@ -121,16 +100,16 @@ def _show_streams(rows: Sequence[StreamRow]) -> None:
 @selects
 @options.rows(20)
 @options.as_json
-def diff(before: Path, after: Path, *, chooses: Filter, limit: int, as_json: bool) -> None:
+def diff(before: Path, after: Path, *, chooses: Filter, limit: int) -> None:
     """Compare two traces, per op and line: what got slower, what was called more often.
 
     Example: tensord trace diff before.trace after.trace --op matmul
     """
     from ....vm.tracing.analysis.sums.stats import diff as compare
 
-    traces = [load(file, None, as_json=as_json) for file in (before, after)]
+    traces = [load(file) for file in (before, after)]
     changes = compare(*(chooses.select(trace.records) for trace in traces))
-    if as_json:
+    if in_json():
         print_json({"before": str(before), "after": str(after), "changes": [_plain(change) for change in changes]})
         return
     if not changes:
@@ -145,70 +124,52 @@ def _plain(change: Change) -> dict[str, object]:
 
 def _show_speed(changes: Sequence[Change], limit: int) -> None:
     """What a call takes, before and after."""
-    _show_changes(
-        sorted(changes, key=attrgetter("slower"), reverse=True),
-        ("count>", "mean before>", "mean after>", "times>", "slower by>", "moved>"),
-        _speed_cells,
-        "slower",
-        limit,
-        "what got slower per call, by most in all of its calls first; what got faster, by most last:",
+    from ....vm.tracing.analysis.recorded.text import duration
+
+    columns = (
+        Column("count>", lambda change: count(change.after.count), spare=2),
+        Column("mean before>", lambda change: duration(round(change.before.mean))),
+        Column("mean after>", lambda change: duration(round(change.after.mean))),
+        Column("times>", _times),
+        Column("slower by>", lambda change: _signed(round(change.slower), duration)),
+        Column("moved>", lambda change: _signed(0 if change.more else change.moved, size), spare=1),
     )
+    title = "what got slower per call, by most in all of its calls first; what got faster, by most last:"
+    _show_changes(changes, columns, attrgetter("slower"), limit, title)
+
+
+def _times(change: Change) -> str:
+    before, after = change.before, change.after
+    return f"{after.mean / before.mean:.2f}x" if before.mean and after.mean else ""
 
 
 def _show_counts(changes: Sequence[Change], limit: int) -> None:
     """What was called more or less often."""
-    _show_changes(
-        sorted(changes, key=attrgetter("more"), reverse=True),
-        ("calls before>", "calls after>", "total>", "moved>"),
-        _count_cells,
-        "more",
-        limit,
-        "what was called more often, by most time first; what was called less often, by most last:",
+    from ....vm.tracing.analysis.recorded.text import duration
+
+    columns = (
+        Column("calls before>", lambda change: count(change.before.count)),
+        Column("calls after>", lambda change: count(change.after.count)),
+        Column("total>", lambda change: _signed(round(change.more), duration)),
+        Column("moved>", lambda change: _signed(change.moved, size), spare=1),
     )
+    title = "what was called more often, by most time first; what was called less often, by most last:"
+    _show_changes(changes, columns, attrgetter("more"), limit, title)
 
 
 def _show_changes(
-    changes: Sequence[Change],
-    columns: Sequence[str],
-    cells: Callable[[Change], tuple[str, ...]],
-    by: str,
-    limit: int,
-    title: str,
+    changes: Sequence[Change], columns: Sequence[Column], by: Callable[[Change], float], limit: int, title: str
 ) -> None:
-    """The changes, in their order; with a limit those that matter most."""
-    from ..drawing.tables import print_table
-
-    largest = sorted(changes, key=lambda change: abs(getattr(change, by)), reverse=True)[: limit or None]
-    shown = [change for change in changes if change in largest]
+    """The changes, those for the worse first; with a limit those that matter most."""
+    largest = sorted(changes, key=lambda change: abs(by(change)), reverse=True)[: limit or None]
+    shown = [change for change in sorted(changes, key=by, reverse=True) if change in largest]
     more = len(changes) - len(shown)
     print_table(
-        ("op", "location", *columns),
-        [(change.op, change.location, *cells(change)) for change in shown],
+        (Column("op", attrgetter("op")), Column("location", attrgetter("location"), folds=True), *columns),
+        shown,
         title=title,
         caption=f"and {plural(more, 'row')} that changed less; --limit 0 lists all" if more else "",
-        folded=("location",),
-        spare=("moved>", "count>"),
     )
-
-
-def _speed_cells(change: Change) -> tuple[str, ...]:
-    from ....vm.tracing.analysis.recorded.text import duration
-
-    before, after = change.before, change.after
-    return (
-        count(after.count),
-        *(duration(round(row.mean)) for row in (before, after)),
-        f"{after.mean / before.mean:.2f}x" if before.mean and after.mean else "",
-        _signed(round(change.slower), duration),
-        _signed(0 if change.more else change.moved, size),
-    )
-
-
-def _count_cells(change: Change) -> tuple[str, ...]:
-    from ....vm.tracing.analysis.recorded.text import duration
-
-    counts = (count(change.before.count), count(change.after.count))
-    return (*counts, _signed(round(change.more), duration), _signed(change.moved, size))
 
 
 def _signed(amount: int, text: Callable[[int], str]) -> str:

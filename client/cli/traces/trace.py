@@ -5,16 +5,19 @@ Every command reads a saved trace file, or else the ring of a running daemon.
 
 from __future__ import annotations
 
+from collections import Counter
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from ..drawing.figures import count, plural
+from ..drawing.tables import Column, print_table
 from ..line import options
 from ..line.commands import Commands, Listed
+from ..line.output import in_json, print_json, write
 from ..line.output import output as output_option
-from ..line.output import print_json, write
 from .selection import selects
 from .source import about_source, counts_of, load, source
 
@@ -58,7 +61,7 @@ trace: Final = Commands(
 @source
 @options.address
 @options.as_json
-def verify(file: Path | None, address: str | None, *, as_json: bool) -> None:
+def verify(file: Path | None, address: str | None) -> None:
     """Recompute every edge, compare compiled routines with their programs: report mismatches.
 
     Exits with 1 if there is one.
@@ -67,10 +70,10 @@ def verify(file: Path | None, address: str | None, *, as_json: bool) -> None:
     """
     from ....vm.tracing.analysis.checks.verify import compared
 
-    trace = load(file, address, as_json=as_json)
+    trace = load(file, address)
     problems = trace.verify()
     counts = counts_of(trace) | {"segments": compared(trace)}
-    if as_json:
+    if in_json():
         found = [
             {
                 "kind": problem.kind,
@@ -95,7 +98,7 @@ def verify(file: Path | None, address: str | None, *, as_json: bool) -> None:
 @click.option("--format", "wanted", type=click.Choice(FORMATS), default="chrome", help="What to write.")
 @selects
 @click.option("--flows", type=click.IntRange(min=0), default=20_000, help="At most this many arrows for edges.")
-@click.option("--json", "as_json", is_flag=True, help="Reports and errors as JSON, too; the timeline always is.")
+@options.json_flag("Reports and errors as JSON, too; the timeline always is.")
 def timeline(
     file: Path | None,
     *,
@@ -104,7 +107,6 @@ def timeline(
     wanted: str,
     chooses: Filter,
     flows: int,
-    as_json: bool,
 ) -> None:
     """Write a timeline that https://ui.perfetto.dev or chrome://tracing opens.
 
@@ -120,7 +122,7 @@ def timeline(
         from .record import report
 
         written = output.stat().st_size if output.is_file() else 0
-        report(output, len(chosen), trace.dropped, written, which="older ones ", as_json=as_json)
+        report(output, len(chosen), trace.dropped, written, which="older ones ")
 
 
 @click.command()
@@ -129,7 +131,7 @@ def timeline(
 @click.option("--depth", type=click.IntRange(0, 200), default=6, help="How far to follow edges.")
 @options.address
 @options.as_json
-def why(instruction: int, file: Path | None, depth: int, address: str | None, *, as_json: bool) -> None:
+def why(instruction: int, file: Path | None, depth: int, address: str | None) -> None:
     """Explain why an instruction took so long: what it waited for, what that waited for, and the critical path.
 
     Example: tensord trace why 4711
@@ -137,15 +139,11 @@ def why(instruction: int, file: Path | None, depth: int, address: str | None, *,
     from ....vm.tracing.analysis.waits.why import why as explain
     from ....vm.tracing.analysis.waits.why_export import to_json, to_text
 
-    explanation = explain(load(file, address, as_json=as_json), instruction, depth=depth)
-    write(to_json(explanation) if as_json else to_text(explanation), None)
+    explanation = explain(load(file, address), instruction, depth=depth)
+    write(to_json(explanation) if in_json() else to_text(explanation), None)
 
 
 def _show_problems(counts: dict[str, int], problems: list[Problem]) -> None:
-    from collections import Counter
-
-    from ..drawing.tables import print_table
-
     kinds = Counter(str(problem.kind) for problem in problems)
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     verdict = f"{plural(len(problems), 'problem')}: {listed}" if problems else "every edge is as it should be"
@@ -160,5 +158,11 @@ def _show_problems(counts: dict[str, int], problems: list[Problem]) -> None:
     if problems:
         shown = problems[:_PROBLEMS_SHOWN]
         caption = f"{len(shown)} of {len(problems)}; --json lists all"
-        rows = [(f"#{problem.instruction}", problem.kind.value, problem.message) for problem in shown]
-        print_table(("instruction>", "problem", "what"), rows, caption=caption)
+        print_table(COLUMNS, shown, caption=caption)
+
+
+COLUMNS: Final = (
+    Column("instruction>", lambda problem: f"#{problem.instruction}", folds=True),
+    Column("problem", lambda problem: problem.kind.value, folds=True),
+    Column("what", attrgetter("message"), folds=True),
+)

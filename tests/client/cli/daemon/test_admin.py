@@ -125,7 +125,7 @@ class TestTables:
         assert len(everything) > 1
 
     def test_no_tensors_are_a_sentence(self, capsys):
-        shown.show_tensors([], 20, 7, "sim:0")
+        shown.show_tensors([], limit=20, session=7, device="sim:0")
         assert capsys.readouterr().out == "no tensors of session 7 on sim:0\n"
 
     def test_names(self, run, watched, address):
