@@ -24,11 +24,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ..errors import FileError, MetadataError, QuotaError
-from ..files.durable_file import DurableFile
+from ..files.durable_file import DurableFile, Whole
 from ..files.header import SHOWN
 from ..files.pieces import PieceReader
 from ..files.tensor_file import flat, printable
@@ -45,11 +44,10 @@ FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Ended = Callable[[Generation | None], None]
 
 
-class GenerationWriter:
+class GenerationWriter(Whole):
     """A generation that is being written; made by `CheckpointDirectory.begin`.
 
-    Each name is given once, by `keep`, `write` (or `start` and `append`), or `routine`, unless it is discarded. As a
-    context manager it commits, or abandons if an exception comes through.
+    Each name is given once, by `keep`, `write` (or `start` and `append`), or `routine`, unless it is discarded.
 
     Raises MetadataError for what makes no sense, and QuotaError beyond the limits; the generation goes on then. After a
     FileError it is given up, and so it is if it is not whole at its commit.
@@ -163,6 +161,11 @@ class GenerationWriter:
                 os.unlink(self._manifest, dir_fd=self._directory)
             self._values.remove()
             self._end(None)
+
+    @property
+    def is_open(self) -> bool:
+        """Can more be written?"""
+        return self._open
 
     @property
     def files(self) -> set[int]:
@@ -298,14 +301,3 @@ class GenerationWriter:
     @property
     def _manifest(self) -> str:
         return layout.generation_file(self.number)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self.abandon()
-        elif self._open:
-            self.commit()

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import stat
+from abc import ABC, abstractmethod
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Final, Self
 
 from ..errors import FileError, MetadataError
@@ -23,13 +23,43 @@ UNFINISHED: Final = ".tensord-"  # how names of unfinished files begin: what a c
 AHEAD: Final = 1 << 23  # bytes after which the system is told to begin
 
 
-class DurableFile:
+class Whole(ABC):
+    """Something that is written, and is there whole or not at all.
+
+    As a context manager it commits what is still open, or abandons it if an exception comes through.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Can more be written?"""
+
+    @abstractmethod
+    def commit(self) -> object:
+        """Make it last."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Give it up and remove what was written. Nothing happens if it was committed, or given up before."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None:
+            self.abandon()
+        elif self.is_open:
+            self.commit()
+
+
+class DurableFile(Whole):
     """A file that is being written, from its beginning to its end, into an open directory.
 
     `name` is that of a file, without folders; a link of that name is replaced, not followed. The file has
     the mode of the file before, or the one that the umask says. `unfinished`: how its name begins until it is
-    committed. The directory's descriptor stays the caller's and has to stay open meanwhile. As a context manager it
-    commits, or abandons if an exception comes through.
+    committed. The directory's descriptor stays the caller's and has to stay open meanwhile.
 
     Any error is a FileError with the name, or with what is `shown` for it, such as the user's whole path. After it the
     file is given up.
@@ -149,17 +179,6 @@ class DurableFile:
 
     def _failed(self, what: str, error: OSError) -> FileError:
         return FileError(f"{self.name}: {what}: {error.strerror}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self.abandon()
-        elif self.is_open:
-            self.commit()
 
 
 def is_file_name(name: str) -> bool:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ..errors import MetadataError, QuotaError
 from ..types.meta import DTYPE_NAMES, Meta
 from ..wire.names import is_printable
-from .durable_file import DurableFile
+from .durable_file import DurableFile, Whole
 from .header import SHOWN, Entry, FileLimits, Piece
 from .safetensors import DTYPES, LENGTH, LONGEST, METADATA, SWAPPED
 from .tensor_file import Identity, flat
@@ -24,12 +23,11 @@ CODES: Final = {name: code for code, name in DTYPES.items()}
 RANKS: Final = {name: rank for rank, name in enumerate(DTYPES.values())}  # the format's order of dtypes
 
 
-class SafetensorsWriter:
+class SafetensorsWriter(Whole):
     """A safetensors file that is being written into an open directory; see DurableFile for `name` and `shown`.
 
     `metas` are the tensors by name, `metadata` texts by name. `entries` are the tensors in the order in which their
-    values have to be written: C-ordered and little-endian. As a context manager it commits, or abandons if an exception
-    comes through.
+    values have to be written: C-ordered and little-endian.
 
     Raises MetadataError for a dtype that the format has not (complex128), for names and texts that it does not take,
     and for values of another size than the metas; QuotaError for what `limits` would not let be read; FileError if
@@ -84,16 +82,10 @@ class SafetensorsWriter:
         """Give the file up; see DurableFile."""
         self._file.abandon()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None and self._file.is_open:
-            self.commit()
-        else:
-            self.abandon()
+    @property
+    def is_open(self) -> bool:
+        """Can more be written?"""
+        return self._file.is_open
 
 
 def header_of(
