@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import ConnectionLost, TensordError
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.frames import MAPPED_ARRAY
 from ...interpreter.wire.host_memory import HostMemory
+from ...interpreter.wire.messages import Message
 from ..transport.interface import Reply
 from ..transport.loans import Loans, lent
 
@@ -23,14 +24,23 @@ def plain_array(meta: Meta) -> NDArray[Any]:
 
 
 class InProcessTransport:
-    """The part of a session's connection that does not depend on the machine. `new_array`: see `Transport`."""
+    """The part of a session's connection that does not depend on the machine. `new_array`: see `Transport`.
+
+    `release` is called when the session has ended.
+    """
+
+    machine: Any
+    _session: Any
 
     def __init__(
         self,
         devices: Mapping[str, frozenset[str]],
         inline_work: int,
+        release: Callable[[], object],
         new_array: Callable[[Meta], NDArray[Any]] = plain_array,
     ) -> None:
+        self._release = release
+        self._closed = False
         self.new_array = new_array
         self.devices = dict(devices)
         self.inline_work = inline_work
@@ -40,6 +50,25 @@ class InProcessTransport:
         self._replies: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
         self._tell_loss: Callable[[TensordError], None] = lambda _error: None
+
+    @property
+    def lost(self) -> bool:
+        """Has the machine been closed?"""
+        return bool(self.machine.closed)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Hand the batch over; the calling thread drives the machine."""
+        self.machine.submit(self._session, messages)
+
+    def cancel(self) -> None:
+        """Cancel the session's pending instructions."""
+        self.machine.cancel(self._session)
+
+    def attend(self, reply: Reply) -> None:
+        """Nothing to do: the machine looks after completions."""
+
+    def release_exports_with(self, release: Callable[[int], None]) -> None:
+        """Nothing to do: results are copies."""
 
     def host_memory(self, nbytes: int) -> HostMemory | None:
         """Memory for a host array: such as for an upload, which the machine adopts."""
@@ -63,6 +92,19 @@ class InProcessTransport:
 
     def ending(self) -> None:
         """Nothing to do: to send a batch takes no time."""
+
+    def close(self) -> None:
+        """End the session, and the machine with its last one."""
+        if self._closed:
+            return
+        self._closed = True
+        self.machine.detach(self._session)
+        self._lose_replies(ConnectionLost("the session was closed"))
+        self._wake()
+        self._release()
+
+    def _wake(self) -> None:
+        """Wake the threads that wait for replies."""
 
     def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
         reply = self._replies.pop(request, None)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import sys
 from _thread import start_new_thread
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...interpreter.errors import ConnectionLost, TensordError
-from ...interpreter.wire.messages import Message
+from ...interpreter.errors import TensordError
 from ...vm.serial.machine import SerialMachine
 from ..transport.interface import Reply
 from .in_process import InProcessTransport
@@ -24,24 +23,12 @@ from .in_process import InProcessTransport
 class SerialTransport(InProcessTransport):
     """A session's connection to a serial machine in the same process."""
 
+    machine: SerialMachine
+
     def __init__(self, machine: SerialMachine, release: Callable[[], object], name: str = "", *, strict: bool) -> None:
-        super().__init__(machine.devices, sys.maxsize)  # no op is so large that it would have to leave early
+        super().__init__(machine.devices, sys.maxsize, release)  # no op is so large that it would have to leave early
         self.machine = machine
-        self._release = release
         self._session = machine.attach(self._answer, name, strict=strict)
-        self._closed = False
-
-    @property
-    def lost(self) -> bool:
-        """Has the machine been closed?"""
-        return self.machine.closed
-
-    def release_exports_with(self, release: Callable[[int], None]) -> None:
-        """Nothing to do: results are copies."""
-
-    def send(self, messages: Sequence[Message]) -> None:
-        """Execute the batch."""
-        self.machine.submit(self._session, messages)
 
     def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
         """Copy the array of an answer: the caller may write to it."""
@@ -59,9 +46,6 @@ class SerialTransport(InProcessTransport):
         del timeout
         return reply.done
 
-    def attend(self, reply: Reply) -> None:
-        """Nothing to do: the answer comes while its message is sent."""
-
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
         """Send now, or as soon as the callback that the machine is executing on this thread has returned."""
         if self.machine.executes_here():
@@ -69,22 +53,9 @@ class SerialTransport(InProcessTransport):
         else:
             flush_now(idle_flush)
 
-    def cancel(self) -> None:
-        """Refuse what the session sends until it is restarted."""
-        self.machine.cancel(self._session)
-
     def ending(self) -> None:
         """Stop the loops of a batch that another thread executes, holding the outbox."""
         self.machine.end(self._session)
-
-    def close(self) -> None:
-        """End the session, and the machine with its last one."""
-        if self._closed:
-            return
-        self._closed = True
-        self.machine.detach(self._session)
-        self._lose_replies(ConnectionLost("the session was closed"))
-        self._release()
 
     def abandon(self) -> None:
         """Close the session on a new thread: the garbage collector may run anywhere, also inside a lock."""
