@@ -81,7 +81,7 @@ class Accesses:
             return
         try:
             if device.ceiling:
-                self.residency.require_share(None, device, meta.nbytes, Cause(session, location))
+                self.residency.tiers.require_share(None, device, meta.nbytes, Cause(session, location))
         except QuotaError as error:
             self.rejection.reject(session, error, (message.output,), location, "asarray", (meta,), device)
             return

@@ -97,7 +97,7 @@ class Calls:
             self.scheduler.bound += [copy for target in targets if (copy := target.storage.copies.get(device))]
             need = bytes_made(session, plan, targets, self.scheduler.snapshots)
             need -= sum(copy.nbytes for copy in reused if copy.counted is session.account)
-            residency.require_share(None, device, need, cause)
+            residency.tiers.require_share(None, device, need, cause)
         instruction = self.scheduler.new_instruction(session, Opcode.CALL, plan.label, device, location)
         instruction.plan = plan
         instruction.kernel = plan.kernel

@@ -34,7 +34,7 @@ def leave(residency: Residency, storage: Storage, device: DeviceState, cause: Ca
     for copy in [copy for copy in storage.current() if copy.device is device and copy.nbytes > 0]:
         if may_forget(copy, storage):
             note_dropped(copy, storage)
-        elif not may_evict(copy, storage) or residency.evict(cause, copy, storage, EVICT, tiers) is None:
+        elif not may_evict(copy, storage) or residency.tiers.evict(cause, copy, storage, EVICT, tiers) is None:
             continue
         drop_replica(copy, storage, residency.scheduler.retry)
         freed += copy.nbytes
@@ -66,11 +66,11 @@ def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, cause: C
     nbytes = residency.bytes_to_bring(tensor)
     if nbytes < 0 or nbytes > device.backend.limit - pinned_bytes(device):
         return
-    if not residency.find_room(device, storage, nbytes, cause):
+    if not residency.tiers.find_room(device, storage, nbytes, cause):
         return
     source = residency.routes.source(storage, device)
     hop = residency.stopover(source, storage, device, nbytes, cause)  # what has left may be there by now
-    if hop is None or hop in storage.copies or residency.find_room(hop, storage, nbytes, cause):
+    if hop is None or hop in storage.copies or residency.tiers.find_room(hop, storage, nbytes, cause):
         await_in_sync(cause.session, residency.bring(tensor, device, cause).copy)
 
 

@@ -17,7 +17,6 @@ from ...interpreter.errors import DeviceMemoryError, MetadataError, ProtocolErro
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
 from ..memory.kept import full_below
-from ..memory.ledger import undecided
 from ..memory.making_room import drop_replica
 from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite, owns_memory
@@ -35,6 +34,7 @@ from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
 from .loaded_files import LoadedFiles
 from .routes import Routes, is_in_pieces
+from .tiers import Tiers, bytes_of
 from .transfers import Transfers
 
 VIEWS = 64  # copies of single views that a storage has beyond its tensors: programs that look at every row never end
@@ -62,7 +62,8 @@ class Residency:
         self.transfers = Transfers(scheduler, store, self.files)
         self.exports: dict[Tensor, Export] = {}  # fetched values that clients read in place
         self.orphans: list[Storage] = []  # without tensors, but read by the instruction being admitted
-        scheduler.evict = self.evict
+        self.tiers = Tiers(scheduler, self.transfers, self.new_copy)
+        scheduler.evict = self.tiers.evict
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
         """A new copy of that many bytes on a device, with the memory planned that it takes there."""
@@ -127,7 +128,7 @@ class Residency:
         storage, bound = tensor.storage, self.scheduler.bound
         kept = len(bound)
         if device.ceiling:
-            self.require_share(storage, device, device.backend.footprint(storage.nbytes), cause)
+            self.tiers.require_share(storage, device, device.backend.footprint(storage.nbytes), cause)
         source = self.routes.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, cause.session)
@@ -160,17 +161,9 @@ class Residency:
             return self.routes.host_first(source, device)
         if store is None or storage.nbytes < 0 or hop in storage.copies:
             return hop
-        if self.find_room(hop, storage, nbytes, cause):
+        if self.tiers.find_room(hop, storage, nbytes, cause):
             return hop
-        return store if store in storage.copies or self.may_take(store, source, storage, cause) else hop
-
-    def find_room(self, tier: DeviceState, storage: Storage, nbytes: int, cause: Cause) -> bool:
-        """Let values leave a tier until so many bytes of a storage fit there, and within its session's share."""
-        scheduler, account = self.scheduler, storage.account or cause.session.account
-        spare = {*storage.current(), *scheduler.bound}
-        return scheduler.make_room(tier, spare, cause, nbytes) and scheduler.make_share(
-            tier, spare, account, cause, nbytes
-        )
+        return store if store in storage.copies or self.tiers.may_take(store, source, storage, cause) else hop
 
     def readable_by_files(self, tensor: Tensor, cause: Cause) -> Binding:
         """Bind a tensor for a write to a file, which reads piece by piece: in the store where it lies there alone, else
@@ -189,9 +182,9 @@ class Residency:
             if host in storage.copies:
                 return self.bring(tensor, host, cause)
             room = self.scheduler.make_room(host, spare, cause, max(nbytes, 0))
-            if room and self.make_share(storage, host, nbytes, cause):
+            if room and self.tiers.make_share(storage, host, nbytes, cause):
                 return self.bring(tensor, host, cause)
-            if stored is None and storage.nbytes >= 0 and self.may_take(store, source, storage, cause):
+            if stored is None and storage.nbytes >= 0 and self.tiers.may_take(store, source, storage, cause):
                 stored = self.whole_copy(tensor, store, cause)
             if stored is None or not is_in_pieces(stored):
                 if room:
@@ -235,7 +228,7 @@ class Residency:
         self.limit_views(storage)
         kept = len(bound)
         if device.ceiling:
-            self.require_share(storage, device, meta.nbytes, cause)
+            self.tiers.require_share(storage, device, meta.nbytes, cause)
         source = self.routes.source(storage, device)
         if storage.account is None and source.device is self.store:
             account_for(storage, cause.session)
@@ -271,68 +264,6 @@ class Residency:
             oldest = next((c for c in views.values() if c not in bound and may_drop(c, storage)), None)
             if oldest is not None:
                 forget(oldest, storage)
-
-    def require_share(self, storage: Storage | None, device: DeviceState, nbytes: int, cause: Cause) -> None:
-        """As `make_share`; QuotaError if it is False, and will be once data have decided on sizes."""
-        if not self.make_share(storage, device, nbytes, cause):
-            account = cause.session.account
-            check_share(account, device, nbytes, undecided(account, device), full_below(device, account, nbytes))
-
-    def make_share(self, storage: Storage | None, device: DeviceState, nbytes: int, cause: Cause) -> bool:
-        """Let values leave a device that has a ceiling until the share of a storage's session has so many bytes more.
-        None: of the session that asks, which is about to make one.
-
-        False if it cannot have them and is the session that asks; others are not to suffer from what it keeps, and
-        what the machine brings somewhere is of the moment.
-        """
-        session = cause.session
-        account = session.account if storage is None or storage.account is None else storage.account
-        spare = set(self.scheduler.bound)
-        if storage is not None:
-            spare.update(storage.current())
-        there = self.scheduler.make_share(device, spare, account, cause, max(nbytes, 0))
-        return there or account is not session.account or session is self.scheduler.nobody
-
-    # -- evicting --------------------------------------------------------------------------------------------------
-
-    def evict(
-        self, cause: Cause, copy: Copy, storage: Storage, why: str, tiers: Sequence[DeviceState]
-    ) -> Instruction | None:
-        """Plan the transfer of the only copy of a value to the first of the `tiers` with room for it, for a session
-        that needs the room here; None if none has."""
-        for tier in tiers:
-            if self.may_take(tier, copy, storage, cause):
-                return self.evict_to(tier, copy, storage, cause, why)
-        return None
-
-    def may_take(self, tier: DeviceState, copy: Copy, storage: Storage, cause: Cause) -> bool:
-        """Is there room on a tier for an evicted copy, now or once others have left?"""
-        scheduler, nbytes = self.scheduler, tier.backend.footprint(storage.nbytes)
-        spare = {copy, *scheduler.bound}
-        return (
-            tier.backend.lost is None
-            and nbytes <= tier.backend.limit  # else everything there would leave in vain
-            and scheduler.make_room(tier, spare, cause, nbytes)
-            and scheduler.make_share(tier, spare, storage.account, cause, nbytes)
-        )
-
-    def evict_to(self, below: DeviceState, copy: Copy, storage: Storage, cause: Cause, why: str) -> Instruction:
-        """Plan the transfer of the only copy of a value to a tier that has room for it."""
-        device = copy.device
-        target = self.new_copy(below, storage.nbytes, storage.version)
-        storage.copies[below] = target
-        count(target, storage.account)
-        below.candidates[target] = storage
-        raw = bytes_of(storage, below)
-        kept = len(self.scheduler.bound)
-        self.scheduler.bound += (copy, target)
-        source = Binding(copy, raw, 0, None)
-        transfer = self.transfers.plan(source, Binding(target, raw, 0, None), storage, cause, why)
-        del self.scheduler.bound[kept:]
-        storage.evicted = device
-        device.evicted[0] += 1
-        device.evicted[1] += storage.nbytes
-        return transfer
 
     # -- moving ----------------------------------------------------------------------------------------------------
 
@@ -499,11 +430,6 @@ def account_for(storage: Storage, session: VmSession) -> None:
     """
     check_bytes(session, storage.nbytes)
     charge(session, storage)
-
-
-def bytes_of(storage: Storage, home: DeviceState) -> Tensor:
-    """All bytes of a storage as a tensor that is none of its sharers."""
-    return Tensor(Meta.of((storage.nbytes,), "uint8"), storage, home)
 
 
 def note_return(storage: Storage, device: DeviceState, nbytes: int, *, whole: bool = True) -> str:
