@@ -18,7 +18,7 @@ from ..outbox.current import refuse_captured
 from ..tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    pass
 
 
 class HostResults:
@@ -55,9 +55,7 @@ class HostResults:
                 outbox.host_results.begin(outbox.ids)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         outbox = self._core.outbox
         with outbox.lock:
             self._inside = False

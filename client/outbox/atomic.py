@@ -5,7 +5,6 @@ A block holds the outbox's lock from its first line to its last, so the messages
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ...interpreter.concurrency.blocks import ends_block
@@ -39,9 +38,7 @@ class AtomicBlock:
             raise
 
     @ends_block
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         with SHIELD:
             transport, sent = self._outbox.transport, self._end()
         if sent and error is None:

@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from .....interpreter.whole_file import named, partial_of
@@ -146,9 +145,7 @@ class Recording:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.abandon()
 
 
