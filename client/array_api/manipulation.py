@@ -8,7 +8,7 @@ from typing import TypeAlias
 from ...interpreter.errors import MetadataError, metadata_error
 from ...interpreter.schema.attributes import check_int, check_shape
 from ...interpreter.schema.promotion import broadcast_shapes
-from ...interpreter.types.axes import normal_axis
+from ...interpreter.types.meta import normal_axis
 from ..calls.checks import own
 from ..locations.locations import located
 from ..tensor.tensor import Tensor

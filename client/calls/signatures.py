@@ -9,10 +9,9 @@ import numpy as np
 
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.ops.random import check_seed
-from ...interpreter.schema.infer import InferCache
+from ...interpreter.schema.infer import InferCache, check_distinct, check_targets
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.schema.promotion import WIRE_INTEGERS
-from ...interpreter.schema.targets import check_distinct, check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
 from ...interpreter.wire.messages import Signature, encode_message, encode_meta
 from ..core.core import Core

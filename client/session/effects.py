@@ -9,7 +9,7 @@ from ..locations.tracebacks import make_public
 from ..outbox.current import capture_of
 from ..tensor.tensor import Tensor
 from ..waiting.steps import Awaiting, on_thread
-from .facet import Facet
+from .parts import Facet
 
 
 class SideEffects(Facet):

@@ -12,7 +12,7 @@ from ..files.saving import Saving, saving
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
 from ..waiting.steps import Awaiting, on_thread
-from .facet import Facet, listed
+from .parts import Facet, listed
 
 
 class Files(Facet):

@@ -14,8 +14,7 @@ from ..sharing.values import looked_up, publishable
 from ..tensor.waiting import ready
 from ..transport.seeking import hinting
 from ..waiting.steps import Awaiting, Steps, on_thread
-from .facet import Facet
-from .parts import Parts
+from .parts import Facet, Parts
 
 ALL: Final = 10_000  # rows of an answer, at the most
 

@@ -9,8 +9,7 @@ from ..files.checkpoints import keeping_durable
 from ..locations.tracebacks import make_public
 from ..requests.answers import seconds
 from ..waiting.steps import Awaiting, Room, Steps, Within, on_thread
-from .facet import Facet
-from .parts import Parts
+from .parts import Facet, Parts
 
 
 class Order(Facet):

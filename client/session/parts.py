@@ -1,6 +1,10 @@
-"""All parts of a session: those that lie in rooms above the core."""
+"""All parts of a session: those that lie in rooms above the core. And what the parts of the facade share: each is a
+class of methods on that core, which `Session` inherits."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sized
+from typing import Any, TypeVar
 
 from ..calls.calls import Calls
 from ..calls.scopes import Scopes
@@ -9,6 +13,27 @@ from ..files.savings import Savings
 from ..outbox.outbox import Outbox
 from ..routines.control_flow import Flows
 from ..sharing.names import Names
+from ..waiting.on_loop import on_loop
+from ..waiting.steps import Awaiting, Steps
+
+T = TypeVar("T")
+
+
+class Facet:
+    """Some of a session's methods. What waits is in steps, which its two forms share: a thread sleeps in between, or an
+    event loop goes on."""
+
+    _core: Parts
+
+    def _awaiting(self, steps: Steps[T]) -> Awaiting[T]:
+        return on_loop(self._core.outbox, steps)
+
+
+def listed(given: Any) -> Any:
+    """What the user's iterable gives, taken outside of all locks and regions: it may wait for other threads' ops.
+
+    What is no iterable, or a text, is refused by the steps."""
+    return list(given) if isinstance(given, Iterable) and not isinstance(given, str | Sized) else given
 
 
 class Parts(Core):

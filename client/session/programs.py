@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
-from .facet import Facet
+from .parts import Facet
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program

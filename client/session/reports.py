@@ -13,8 +13,7 @@ from ..locations.spans import Span
 from ..locations.tracebacks import make_public
 from ..requests.held import ROWS, whole
 from ..waiting.steps import Awaiting, Steps, Work, on_thread
-from .facet import Facet
-from .parts import Parts
+from .parts import Facet, Parts
 
 
 class Reports(Facet):

@@ -18,8 +18,7 @@ from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
 from ..waiting.steps import Awaiting, Steps, on_thread
-from .facet import Facet, listed
-from .parts import Parts
+from .parts import Facet, Parts, listed
 
 
 class Values(Facet):

@@ -23,8 +23,7 @@ from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, Ou
 from ..schema.promotion import DType, check_fits, promote
 from ..schema.scratch import scratch
 from ..types import kinds
-from ..types.axes import tensor
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, OperandMeta, tensor
 from .positions import check_scatter
 
 _FLOAT64 = Attribute("dtype", check_dtype, "float64")

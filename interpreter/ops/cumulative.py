@@ -10,8 +10,7 @@ import numpy as np
 from ..schema.attributes import DTYPE_OR_NONE, axis_attribute, check_bool, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, cost_of, define
 from ..schema.promotion import promote
-from ..types.axes import normal_axis, tensor, tensors
-from ..types.meta import Meta, OperandMeta, Shape
+from ..types.meta import Meta, OperandMeta, Shape, normal_axis, tensor, tensors
 from .reductions import accumulated_dtype
 
 

@@ -11,9 +11,8 @@ from ..schema.attributes import check_bool, check_float, choice, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import in_double, total
-from ..types.axes import tensors
 from ..types.kinds import NUMERIC, REAL
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, OperandMeta, tensors
 from .linalg import product_work
 
 

@@ -28,9 +28,8 @@ from ..schema.opdef import (
 )
 from ..schema.promotion import DType
 from ..schema.scratch import in_double, is_single, largest
-from ..types.axes import tensor
 from ..types.kinds import LAPACK
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, OperandMeta, tensor
 
 # --- shared by ops on stacks of matrices
 

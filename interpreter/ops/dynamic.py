@@ -12,8 +12,7 @@ import numpy as np
 from ..schema.opdef import Array, ArrayModule, Attributes, OutputMetas, define
 from ..schema.scratch import scratch
 from ..types import kinds
-from ..types.axes import tensor, tensors
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, OperandMeta, tensor, tensors
 from .indexing import mask_fits
 
 

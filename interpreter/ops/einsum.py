@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import largest
-from ..types.axes import tensors
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, OperandMeta, tensors
 from .linalg import product_work
 
 LONGEST = 512  # characters of the subscripts

@@ -25,9 +25,8 @@ from ..schema.opdef import (
 from ..schema.promotion import DType, accepts_any, accepts_promoted, broadcast, check_mixing, describe, promote
 from ..schema.scratch import scratch
 from ..types import kinds
-from ..types.axes import tensor
 from ..types.kinds import DTypes
-from ..types.meta import DTYPES, Meta, OperandMeta
+from ..types.meta import DTYPES, Meta, OperandMeta, tensor
 from . import corrections
 
 # Our name, or our name and NumPy's where they differ.

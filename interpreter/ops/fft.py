@@ -17,9 +17,8 @@ from ..schema.attributes import DTYPE_OR_NONE, check_axes, check_axis, check_flo
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import is_single, scratch
-from ..types.axes import normal_axes, normal_axis, tensor
 from ..types.kinds import FLOATING, REAL_FLOATING, DTypes
-from ..types.meta import Meta, OperandMeta, Shape
+from ..types.meta import Meta, OperandMeta, Shape, normal_axes, normal_axis, tensor
 from .decompositions import real_dtype
 from .rearranging import BLOCK
 

@@ -12,9 +12,8 @@ from ..schema.attributes import check_bool, check_float, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import largest, total
-from ..types.axes import tensors
 from ..types.kinds import ANY, REAL
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, OperandMeta, tensors
 
 _BLOCK = 1 << 16  # elements that NumPy takes at a time
 MOST_EDGES = 1 << 30  # that CuPy finds a place among: it adds two places in 32 bits

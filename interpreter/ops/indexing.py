@@ -19,8 +19,7 @@ from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, 
 from ..schema.promotion import accepts_promoted, broadcast_shapes, promote
 from ..schema.scratch import scratch
 from ..types import kinds
-from ..types.axes import tensor, tensors
-from ..types.meta import Meta, OperandMeta, Shape
+from ..types.meta import Meta, OperandMeta, Shape, tensor, tensors
 from .positions import check_gather, check_scatter, from_either_end, wide
 
 

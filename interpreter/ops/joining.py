@@ -8,8 +8,7 @@ from typing import Any
 from ..schema.attributes import axis_attribute, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
-from ..types.axes import normal_axis, tensors
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, OperandMeta, normal_axis, tensors
 
 
 def infer_concat(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:

@@ -12,9 +12,8 @@ from ..schema.attributes import axis_attribute, check_axes, check_int
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, BoundKernel, OutputMetas, define
 from ..schema.promotion import DType, broadcast_shapes, promote
 from ..schema.scratch import scratch, total
-from ..types.axes import normal_axes, normal_axis, tensor, tensors
 from ..types.kinds import NUMERIC
-from ..types.meta import Meta, OperandMeta, Shape
+from ..types.meta import Meta, OperandMeta, Shape, normal_axes, normal_axis, tensor, tensors
 
 # Multiplications per nanosecond of a BLAS on one core, roughly.
 BLAS_SPEED = 8

@@ -12,9 +12,8 @@ from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, chec
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Layout, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import in_working
-from ..types.axes import normal_axes, reduced_shape, tensor
 from ..types.kinds import FLOATING
-from ..types.meta import Meta, OperandMeta, Shape
+from ..types.meta import Meta, OperandMeta, Shape, normal_axes, reduced_shape, tensor
 from .decompositions import lapack_work, matrices, real_dtype, singular_values, values_scratch
 from .reductions import accumulated_dtype, as_summed
 

@@ -13,9 +13,8 @@ from ..schema.attributes import AXIS, KEEPDIMS, choice
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import scratch
-from ..types.axes import normal_axes, reduced_shape, tensor
 from ..types.kinds import REAL
-from ..types.meta import Meta, OperandMeta, ScalarType, Shape
+from ..types.meta import Meta, OperandMeta, ScalarType, Shape, normal_axes, reduced_shape, tensor
 
 METHODS = (
     "inverted_cdf",

@@ -34,9 +34,8 @@ from ..schema.opdef import (
 from ..schema.promotion import WIRE_INTEGERS
 from ..schema.scratch import total
 from ..types import kinds
-from ..types.axes import tensor
 from ..types.kinds import DTypes
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, OperandMeta, tensor
 from .elementwise import slow_work
 
 Host: TypeAlias = np.ndarray[Any, np.dtype[Any]]

@@ -14,9 +14,8 @@ from ..schema.attributes import axis_attribute, check_axes, check_axis, check_in
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OutputMetas, define
 from ..schema.promotion import broadcast_shapes
 from ..schema.scratch import total
-from ..types.axes import normal_axis, tensor, tensors
 from ..types.kinds import ANY, INTEGER
-from ..types.meta import LARGEST, Meta, OperandMeta, Shape
+from ..types.meta import LARGEST, Meta, OperandMeta, Shape, normal_axis, tensor, tensors
 from ..types.sizes import exact_size
 from .positions import check_gather, from_either_end
 

@@ -28,9 +28,8 @@ from ..schema.opdef import (
 )
 from ..schema.promotion import DType
 from ..schema.scratch import in_working, scratch
-from ..types.axes import normal_axes, reduced_shape, tensor
 from ..types.kinds import REAL
-from ..types.meta import Meta, OperandMeta, Shape
+from ..types.meta import Meta, OperandMeta, Shape, normal_axes, reduced_shape, tensor
 
 # The widest integer of each kind, the dtype of sums and products of integers.
 _ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}

@@ -11,9 +11,8 @@ from ..schema.attributes import choice
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import total
-from ..types.axes import tensors
 from ..types.kinds import INTEGER, REAL
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, OperandMeta, tensors
 from .positions import from_the_front
 
 

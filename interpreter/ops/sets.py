@@ -17,8 +17,7 @@ from ..schema.attributes import check_bool
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, Scratch, define
 from ..schema.promotion import promote
 from ..schema.scratch import scratch
-from ..types.axes import tensor
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, OperandMeta, tensor
 from .dynamic import sort_work
 
 

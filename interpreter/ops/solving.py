@@ -16,9 +16,8 @@ from ..schema.attributes import check_float, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import broadcast_shapes, promote
 from ..schema.scratch import in_double, is_single, total
-from ..types.axes import tensor, tensors
 from ..types.kinds import FLOATING, INTEGER, LAPACK, REAL_FLOATING
-from ..types.meta import Meta, OperandMeta, Shape
+from ..types.meta import Meta, OperandMeta, Shape, tensor, tensors
 from .decompositions import (
     cast,
     constant_work,

@@ -10,8 +10,7 @@ import numpy as np
 from ..schema.attributes import axis_attribute, check_bool
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OutputMetas, Scratch, define
 from ..schema.scratch import total
-from ..types.axes import normal_axis, tensor
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, OperandMeta, normal_axis, tensor
 
 
 def infer_sort(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:

@@ -14,8 +14,7 @@ from ..schema.attributes import AXIS, INDEX, SHAPE, check_axes, check_axis, chec
 from ..schema.indexing import native_index, select, selected_shape
 from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Layout, OutputMetas, View, define
 from ..schema.promotion import broadcast_shapes
-from ..types.axes import normal_axes, tensor
-from ..types.meta import Meta, OperandMeta, Shape
+from ..types.meta import Meta, OperandMeta, Shape, normal_axes, tensor
 
 # The shape of a view op's result, from the input's shape.
 ShapeRule: TypeAlias = Callable[[Shape, Attributes], Shape]

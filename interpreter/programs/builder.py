@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from .. import ops as _ops  # noqa: F401 - fills the registry
 from ..errors import MetadataError, MetadataTypeError, ProtocolError, QuotaError
-from ..schema.infer import InferCache
+from ..schema.infer import InferCache, check_targets
 from ..schema.opdef import Attributes, find
 from ..schema.promotion import WIRE_INTEGERS, check_scalar
-from ..schema.targets import check_targets
 from ..types.meta import SCALAR_TYPES, Meta, OperandMeta, Scalar
 from ..wire.forms import shown
 from .constructs import (

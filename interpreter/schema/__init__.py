@@ -1,7 +1,7 @@
 """Definitions of ops, and checks of their arguments.
 
 - `opdef`: an op's definition, and the registry of them
-- `infer`: the metas of results from those of operands; `targets`: checks of `out=`
+- `infer`: the metas of results from those of operands, and checks of `out=`
 - `attributes`, `indexing`: checks and normal forms of attributes and indices
 - `promotion`: the result's dtype, and what a Python scalar must satisfy
 - `library`: what kernels call besides NumPy and CuPy

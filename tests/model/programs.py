@@ -16,9 +16,8 @@ import numpy as np
 
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.indexing import selects_all
-from tensord.interpreter.schema.infer import infer_once
+from tensord.interpreter.schema.infer import check_targets, infer_once
 from tensord.interpreter.schema.opdef import find
-from tensord.interpreter.schema.targets import check_targets
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.fields import HINTS, HOST
 

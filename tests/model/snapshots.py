@@ -18,7 +18,7 @@ from tensord.streams.stored import pieces
 from tensord.vm.durability.contents import Contents
 from tensord.vm.durability.job import CheckpointJob
 from tensord.vm.durability.target import Target
-from tensord.vm.model.published import Published
+from tensord.vm.model.directory import Published
 from tensord.vm.serial.values import SerialTensor, Value
 
 DIRECTORIES = ("/one", "/two")  # each has a last generation of its own

@@ -14,9 +14,8 @@ from tensord.streams.sim import SimOptions
 from tensord.vm.engine import Engine
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
-from tensord.vm.model.operand import Binding
 from tensord.vm.model.session import VmSession
-from tensord.vm.model.tensor import Copy, Tensor
+from tensord.vm.model.tensor import Binding, Copy, Tensor
 from tests.model.streams import ModelCpu, ModelSim, Steering
 
 from .bare_engine import Bare

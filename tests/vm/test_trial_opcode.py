@@ -26,9 +26,9 @@ from tensord.interpreter.wire.fields import LocationNumber, Request, UsedId
 from tensord.interpreter.wire.message_kinds import MessageKind
 from tensord.interpreter.wire.messages import Call, Release, Signature, Upload, encode_message
 from tensord.vm.admission.lookup import refuse_cancelled, tensor_of
-from tensord.vm.model.cause import Cause
 from tensord.vm.model.instruction import Status
-from tensord.vm.model.operand import Binding
+from tensord.vm.model.session import Cause
+from tensord.vm.model.tensor import Binding
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import Place

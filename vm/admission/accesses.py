@@ -22,14 +22,12 @@ from ...interpreter.types.meta import DTYPE_NAMES, Meta
 from ...interpreter.wire.host_memory import is_clients
 from ...interpreter.wire.messages import Chain, Effect, Fetch, Sync, Upload, Wait, decode_meta
 from ...streams.stream import StreamKind
-from ..model.cause import Cause
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
-from ..model.operand import Binding
-from ..model.session import VmSession
+from ..model.session import Cause, VmSession
 from ..model.signature import UPLOAD
-from ..model.tensor import Copy, Moved, Tensor
+from ..model.tensor import Binding, Copy, Moved, Tensor
 from ..model.unfolding import Answer
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost

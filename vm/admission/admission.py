@@ -13,9 +13,8 @@ from typing import Any
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import ProtocolError, QuotaError, TensordError
 from ...interpreter.programs.builder import STEPS
-from ...interpreter.schema.infer import InferCache, check_count
+from ...interpreter.schema.infer import InferCache, check_count, check_target_count
 from ...interpreter.schema.opdef import find
-from ...interpreter.schema.targets import check_target_count
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import HOST
 from ...interpreter.wire.forms import LIMITED, check_group, decode_message, name_message
@@ -60,11 +59,10 @@ from ...interpreter.wire.messages import (
     decode_meta,
 )
 from ..memory.pins import end_pins, pin, unpin
-from ..model.cause import Cause
 from ..model.charges import check_bytes
 from ..model.directory import Directory
 from ..model.plan import Plan
-from ..model.session import VmSession, rest_of_run
+from ..model.session import Cause, VmSession, rest_of_run
 from ..model.tensor import Tensor
 from ..placement.hints import host_for, leave, prefetch
 from ..placement.residency import Residency

@@ -7,17 +7,14 @@ from typing import Any
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
-from ...interpreter.schema.infer import InferCache
-from ...interpreter.schema.targets import check_distinct
+from ...interpreter.schema.infer import InferCache, check_distinct
 from ...interpreter.types.meta import OperandMeta
 from ...interpreter.wire.messages import Call
 from ..memory.forwarding import dies_with_call
-from ..model.cause import Cause
 from ..model.instruction import Instruction
-from ..model.operand import Binding
 from ..model.plan import Plan
-from ..model.session import VmSession
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.session import Cause, VmSession
+from ..model.tensor import Binding, Copy, Storage, Tensor
 from ..placement.residency import Residency
 from ..placement.views import view_of
 from ..scheduler.lost_devices import refuse_lost

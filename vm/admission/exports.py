@@ -20,13 +20,11 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.segments import SHARED_FROM
 from ..memory.binding import bind
 from ..memory.mapped import map_copy
-from ..model.cause import Cause
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
-from ..model.operand import Binding
-from ..model.session import Again, VmSession
-from ..model.tensor import Tensor
+from ..model.session import Again, Cause, VmSession
+from ..model.tensor import Binding, Tensor
 from ..placement.residency import Export, Residency
 from ..placement.views import twin
 from ..scheduler.pending_metas import await_metas

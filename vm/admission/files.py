@@ -29,10 +29,9 @@ from ...interpreter.wire.messages import File, Flush, Load, Write
 from ...streams.stored import LoadedStretch, StoredArray, buffer_of, pieces
 from ...streams.stream import StreamKind
 from ..memory.making_room import drop_replica
-from ..model.cause import Cause
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
-from ..model.session import FileOpener, VmSession
+from ..model.session import Cause, FileOpener, VmSession
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, Tensor
 from ..placement.residency import Residency

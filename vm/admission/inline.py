@@ -42,11 +42,10 @@ from ..memory.release import release
 from ..model.charges import charge, credit, has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
-from ..model.operand import Binding
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import NOTHING, UPLOAD, Maker
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.tensor import Binding, Copy, Storage, Tensor
 from ..placement.residency import Residency
 from ..placement.views import known_view_of
 from ..scheduler.dispatch import INLINE_BYTES

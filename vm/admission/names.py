@@ -9,9 +9,8 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.names import named
 from ..memory.pins import end_pins
 from ..memory.recycling import recycle
-from ..model.directory import Directory
+from ..model.directory import Directory, Published
 from ..model.plan import Plan
-from ..model.published import Published
 from ..model.session import VmSession
 from ..model.signature import NOTHING
 from ..model.tensor import Tensor

@@ -18,8 +18,7 @@ from ...interpreter.wire.names import check_names as check_printable
 from ..memory.overwriting import may_overwrite
 from ..model.charges import check_bytes
 from ..model.device_state import DeviceState
-from ..model.directory import Directory
-from ..model.published import Published
+from ..model.directory import Directory, Published
 from ..model.session import VmSession
 from ..model.tensor import Storage, Tensor
 

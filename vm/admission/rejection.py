@@ -16,10 +16,9 @@ from ...interpreter.wire.message_kinds import MessageKind
 from ...interpreter.wire.messages import Location, Span
 from ...interpreter.wire.roles import messages_of, number_of, outputs_of, signatures_of
 from ..memory.release import release
-from ..model.cause import Cause
 from ..model.charges import credit
 from ..model.device_state import DeviceState
-from ..model.session import VmSession
+from ..model.session import Cause, VmSession
 from ..model.tensor import Copy, Tensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler

@@ -21,8 +21,7 @@ from ..model.session import VmSession
 from ..model.unfolding import Answer, Unfolding
 from ..placement.residency import Residency
 from ..routines.compiling.segments import LONGEST
-from ..routines.op_by_op.ids import Ids
-from ..routines.op_by_op.run import Results
+from ..routines.op_by_op.run import Ids, Results
 from ..routines.op_by_op.unfolding import Unfolder, metas_of
 from ..routines.programs import add_part, check_in_group, check_run, drop, link, routine_of, steps_of_runs, written_by
 from ..routines.publishing import keep_convention

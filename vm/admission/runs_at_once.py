@@ -21,7 +21,7 @@ from ..model.instruction import Status
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
 from ..placement.residency import Residency
-from ..routines.op_by_op.ids import Ids
+from ..routines.op_by_op.run import Ids
 from ..routines.running.instruction import KEPT, RunInstruction, Segment
 from ..routines.running.stamps import Stamps, timed
 from ..scheduler.scheduler import Scheduler

@@ -12,15 +12,13 @@ from ...interpreter.programs.passes.table import FUSION, TRANSFERS
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
 from ..memory.overwriting import may_overwrite
-from ..model.cause import Cause
 from ..model.charges import check_bytes
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.linked import Linked
-from ..model.operand import Binding
 from ..model.plan import Plan
-from ..model.session import VmSession
-from ..model.tensor import Tensor
+from ..model.session import Cause, VmSession
+from ..model.tensor import Binding, Tensor
 from ..placement.residency import Residency
 from ..placement.views import share
 from ..routines.compiling.compiled import Compiled, CompiledPrograms
@@ -28,7 +26,7 @@ from ..routines.compiling.inside import segment_record
 from ..routines.compiling.passes import Improved, ImprovedPrograms, crowds, lacks
 from ..routines.compiling.recipe import Recipe, compile_segment
 from ..routines.compiling.segments import LONGEST, Piece, cutting, work_of_time
-from ..routines.op_by_op.ids import Ids
+from ..routines.op_by_op.run import Ids
 from ..routines.running.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.running.stamps import Stamps
 from ..scheduler.scheduler import Scheduler

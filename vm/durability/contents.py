@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from ...interpreter.checkpoints.record import INNER, Record
 from ...interpreter.errors import MetadataError
-from ..model.published import Published, PublishedRoutine
+from ..model.directory import Published, PublishedRoutine
 
 # The fields of a name: a tensor's home; the name of the same tensor, where it has several; the routine that captures
 # it. Of a routine: the names of what it captures, its devices, and how it is called.

@@ -16,7 +16,7 @@ from ...interpreter.checkpoints.record import INNER, Generation, Record
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.programs.program import Program
 from ...streams.kept import KeptReader, KeptStretch
-from ..model.published import Published, PublishedRoutine
+from ..model.directory import Published, PublishedRoutine
 from .contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, owner_of
 
 PIECE: Final = 256  # names of which tensors are made in one go: some 2 ms

@@ -25,11 +25,9 @@ from ...interpreter.wire.names import named
 from ...streams.stream import Stream, StreamKind
 from ..memory.making_room import drop_replica
 from ..memory.replicas import is_there
-from ..model.cause import Cause
-from ..model.directory import Directory
+from ..model.directory import Directory, Published, PublishedRoutine
 from ..model.instruction import Instruction
-from ..model.published import Published, PublishedRoutine
-from ..model.session import VmSession
+from ..model.session import Cause, VmSession
 from ..model.tensor import Copy, Tensor
 from ..placement.residency import Residency
 from ..placement.views import twin

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from ...interpreter.checkpoints.directory import CheckpointDirectory
 from ...interpreter.checkpoints.record import Generation, Record
 from ...interpreter.types.meta import Meta
-from ..model.published import PublishedRoutine
+from ..model.directory import PublishedRoutine
 from ..model.tensor import Storage, Tensor
 
 REMEMBERED: Final = 4  # directories: each holds on to the storages of its last generation

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...interpreter.errors import TensordError
 from ..model.instruction import Instruction
-from ..model.operand import Binding
+from ..model.tensor import Binding
 
 
 def bind_arguments(instruction: Instruction) -> None:

@@ -9,8 +9,7 @@ the call runs: no other instruction will touch the copy, its memory has the righ
 from __future__ import annotations
 
 from ..model.instruction import Instruction
-from ..model.operand import Binding
-from ..model.tensor import Copy, Tensor
+from ..model.tensor import Binding, Copy, Tensor
 from .overwriting import owns_memory
 
 

@@ -8,8 +8,7 @@ from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
-from ..model.operand import Binding
-from ..model.tensor import Copy
+from ..model.tensor import Binding, Copy
 from .allocation import adopt, allocate, give_back, reuse, set_aside
 from .forwarding import forward
 from .kept import full_below, kept_back

@@ -1,12 +1,12 @@
 """The engine's objects and their invariants; nothing here decides anything.
 
-- `tensor`: tensors, storages, copies; `operand`: a tensor bound to a copy
+- `tensor`: tensors, storages, copies, and a tensor bound to a copy
 - `instruction`: instructions and their states; `reason`: why one waits for another
 - `device_state`: the engine's state of one device; `session_queue`: one session's queue on a stream
-- `session`: one client's ids and tables; `account`, `charges`: its memory, and what counts for it
-- `directory`: sessions and names; `cause`: a session and a location of its program
+- `session`: one client's ids and tables, and a place in its program
+- `account`, `charges`: a session's memory, and what counts for it
+- `directory`: sessions, and names with what stands under them
 - `texts`: a session's lines and spans, by number
-- `published`: what stands under a name: a tensor, or a routine
 - `linked`: a program, linked to devices and tensors; `unfolding`: a run in the middle of being admitted op by op
 - `plan`: a resolved signature; `number`: the number among a call's operands, as an array
 - `signature`: what an instruction is of, as plain values

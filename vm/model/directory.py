@@ -1,14 +1,15 @@
-"""The directory: open sessions by id, published tensors and routines by name."""
+"""The directory: open sessions by id, published tensors and routines by name. What a name stands for is for both
+engines."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 
+from ...interpreter.programs.program import Program
 from .account import Account
 from .device_state import DeviceState
-from .published import Published
 from .session import VmSession
 from .tensor import Storage, Tensor
 
@@ -136,3 +137,38 @@ def handles_of(session: VmSession, tensors: Mapping[int, Tensor]) -> Iterator[tu
         tensor = tensors.get(id_)
         if tensor is not None:
             yield session, id_, tensor
+
+
+Held = TypeVar("Held")
+
+
+class PublishedRoutine:
+    """A routine as other sessions get it. Nothing of it belongs to its publisher, which may have ended.
+
+    `lines`: the texts of its program's lines, by their numbers; `convention`: how it is called, as it travels, or None;
+    `weight`: what it counts for in the quota of steps.
+    """
+
+    __slots__ = ("convention", "devices", "lines", "program", "weight")
+
+    def __init__(self, program: Program, devices: tuple[str, ...], lines: Mapping[Any, str], convention: Any) -> None:
+        self.program = program
+        self.devices = devices
+        self.lines = lines
+        self.convention = convention
+        self.weight = program.weight
+
+
+class Published(Generic[Held]):
+    """What stands under a name, and keeps its tensors alive. `routine`: None for a name of a tensor."""
+
+    __slots__ = ("routine", "tensors")
+
+    def __init__(self, tensors: Sequence[Held], routine: PublishedRoutine | None = None) -> None:
+        self.tensors = tuple(tensors)
+        self.routine = routine
+
+    @property
+    def weight(self) -> int:
+        """What it counts for in the publisher's quota of steps."""
+        return 0 if self.routine is None else self.routine.weight

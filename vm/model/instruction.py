@@ -26,11 +26,10 @@ from ...interpreter.opcodes import TRAITS, Opcode
 from ...interpreter.types.meta import Scalar
 from ...streams.stream import Stream, Task
 from .device_state import DeviceState
-from .operand import Binding
 from .plan import Plan
 from .reason import Reason
 from .signature import call_text
-from .tensor import Copy
+from .tensor import Binding, Copy
 
 if TYPE_CHECKING:
     from .session import VmSession

@@ -14,12 +14,11 @@ import numpy as np
 
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.opcodes import Opcode
-from ...interpreter.schema.infer import InferCache
+from ...interpreter.schema.infer import InferCache, check_targets
 from ...interpreter.schema.opdef import MACHINE, BoundKernel, FrozenAttributes, OpDef, OutputMetas, no_kernel
 from ...interpreter.schema.pieces import in_pieces, length_of_pieces
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.schema.scratch import largest
-from ...interpreter.schema.targets import check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
 from .device_state import DeviceState
 from .number import number_of

@@ -198,3 +198,13 @@ def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
         if unfolding.rests:
             unfolding.rests = False
             return
+
+
+class Cause:
+    """The cause of what placement plans: a session that asks for it, at a `location` of its program, by number."""
+
+    __slots__ = ("location", "session")
+
+    def __init__(self, session: VmSession, location: int) -> None:
+        self.session = session
+        self.location = location

@@ -21,7 +21,7 @@ Source: OneFlow's MirroredObject and its access list; Glow's device-resident ten
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta, Shape
@@ -219,3 +219,12 @@ class Moved(Tensor):
         self.mover = mover
         self.location = location
         self.bound = True
+
+
+class Binding(NamedTuple):
+    """One tensor operand bound to a copy. `strides` is None where the copy holds the tensor packed."""
+
+    copy: Copy
+    tensor: Tensor
+    offset: int
+    strides: tuple[int, ...] | None

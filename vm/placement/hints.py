@@ -14,10 +14,9 @@ from ..memory.making_room import drop_replica, may_evict
 from ..memory.pins import pinned_bytes
 from ..memory.recency import touch
 from ..memory.replicas import may_forget, note_dropped
-from ..model.cause import Cause
 from ..model.device_state import DeviceState
 from ..model.reason import EVICT
-from ..model.session import VmSession
+from ..model.session import Cause, VmSession
 from ..model.tensor import Copy, Storage, Tensor
 from .residency import Residency
 

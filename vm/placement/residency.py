@@ -23,14 +23,12 @@ from ..memory.overwriting import may_overwrite, owns_memory
 from ..memory.pins import move_pins
 from ..memory.recency import touch
 from ..memory.replicas import drop_copies, forget, hold, leave_to_readers, may_drop
-from ..model.cause import Cause
 from ..model.charges import charge, check_bytes, check_share, count
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
-from ..model.operand import Binding
 from ..model.reason import RETURN
-from ..model.session import VmSession
-from ..model.tensor import Copy, Moved, Storage, Tensor
+from ..model.session import Cause, VmSession
+from ..model.tensor import Binding, Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
 from .loaded_files import LoadedFiles
 from .routes import Routes, is_in_pieces

@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from ...interpreter.types.meta import Meta
 from ..memory.kept import full_below
 from ..memory.ledger import undecided
-from ..model.cause import Cause
 from ..model.charges import check_share, count
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
-from ..model.operand import Binding
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.session import Cause
+from ..model.tensor import Binding, Copy, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
 from .transfers import Transfers
 

@@ -15,12 +15,10 @@ from ...streams.spill import copy_from
 from ...streams.stored import copy_to
 from ...streams.stream import Stream, StreamKind
 from ..memory.replicas import forget
-from ..model.cause import Cause
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
-from ..model.operand import Binding
-from ..model.session import VmSession
-from ..model.tensor import Storage
+from ..model.session import Cause, VmSession
+from ..model.tensor import Binding, Storage
 from ..scheduler.errors import makes_room
 from ..scheduler.scheduler import Scheduler
 from .loaded_files import LoadedFiles

@@ -18,8 +18,8 @@ from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import is_line
 from ...interpreter.wire.messages import Convention
+from ..model.directory import Published, PublishedRoutine
 from ..model.linked import Linked
-from ..model.published import Published, PublishedRoutine
 from .programs import RECORDS, Holder, check_steps, routine_of
 
 

@@ -17,8 +17,7 @@ from ..memory.ledger import learn_need, plan_most, undecided
 from ..memory.reservation import most_of, need_alone, scratch_of, too_large
 from ..model.charges import check_bytes, check_share, count, has_share
 from ..model.instruction import Instruction
-from ..model.operand import Binding
-from ..model.tensor import Copy, Tensor
+from ..model.tensor import Binding, Copy, Tensor
 
 
 class PendingMetas:

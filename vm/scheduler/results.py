@@ -12,7 +12,7 @@ from ..memory.release import release
 from ..memory.reservation import is_stuck
 from ..model.charges import has_share
 from ..model.instruction import Instruction
-from ..model.operand import Binding
+from ..model.tensor import Binding
 from .dispatch import Holders, Replan
 from .pending_metas import PendingMetas, learn_size
 

@@ -28,14 +28,12 @@ from ..memory.refusals import Refusals, question
 from ..memory.release import leave_plan
 from ..memory.reservation import most_of, need_alone, new_copies, scratch_of, too_large
 from ..model.account import Account
-from ..model.cause import Cause
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
-from ..model.operand import Binding
 from ..model.reason import EVICT, REPLAN, Reason
-from ..model.session import VmSession
-from ..model.tensor import Copy, Storage
+from ..model.session import Cause, VmSession
+from ..model.tensor import Binding, Copy, Storage
 from ..tracing.ring import Ring
 from . import edges, errors
 from .dispatch import Dispatcher

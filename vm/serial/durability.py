@@ -15,7 +15,7 @@ from ..durability.contents import Contents
 from ..durability.job import CheckpointJob
 from ..durability.restoring import Restoring, look
 from ..durability.target import Target
-from ..model.published import Published
+from ..model.directory import Published
 from ..places import real_path
 from .names import NOT_KEPT
 from .state import State

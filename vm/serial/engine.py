@@ -23,8 +23,8 @@ import numpy as np
 
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
+from ...interpreter.schema.infer import check_distinct
 from ...interpreter.schema.opdef import OutputMetas
-from ...interpreter.schema.targets import check_distinct
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import HOST, Role
 from ...interpreter.wire.forms import decode_message

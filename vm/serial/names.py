@@ -8,7 +8,7 @@ from typing import Any, Final
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
 from ...interpreter.wire.names import check_names, named
-from ..model.published import Published
+from ..model.directory import Published
 from ..routines.publishing import keep_convention, published, snapshots, told
 from .state import State
 from .values import SerialSession, SerialTensor, Value, check_new, define, summary, tensor_of, twin

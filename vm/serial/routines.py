@@ -12,8 +12,7 @@ from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.messages import Message, Run
 from ..model.linked import Linked
 from ..model.unfolding import Answer
-from ..routines.op_by_op.ids import Ids
-from ..routines.op_by_op.run import Results
+from ..routines.op_by_op.run import Ids, Results
 from ..routines.op_by_op.unfolding import Unfolder, metas_of
 from ..routines.programs import check_in_group, check_run, drop, routine_of, written_by
 from .effects import Effects

@@ -9,7 +9,7 @@ from typing import Any
 from ...interpreter.errors import CancelledError, TensordError
 from ...interpreter.schema.opdef import OutputMetas
 from ...interpreter.types.meta import Meta
-from ..model.published import Published
+from ..model.directory import Published
 from .tables import Tables
 from .values import Errors, SerialSession, SerialTensor, Signature, Value, define, denial
 

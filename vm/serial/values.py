@@ -19,10 +19,9 @@ from ...interpreter.errors import (
 from ...interpreter.files.open_file import OpenFile, OutputFile
 from ...interpreter.programs.program import Program
 from ...interpreter.programs.records import Reader
-from ...interpreter.schema.infer import infer_once
+from ...interpreter.schema.infer import check_targets, infer_once
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, OutputMetas
 from ...interpreter.schema.promotion import check_scalars
-from ...interpreter.schema.targets import check_targets
 from ...interpreter.types.meta import Meta, OperandMeta
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import line_of

@@ -16,9 +16,9 @@ from typing import Any
 
 from ..model.instruction import Instruction
 from ..model.linked import Linked
-from ..model.operand import Binding
 from ..model.session import VmSession
 from ..model.signature import NOTHING, PlainMeta, Signature, plain
+from ..model.tensor import Binding
 from .details import Details
 from .flat import Where, inflate
 from .known_routines import KnownRoutines

@@ -17,8 +17,7 @@ from ...schema.opdef import (
 )
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.axes import tensor
-from ...types.meta import OperandMeta
+from ...types.meta import OperandMeta, tensor
 from ..elementwise import slow_work
 from . import compose, kernels
 from .operands import same_meta

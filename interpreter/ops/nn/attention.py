@@ -16,8 +16,7 @@ from ...schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes,
 from ...schema.promotion import broadcast_shapes
 from ...schema.scratch import working_size
 from ...types import kinds
-from ...types.axes import tensors
-from ...types.meta import Meta, OperandMeta
+from ...types.meta import Meta, OperandMeta, tensors
 from ..elementwise import SLOW
 from .blocks import block_bytes, parts
 from .operands import one_dtype, working_dtype

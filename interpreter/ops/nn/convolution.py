@@ -9,8 +9,7 @@ from ...schema.attributes import check_int
 from ...schema.opdef import VARIADIC, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import working_size
 from ...types import kinds
-from ...types.axes import tensor, tensors
-from ...types.meta import Meta, OperandMeta
+from ...types.meta import Meta, OperandMeta, tensor, tensors
 from .blocks import HOST, block_bytes
 from .convolution_kernels import conv2d_grad_kernel, conv2d_kernel
 from .operands import check_pair, check_positive_pair, one_dtype

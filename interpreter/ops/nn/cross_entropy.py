@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...schema.opdef import Array, ArrayModule, Attributes, BoundKernel, OutputMetas
-from ...types.axes import tensors
-from ...types.meta import Meta, OperandMeta
+from ...types.meta import Meta, OperandMeta, tensors
 from ..positions import SIGNED, check_scatter
 from .labels import in_range, mark
 from .operands import working_dtype

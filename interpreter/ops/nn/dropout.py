@@ -15,8 +15,7 @@ from ...schema.attributes import check_float
 from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.axes import tensor
-from ...types.meta import OperandMeta
+from ...types.meta import OperandMeta, tensor
 from ..elementwise import slow_work
 from ..random import check_seed
 from .kernels import fill_masked

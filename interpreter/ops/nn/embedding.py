@@ -10,8 +10,7 @@ from ...schema.attributes import check_int
 from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import in_working, scratch
 from ...types import kinds
-from ...types.axes import tensors
-from ...types.meta import Meta, OperandMeta
+from ...types.meta import Meta, OperandMeta, tensors
 from ..positions import check_gather, check_scatter, from_the_front
 from ..rearranging import rows_at
 from .blocks import block_bytes, parts

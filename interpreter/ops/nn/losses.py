@@ -9,8 +9,7 @@ from ...schema.attributes import check_dtype, check_float, check_int
 from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.axes import tensor, tensors
-from ...types.meta import Meta, OperandMeta
+from ...types.meta import Meta, OperandMeta, tensor, tensors
 from ..elementwise import SLOW, slow_work
 from .compose import compose_cross_entropy
 from .cross_entropy import (

@@ -19,8 +19,7 @@ from ...schema.opdef import (
 )
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.axes import normal_axes
-from ...types.meta import Meta, OperandMeta, Shape
+from ...types.meta import Meta, OperandMeta, Shape, normal_axes
 from .operands import one_dtype, working_dtype
 
 # Operands, of which the first, or a gradient's first two, are required.

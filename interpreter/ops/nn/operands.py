@@ -8,8 +8,7 @@ import numpy as np
 
 from ...schema.attributes import check_axes, check_int
 from ...schema.promotion import DType
-from ...types.axes import tensors
-from ...types.meta import Meta, OperandMeta
+from ...types.meta import Meta, OperandMeta, tensors
 
 
 def working_dtype(dtype: DType) -> DType:

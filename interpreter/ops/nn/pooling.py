@@ -11,8 +11,7 @@ from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, O
 from ...schema.promotion import DType
 from ...schema.scratch import working_size
 from ...types import kinds
-from ...types.axes import tensor
-from ...types.meta import Meta, OperandMeta
+from ...types.meta import Meta, OperandMeta, tensor
 from .kernels import fill_masked
 from .operands import check_pair, check_positive_pair, one_dtype, working_dtype
 from .windows import Line, lines

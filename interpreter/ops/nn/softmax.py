@@ -11,8 +11,7 @@ from ...schema.attributes import axis_attribute
 from ...schema.opdef import UNNOTICED, Array, ArrayModule, Attributes, Compose, Kernel, OutputMetas, Work, define
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.axes import normal_axis, tensor
-from ...types.meta import OperandMeta
+from ...types.meta import OperandMeta, normal_axis, tensor
 from ..elementwise import slow_work
 from . import compose
 from .operands import same_meta, working_dtype

@@ -11,7 +11,7 @@ from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Lookup, Publish, Unpublish, Wait
 from tensord.streams.device import Eviction
 from tensord.vm.admission.cancellation import PIECE, held_alone, written_now
-from tensord.vm.model.cause import Cause
+from tensord.vm.model.session import Cause
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.flat import Place
 

@@ -16,8 +16,7 @@ from tensord.interpreter.errors import TensordError
 from tensord.interpreter.wire.messages import CALL, RELEASE, Fetch, Publish, Release, Signature, ToDevice, Upload, Wait
 from tensord.vm.admission.inline import END
 from tensord.vm.memory.binding import bind
-from tensord.vm.model.operand import Binding
-from tensord.vm.model.tensor import Tensor
+from tensord.vm.model.tensor import Binding, Tensor
 from tensord.vm.reporting.invariants import violations
 
 from ...sampling import sampled

@@ -9,8 +9,8 @@ import pytest
 
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.allocation import adopt, allocate, reuse
-from tensord.vm.model.cause import Cause
 from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.session import Cause
 from tensord.vm.model.tensor import Copy
 
 from ..parts import Parts, copy_of

@@ -13,9 +13,8 @@ from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.memory.binding import bind, bind_arguments
 from tensord.vm.model.instruction import Instruction
-from tensord.vm.model.operand import Binding
 from tensord.vm.model.plan import Plan
-from tensord.vm.model.tensor import Tensor
+from tensord.vm.model.tensor import Binding, Tensor
 
 from ..parts import Parts, copy_of
 

@@ -9,8 +9,7 @@ import pytest
 from tensord.interpreter.wire.messages import Fetch
 from tensord.vm.memory.forwarding import dies_with_call, forward, is_free_for
 from tensord.vm.model.instruction import Instruction
-from tensord.vm.model.operand import Binding
-from tensord.vm.model.tensor import Copy
+from tensord.vm.model.tensor import Binding, Copy
 from tensord.vm.placement.views import twin
 
 from ..bare_engine import Bare, Client

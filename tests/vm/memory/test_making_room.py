@@ -6,9 +6,9 @@ import pytest
 
 from tensord.vm.memory.making_room import Room, make_room
 from tensord.vm.memory.replicas import forget
-from tensord.vm.model.cause import Cause
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.session import Cause
 from tensord.vm.model.tensor import Copy, Tensor
 
 from ..parts import Parts, copy_of, fail

@@ -12,8 +12,8 @@ from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.ledger import expect
 from tensord.vm.memory.reservation import is_stuck, loss_of, most_of, out_of_memory, reserve, take
 from tensord.vm.model.instruction import Instruction, Status
-from tensord.vm.model.operand import Binding
 from tensord.vm.model.session_queue import SessionQueue
+from tensord.vm.model.tensor import Binding
 
 from ..bare_engine import Bare
 from ..parts import Parts, copy_of

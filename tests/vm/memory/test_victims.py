@@ -10,8 +10,8 @@ from tensord.vm.memory.mapped import map_copy
 from tensord.vm.memory.recency import touch
 from tensord.vm.memory.victims import victims
 from tensord.vm.model.account import Account
-from tensord.vm.model.cause import Cause
 from tensord.vm.model.device_state import DeviceState
+from tensord.vm.model.session import Cause
 from tensord.vm.model.tensor import Tensor
 
 from ..parts import Parts, copy_of

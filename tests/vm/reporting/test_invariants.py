@@ -10,9 +10,9 @@ import pytest
 from tensord.interpreter.opcodes import Opcode
 from tensord.streams.device import Eviction
 from tensord.vm.memory.ledger import expect
-from tensord.vm.model.cause import Cause
+from tensord.vm.model.directory import Published
 from tensord.vm.model.instruction import Instruction, Status
-from tensord.vm.model.published import Published
+from tensord.vm.model.session import Cause
 from tensord.vm.placement.views import twin
 from tensord.vm.reporting.invariants import CHECKS, MOST, violations
 from tensord.vm.scheduler import fair_queue

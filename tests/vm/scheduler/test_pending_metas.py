@@ -10,9 +10,8 @@ from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.limits import Limits
 from tensord.vm.model.instruction import Instruction
-from tensord.vm.model.operand import Binding
 from tensord.vm.model.plan import Plan
-from tensord.vm.model.tensor import Tensor
+from tensord.vm.model.tensor import Binding, Tensor
 from tensord.vm.placement.views import twin
 from tensord.vm.scheduler.pending_metas import PendingMetas, await_metas, fail_meta
 

@@ -16,9 +16,8 @@ from ....interpreter.errors import ProtocolError
 from ...memory.making_room import may_evict
 from ...memory.pins import pinned_bytes
 from ...memory.replicas import may_forget
-from ...model.cause import Cause
 from ...model.device_state import DeviceState
-from ...model.session import VmSession
+from ...model.session import Cause, VmSession
 from ...model.tensor import Storage
 from ...placement.hints import leave
 from ...tracing.flat import Where

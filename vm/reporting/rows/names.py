@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ....interpreter.errors import ProtocolError
 from ....interpreter.wire.forms import shown
-from ...model.published import Published, PublishedRoutine
+from ...model.directory import Published, PublishedRoutine
 
 TENSOR: Final = "tensor"
 ROUTINE: Final = "routine"

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....interpreter.errors import TensordError
 from ...model.device_state import DeviceState
-from ...model.directory import handles_of
-from ...model.published import Published
+from ...model.directory import Published, handles_of
 from ...model.tensor import Moved, Tensor
 from ...tracing.analysis.recorded.volume import described
 from ...tracing.flat import Where

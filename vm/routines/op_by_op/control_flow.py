@@ -25,8 +25,7 @@ from ....interpreter.types.meta import Meta, Scalar
 from ....interpreter.wire.messages import EFFECT, RELEASE, TO_DEVICE, Message
 from ...model.linked import Block, Linked
 from ...model.unfolding import Answer
-from .ids import Ids
-from .run import Results, Run
+from .run import Ids, Results, Run
 
 PAUSE: Final[Message] = (RELEASE, ())  # a message that does nothing: a turn may end here
 PLACES: Final = 16  # bits of a draw's number that say its place in its block

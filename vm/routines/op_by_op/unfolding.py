@@ -21,8 +21,7 @@ from ....interpreter.wire.locations import LINE
 from ....interpreter.wire.messages import CALL, EFFECT, RELEASE, TO_DEVICE, Message
 from ...model.linked import Linked, Template
 from .control_flow import PAUSE, Construct
-from .ids import Ids, NewIds
-from .run import Engine
+from .run import Engine, Ids, NewIds
 
 RIDERS = 64  # operands that a call has bits for
 
