@@ -1,9 +1,10 @@
 """Equal on this device (docs/decisions/0023): what tests ask of a result, wherever it was computed.
 
 On a host device, the simulated ones among them, equal is equal, bit for bit, or what the test itself says. On a GPU a
-result may be as far away as `tests/gpu/deviation.py` says of its op, in ulps of the element, or of the largest one for
+result may be as far away as `tests/special_values.py` says of its op, in ulps of the element, or of the largest one for
 sums; and special values that the array API standard leaves open are not compared. What does not round is exact there,
-too.
+too. This is the one way for tests to ask: `is_on_gpu`, `least`, `may_give_a_value`, `is_all_open`, `why_unequal`,
+`assert_equal`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import numpy as np
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.opdef import REGISTRY
 
-from .gpu.deviation import INVARIANTS, REFUSED, compare, deviation
-from .gpu.op_cases import Case
+from .gpu.deviation import INVARIANTS, compare, deviation
+from .gpu.op_cases import SPECIAL, Case
+from .special_values import OF_TABLES, least, may_give_a_value, open_specials, spreads
 from .stand_in import chosen, is_cuda
 
-SPECIAL = "special values"  # what a case is called of which some may be open
+__all__ = ["OF_TABLES", "assert_equal", "is_all_open", "is_on_gpu", "least", "may_give_a_value", "why_unequal"]
 
 
 def is_on_gpu(device: str) -> bool:
@@ -29,9 +31,9 @@ def is_on_gpu(device: str) -> bool:
     return kind == "cuda" or (is_cuda() and kind == (chosen() or ("",))[0])
 
 
-def is_open(why: str) -> bool:
-    """May a GPU give a value, by the standard, where NumPy raises this error?"""
-    return REFUSED in why
+def is_all_open(op: str, values: Sequence[Any]) -> bool:
+    """Does a special value among operands and results leave all of a GPU's result open?"""
+    return op in REGISTRY and spreads(REGISTRY[op]) and bool(open_specials(REGISTRY[op], values))
 
 
 def why_unequal(

@@ -221,7 +221,7 @@ FAULTS: dict[str, tuple[type[Exception], Any]] = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_the_data_do_wrong_is_raised_at_the_wait_with_the_line_of_the_call(sim_session, device, name):
     if name == "pow" and is_on_gpu(device):
-        pytest.skip("CuPy has values for integers to negative powers: docs/decisions/0023")
+        pytest.skip("CuPy has values for integers to negative powers: tests/special_values.py")
     kind, call = FAULTS[name]
     x = sim_session.asarray(MATRIX, device=device)
     bad = call(sim_session.xp, x)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from ..equality import least
 from ..stand_in import is_cuda
 
 Shape = tuple[int, ...]
@@ -46,14 +47,6 @@ def _ordinary(dtype: str) -> np.ndarray:
     return (reals if kind == "f" else reals + 1j * reals[::-1]).astype(dtype)
 
 
-def least(limits: Any) -> Any:
-    """The smallest number that is no zero: on a GPU a normal one, since CuPy compiles with -ftz=true.
-
-    The standard leaves it to the implementation whether there are subnormals.
-    """
-    return limits.smallest_normal if is_cuda() else limits.smallest_subnormal
-
-
 def _special(dtype: str) -> np.ndarray:
     """Ordinary values, and the extremes of the dtype."""
     kind, ordinary = np.dtype(dtype).kind, _ordinary(dtype)
@@ -63,7 +56,7 @@ def _special(dtype: str) -> np.ndarray:
         limits = np.iinfo(dtype)
         return np.append(ordinary, np.array([limits.min, limits.max, limits.min + 1, limits.max - 1], dtype))
     real = np.finfo(dtype)
-    extremes = [real.max, real.min, real.smallest_normal, least(real), -0.0, np.inf, -np.inf]
+    extremes = [real.max, real.min, real.smallest_normal, least(dtype, gpu=is_cuda()), -0.0, np.inf, -np.inf]
     reals = np.array([*extremes, np.nan, np.nan, -0.0, -np.inf, 0.0, 1.0, np.pi])
     return np.append(ordinary, (reals if kind == "f" else _complex(reals, np.roll(reals, 4))).astype(dtype))
 

@@ -36,7 +36,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import least
+from ..equality import OF_TABLES, least
+from ..stand_in import is_cuda
 
 INF, NAN = math.inf, math.nan
 REAL, COMPLEX = ("float32", "float64"), ("complex64", "complex128")
@@ -78,7 +79,7 @@ class Case(NamedTuple):
 def finite_values(dtype: str) -> list[float]:
     """Finite numbers that matter, each representable in the real dtype."""
     limits = np.finfo(dtype)
-    positive = [float(least(limits)), 0.5, 1.0, 1.5, 2.0, 3.0, float(limits.max)]
+    positive = [float(least(dtype, gpu=is_cuda())), 0.5, 1.0, 1.5, 2.0, 3.0, float(limits.max)]
     return [0.0, -0.0, *positive, *(-v for v in positive)]
 
 
@@ -242,7 +243,7 @@ def failures(cases: list[Case], found: np.ndarray, *, rounded: bool = False) -> 
 @np.errstate(all="ignore")
 def _agree(found: np.ndarray, results: list[Result], copies: int, *, rounded: bool) -> np.ndarray:
     how, value = (np.tile(each, copies) for each in (np.array([r.how for r in results]), [r.value for r in results]))
-    precision = 4 * np.finfo(found.dtype).eps if found.dtype.kind == "f" else 0.0
+    precision = OF_TABLES * np.finfo(found.dtype).eps if found.dtype.kind == "f" else 0.0
     exact = value.astype(found.dtype) if found.dtype.kind == "f" else value
     found = found.astype(np.float64)
     same_sign = np.signbit(found) == np.signbit(value)

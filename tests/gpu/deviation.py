@@ -2,9 +2,9 @@
 
 Bounds. What moves, selects, compares, counts or computes with integers is exact. Elementwise functions of floats
 have a bound in units in the last place (ulp): CUDA's and NumPy's functions are both within some ulp of the true value.
-`tests/equality.py` is how other tests have these bounds.
 A sum of many products is bound by the rounding of the largest element of the result ("scaled"): another order of the
-sums is no error. Decompositions that are not unique are judged by what they decompose.
+sums is no error. Decompositions that are not unique are judged by what they decompose. The numbers, and what is not
+compared, are those of `tests/special_values.py`; `tests/equality.py` is how other tests have all of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,19 @@ import numpy as np
 
 from tensord.interpreter.schema.opdef import OpDef
 
-from .op_cases import Case, family, seen
+from ..special_values import (
+    EITHER_ZERO,
+    OF_ONE,
+    SCALED,
+    SCALED_BY_LIBRARIES,
+    ULP,
+    ULP_COMPLEX,
+    ULP_ONCE,
+    is_at_limit,
+    open_elements,
+    open_on_gpu,
+)
+from .op_cases import SPECIAL, Case, family, seen
 
 EXACT = frozenset(
     {"creation", "dynamic", "embedding", "indexing", "joining", "rearranging", "searching", "sets", "sorting", "views"}
@@ -26,27 +38,10 @@ ROUNDED_ONCE = frozenset(
     | {"multiply", "negative", "nextafter", "positive", "reciprocal", "remainder", "round", "sign", "sqrt", "square"}
     | {"subtract", "trunc", "where", "astype", "cast", "real", "imag", "relu"}
 )
-ULP = 8.0  # of an elementwise function
-ULP_COMPLEX = 64.0  # of the larger part of a complex one
-SCALED = 64.0  # units of rounding of the largest element
 UNDEFINED = frozenset({"empty", "empty_like"})  # nobody knows their values
-# On a GPU, which of two equal zeros a choice gives is open.
-EITHER_ZERO = frozenset({"maximum", "minimum", "clip", "max", "min", "relu", "unique_values", "unique_counts"})
-EITHER_ZERO |= {"unique_inverse", "unique_all"}
 # Terms of size one cancel in results that are smaller: the rounding is that of the terms.
 CANCELLING = frozenset({"sinc", "logaddexp"})
-SCALED_BY_LIBRARIES = 1024.0  # where CuPy has another method than SciPy
-# Of single ops. For few degrees of freedom SciPy's own quantile is off by 1e-13.
-OF_ONE = {"stdtrit": 4096.0}
 UNORDERED = frozenset({"embedding_grad"})  # sums whose order is free
-SPREADING = frozenset({"fft"})  # one NaN or infinity may spread to all sums of products
-SORTED = frozenset({"sets", "quantiles"})  # a NaN has no place in the order of complex numbers
-# What they give for infinities and NaN is not open: they look at each part by itself.
-BY_PARTS = frozenset({"astype", "cast", "conj", "equal", "imag", "isfinite", "isinf", "isnan", "negative", "not_equal"})
-BY_PARTS |= {"logical_and", "logical_not", "logical_or", "logical_xor", "positive", "real", "where"}
-REFUSED = "Integers to negative integer powers"  # by NumPy alone: decision 0023
-CASTS = frozenset({"astype", "cast"})
-SHIFTS = frozenset({"bitwise_left_shift", "bitwise_right_shift"})
 
 
 class Bound(NamedTuple):
@@ -77,7 +72,7 @@ def bound_of(op: OpDef, dtype: np.dtype[Any]) -> Bound:
     if dtype.kind not in "fc" or family(op) in EXACT:
         return Bound("exact", 0)
     if op.name in ROUNDED_ONCE and dtype.kind == "f":
-        return Bound("ulp", 1)
+        return Bound("ulp", ULP_ONCE)
     if op.ufunc is not None or family(op) in {"elementwise", "activations", "random"}:
         return Bound("ulp", ULP_COMPLEX if dtype.kind == "c" else ULP)
     return Bound("scaled", SCALED if op.library is None else OF_ONE.get(op.name, SCALED_BY_LIBRARIES))
@@ -95,8 +90,10 @@ def compare(
     """The deviation of each result that has one. `gpu`: what only a GPU computes otherwise is not compared."""
     if op.name in INVARIANTS:
         return INVARIANTS[op.name](op, case, found, expected)
-    undefined = open_on_gpu(op, case) if gpu else None
-    undefined = open_elements(case) if undefined is None else undefined
+    operands = [seen(x, strided=case.strided) if isinstance(x, np.ndarray) else x for x in case.operands]
+    special = case.what == SPECIAL
+    undefined = open_on_gpu(op, operands, case.attributes, special=special) if gpu else None
+    undefined = open_elements(op, operands, case.attributes) if undefined is None else undefined
     pairs = zip(found, expected, strict=True)
     made = [deviation(op, a, b, undefined, gpu=gpu, bound=bound_of_case(op, case, b.dtype)) for a, b in pairs]
     return [one for one in made if one is not None]
@@ -156,78 +153,6 @@ def apart(found: Any, expected: Any, unit: str, size: Any) -> Any:
         step = np.spacing(np.maximum(scale, np.finfo(found.dtype).tiny)).astype(np.float64)
         far = np.abs(found.astype(np.float64) - expected.astype(np.float64)) / step
     return np.where(signed, np.inf, np.where(same, 0.0, np.where(finite, far, np.inf)))
-
-
-def is_at_limit(found: Any, expected: Any) -> Any:
-    """Where a GPU flushes a subnormal float32 to zero, or the largest number is rounded up to infinity."""
-    limits = np.finfo(expected.dtype)
-    flushed = (found == 0) & (expected != 0) & (np.abs(expected) < limits.tiny) & (limits.bits == 32)
-    return flushed | (np.isinf(found) & (expected == np.copysign(limits.max, found)))
-
-
-def open_elements(case: Case) -> Any:
-    """Where the array API standard leaves the value open on any device: None, or a mask of the result's shape."""
-    operands = [seen(x, strided=case.strided) if isinstance(x, np.ndarray) else x for x in case.operands]
-    if case.op in CASTS and operands[0].dtype.kind in "fc":
-        return unrepresentable(operands[0], np.dtype(case.attributes["dtype"]))
-    if case.op in SHIFTS:
-        width = np.result_type(*operands).itemsize * 8
-        shift = np.broadcast_arrays(*operands)[1]
-        return (shift < 0) | (shift >= width)
-    if case.op in {"floor_divide", "remainder"} and np.result_type(*operands).kind in "iu":
-        return np.broadcast_arrays(*operands)[1] == 0
-    return None
-
-
-def open_on_gpu(op: OpDef, case: Case) -> Any:
-    """What the standard leaves open and only a GPU computes otherwise: the same, or True for all of the result."""
-    operands = [seen(x, strided=case.strided) if isinstance(x, np.ndarray) else x for x in case.operands]
-    if case.op == "reciprocal" and operands[0].dtype.kind in "iu":
-        return operands[0] == 0
-    if case.op in {"sum", "prod", "cumulative_sum", "cumulative_prod", "trace"} and case.attributes.get("dtype"):
-        target = np.dtype(case.attributes["dtype"])
-        lost = unrepresentable(operands[0], target) if operands[0].dtype.kind in "fc" else None
-        return None if lost is None or not lost.any() else np.True_
-    return open_specials(op, case) if case.what == "special values" else None
-
-
-def open_specials(op: OpDef, case: Case) -> Any:
-    """What a NaN or an infinity makes of complex numbers, beyond what `tests/conformance` checks, and of sums of
-    products. What SciPy and CuPy make of such numbers is their own."""
-    if op.library is not None:
-        return np.True_
-    arrays = [x for x in case.operands if isinstance(x, np.ndarray) and x.dtype.kind in "fc"]
-    if not arrays:
-        return None
-    finite = np.logical_and.reduce([np.isfinite(x) for x in np.broadcast_arrays(*arrays)])
-    is_complex = arrays[0].dtype.kind == "c"
-    if family(op) in SPREADING or case.op == "convolve" or (is_complex and family(op) in SORTED):
-        return np.logical_not(finite.all())
-    if not (is_complex and op.elementwise) or op.name in BY_PARTS:
-        return None
-    return ~finite | np.logical_or.reduce([is_wide(x) for x in np.broadcast_arrays(*arrays)])
-
-
-def is_wide(x: Any) -> Any:
-    """Where the square of a complex number's magnitude is too large for its dtype, or too small."""
-    limits = np.finfo(x.dtype)
-    with np.errstate(all="ignore"):
-        size = np.maximum(np.abs(x.real), np.abs(x.imag))
-    return (size > np.sqrt(limits.max)) | ((size > 0) & (size < np.sqrt(limits.tiny)))
-
-
-def is_refused_by_numpy_alone(found: Any, expected: Any) -> bool:
-    """Does a device give a value, which the standard leaves open, where NumPy's function raises?"""
-    return not isinstance(found, str) and isinstance(expected, str) and REFUSED in expected
-
-
-def unrepresentable(values: Any, target: np.dtype[Any]) -> Any:
-    """Floats that no integer of that dtype is."""
-    if target.kind not in "iu":
-        return None
-    limits = np.iinfo(target)
-    with np.errstate(invalid="ignore"):
-        return ~((values.real > float(limits.min) - 1) & (values.real < float(limits.max)))
 
 
 # -- decompositions ----------------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ import numpy as np
 from tensord.interpreter.schema.opdef import REGISTRY, OpDef
 from tensord.interpreter.types.kinds import INTEGER
 
-from .op_cases import Case, cases, dtypes_of, settings_of
+from .op_cases import SPECIAL, Case, cases, dtypes_of, settings_of
 
 DTYPES = ("float32", "int64", "uint64", "int8", "complex64", "float64", "bool", "")  # of the first operand
 MOST = 320  # calls of an op
 BASES = 8  # valid calls of an op with one dtype that are made hostile
-NOT_BASES = frozenset({"special values", "long"})
+NOT_BASES = frozenset({SPECIAL, "long"})
 # They compute positions or sizes from their attributes, shapes or data, though their definitions do not say so.
 COMPUTING = frozenset(
     {"arange", "avg_pool2d", "avg_pool2d_grad", "conv2d", "conv2d_grad", "cross_entropy", "cross_entropy_grad", "diff"}

@@ -23,6 +23,8 @@ from tensord.interpreter.schema.opdef import REGISTRY, REQUIRED, OpDef
 from tensord.interpreter.schema.promotion import check_scalar
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ..special_values import least
+
 VARIED = frozenset({"bool", "int64", "float32", "complex64"})  # of the first operand, where attributes vary
 MOST, FEWER = 48, 20  # cases of an op with one dtype: of those that vary, and of the others
 
@@ -99,6 +101,7 @@ ITS_OWN: Mapping[str, tuple[dict[str, Any], ...]] = {
     "interp": ({},),
     "overwrite": tuple({"index": ("...",), "shape": (3, 4), "dtype": dtype} for dtype in ("float64", "complex128")),
 }
+SPECIAL = "special values"  # what a case is called that has some
 EXTREMES = (0, 1, 2, 3, 7, -1, -2, -7)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-3, 30.0, np.nan, np.inf, -np.inf)
 # Operands whose order matters: (op, place) -> what makes one of an ordinary array.
@@ -281,15 +284,11 @@ def special(op: OpDef, dtype: str, attributes: Mapping[str, Any], *, subnormal: 
             columns = np.meshgrid(*[values] * min(count, 2), indexing="ij")
             flat = [np.ascontiguousarray(column.ravel()) for column in columns]
             flat = [ORDERED.get((op.name, place), np.asarray)(column) for place, column in enumerate(flat)]
-            yield Case(op.name, "special values", tuple((*flat, flat[0][::-1].copy())[:count]), attributes)
+            yield Case(op.name, SPECIAL, tuple((*flat, flat[0][::-1].copy())[:count]), attributes)
 
 
 def special_values(dtype: str, *, subnormal: bool = True) -> Any:
-    """Limits, infinities, NaN, signed zeros, subnormals.
-
-    The standard requires no subnormals. Without `subnormal` there are those of float16 only: CuPy compiles with
-    -ftz=true, which flushes those of float32, and CUDA's functions of float64 depart from NumPy's for them.
-    """
+    """Limits, infinities, NaN, signed zeros; subnormals unless `subnormal` is False, and a GPU does not have them."""
     of: Any = DTYPES[dtype]
     if of.kind == "b":
         return np.array([False, True])
@@ -303,8 +302,8 @@ def special_values(dtype: str, *, subnormal: bool = True) -> Any:
         values.real, values.imag = parts[:, None], parts[None, :]
         return values.ravel()
     limit = np.finfo(of)
-    least = [limit.smallest_subnormal, -limit.smallest_subnormal] if subnormal or of == np.float16 else []
-    return np.array([*FLOATS, limit.max, limit.min, limit.tiny, *least, limit.eps], of)
+    smallest = least(of, gpu=not subnormal)
+    return np.array([*FLOATS, limit.max, limit.min, limit.tiny, smallest, -smallest, limit.eps], of)
 
 
 def with_scalars(op: OpDef, dtype: str, attributes: Mapping[str, Any]) -> Iterator[Case]:
