@@ -20,6 +20,7 @@ HOST: Final = "numpy"  # the array module of devices whose kernels may run on th
 class Library:
     """`modules`: its module for each array module. `extra`: the extra of tensord that installs `package`, for NumPy's.
     `names`: its functions for ops of other names. `composed`: ops that are made of others of its functions on a GPU.
+    `unfit`: ops whose functions for a GPU are wrong.
     `imported`: kernels on the host can call it at once."""
 
     def __init__(
@@ -30,12 +31,14 @@ class Library:
         package: str,
         names: Mapping[str, str] = NO_NAMES,
         composed: Container[str] = (),
+        unfit: Container[str] = (),
     ) -> None:
         self.modules = dict(modules)
         self.extra = extra
         self.package = package
         self.names = dict(names)
         self.composed = composed
+        self.unfit = unfit
         self.imported = False
 
     @property
@@ -60,7 +63,11 @@ class Library:
             module = import_module(path)
         except ImportError:
             return frozenset(ops)
-        return frozenset(op for op in ops if op not in self.composed and not hasattr(module, self.names.get(op, op)))
+        return frozenset(
+            op
+            for op in ops
+            if op in self.unfit or (op not in self.composed and not hasattr(module, self.names.get(op, op)))
+        )
 
     def advice(self, device: str, where: str) -> str:
         """What to do where a device lacks the library as a whole."""

@@ -108,8 +108,8 @@ def has(path: str) -> bool:
     return True
 
 
-def test_of_the_special_functions_cupy_lacks_two(monkeypatch):
+def test_of_the_special_functions_cupy_lacks_two_and_one_is_unfit(monkeypatch):
     modules = make_modules(Gpu(0))
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    assert LIBRARY.lacking(modules["cupy"], ops_of(LIBRARY)) == {"hyp1f1", "spence"}
+    assert LIBRARY.lacking(modules["cupy"], ops_of(LIBRARY)) == {"hyp1f1", "lpmv", "spence"}

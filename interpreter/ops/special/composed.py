@@ -14,6 +14,7 @@ from ...schema.opdef import Array, ArrayModule
 Library = ArrayModule  # `cupyx.scipy.special`, or what has its functions
 EULER = 0.5772156649015329
 MANY = 100.0  # degrees of freedom, from which on quantiles are an expansion around those of the normal distribution
+SMALL = 1e-3  # a probability that is lost in its difference from 1
 FAR = math.log(1e-3)  # of x, below which a series in x has the quantile
 
 
@@ -23,9 +24,11 @@ def betaincc(xp: ArrayModule, of: Library, a: Array, b: Array, x: Array) -> Arra
 
 
 def stdtr(xp: ArrayModule, of: Library, df: Array, t: Array) -> Array:
-    """Half of I(df / 2, 1 / 2; df / (df + t * t)), on the side of t."""
-    finite = xp.where(xp.isinf(df), 1, df)
-    tail = of.betainc(finite / 2, xp.full_like(t, 0.5), finite / (finite + t * t)) / 2
+    """Half of I(df / 2, 1 / 2; df / (df + t * t)), on the side of t; in the middle from its complement."""
+    finite, half, square = xp.where(xp.isinf(df), 1, df), xp.full_like(t, 0.5), t * t
+    tail = of.betainc(finite / 2, half, finite / (finite + square)) / 2
+    middle = 0.5 - of.betainc(half, finite / 2, xp.where(square < 1, square / (finite + square), 0)) / 2
+    tail = xp.where(square < 1, middle, tail)
     found = xp.where(t > 0, 1 - tail, tail)
     found = xp.where(xp.isinf(df), of.ndtr(t), found)
     return xp.where((df > 0) & ~xp.isnan(t), found, math.nan)
@@ -103,9 +106,10 @@ def yn(xp: ArrayModule, of: Library, n: Array, x: Array) -> Array:
 
 
 def fdtri(xp: ArrayModule, of: Library, dfn: Array, dfd: Array, p: Array) -> Array:
-    """CuPy gives NaN for p = 0."""
-    least = (p == 0) & (dfn > 0) & (dfd > 0) & xp.isfinite(dfn) & xp.isfinite(dfd)
-    return xp.where(least, 0, of.fdtri(dfn, dfd, p))
+    """CuPy's subtracts p from 1, in which a small p is lost."""
+    small = (p < SMALL) & xp.isfinite(dfn) & xp.isfinite(dfd)
+    w = of.betaincinv(dfn / 2, dfd / 2, xp.where(small, p, SMALL))
+    return xp.where(small, dfd * w / (dfn * (1 - w)), of.fdtri(dfn, dfd, p))
 
 
 def beta(xp: ArrayModule, of: Library, a: Array, b: Array) -> Array:
