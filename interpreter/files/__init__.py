@@ -8,7 +8,7 @@ a mapped file that is cut short kills its readers with SIGBUS.
 - `tensor_file`: an open file, its identity, and the one way in which bytes are read
 - `open_file`: a file that is kept open, also one that another process has open
 - `header`: entries of a file, and limits; `on_wire`: entries as they travel, checked anew
-- `safetensors`, `npy`, `npz`: the formats; `zip_directory`: the members of an archive
+- `safetensors`, `npy`: the formats, `npy` with archives of such files; `zip_directory`: the members of an archive
 - `pieces`: bytes in their order, inflated and checked; `values`: an entry's bytes, as a range, an array or a digest
 - `safetensors_writer`: writes one; `durable_file`: a file that is on the disk whole or not at all
 """

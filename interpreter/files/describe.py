@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from .header import Entry, FileHeader, FileLimits, Format
-from .npy import MAGIC, read_npy
-from .npz import read_npz
+from .npy import MAGIC, read_npy, read_npz
 from .safetensors import BEGIN, read_safetensors
 from .tensor_file import TensorFile
 from .zip_directory import ARCHIVES

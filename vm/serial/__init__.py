@@ -1,7 +1,7 @@
 """The serial engine: the same messages, executed one by one. Users rule out the scheduler with it, tests compare.
 
-- `engine`: the engine; `state`: what its handlers share, and how errors are told; `values`: tensors and sessions
-- `effects`, `names`, `tables`: side effects; published tensors and routines; signatures, locations and devices
+- `engine`: the engine; `state`: what its handlers share; `values`: tensors and sessions
+- `effects`, `names`: side effects; published tensors and routines
 - `routines`: runs, op by op; `files`: tensors of files, read at once; `durability`: checkpoints
 - `machine`: the engine for the sessions of a process; `questions`: the questions that a session may ask
 """

@@ -1,4 +1,5 @@
-"""What the handlers of messages share: sessions, names and devices; and where errors go: to values, answers, logs."""
+"""What the handlers of messages share: sessions, names and devices; where errors go, to values, answers and logs; and
+what later messages refer to by number, signatures and locations."""
 
 from __future__ import annotations
 
@@ -6,12 +7,57 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...interpreter.errors import CancelledError, TensordError
-from ...interpreter.schema.opdef import OutputMetas
+from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
+from ...interpreter.schema.opdef import MACHINE, OutputMetas, find, no_kernel
 from ...interpreter.types.meta import Meta
+from ...interpreter.wire.messages import Location, decode_meta
+from ...interpreter.wire.messages import Signature as SignatureMessage
 from ..model.directory import Published
-from .tables import Tables
-from .values import Errors, SerialSession, SerialTensor, Signature, Value, define, denial
+from .values import Errors, SerialSession, SerialTensor, Signature, Value, decode_target, define, denial
+
+
+class Tables:
+    """The handlers of messages that fill the tables. `devices`: names -> names of ops without a kernel there."""
+
+    def __init__(self, devices: Mapping[str, frozenset[str]]) -> None:
+        self.devices = devices
+
+    def signature(self, session: SerialSession, message: SignatureMessage) -> None:
+        """Keep a signature under its number, or the error of its inference."""
+        number, name, attributes, metas, device, targets = message
+        try:
+            op = find(name)
+            self.check_kernel(op.name, device)
+            wanted = None if targets is None else tuple(decode_target(meta) for meta in targets)
+            decoded = tuple(decode_meta(meta) for meta in metas)
+            session.signatures[number] = Signature(op, op.freeze(dict(attributes)), decoded, device, wanted)
+        except Exception as failure:
+            damage = ProtocolError(f"signature {number} of {name!r} is damaged: {failure}")
+            error = failure if isinstance(failure, TensordError) else damage
+            session.signatures[number] = kept = error.reraisable()
+            kept.op = kept.op or name
+
+    def location(self, session: SerialSession, message: Location) -> None:
+        """Keep a location's text under its number."""
+        session.locations[message.number] = message.text
+
+    def check_kernel(self, op: str, device: str) -> None:
+        """MetadataError if there is no such device, or the op has no kernel there."""
+        missing = self.check_device(device)
+        if op in missing:
+            raise no_kernel(op, device, missing, MACHINE)
+
+    def check_host(self) -> None:
+        """MetadataError if there is no cpu device."""
+        if not any(name.startswith("cpu:") for name in self.devices):
+            raise MetadataError("the machine has no cpu device to bring values to")
+
+    def check_device(self, device: str) -> frozenset[str]:
+        """The ops that the device lacks; MetadataError if there is no such device."""
+        missing = self.devices.get(device)
+        if missing is None:
+            raise MetadataError(f"there is no device {device!r}; there are {', '.join(self.devices)}")
+        return missing
 
 
 class State:

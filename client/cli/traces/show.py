@@ -83,7 +83,7 @@ def _steps(trace: Trace, records: Sequence[Record]) -> _Steps:
 def _fields(trace: Trace, record: Record, steps: _Steps) -> dict[str, object]:
     """A record for programs, and of a run its steps, if they are asked for."""
     from ....vm.tracing.analysis.inside.steps import inner_dict
-    from ....vm.tracing.analysis.recorded.plain import as_dict
+    from ....vm.tracing.analysis.recorded.derived import as_dict
 
     found = as_dict(record) | {"run": _run(trace, record)}
     if record.id in steps:
@@ -151,8 +151,8 @@ def _rows(
 
 
 def _row(record: Record, trace: Trace, order: StreamOrder) -> dict[str, object]:
+    from ....vm.tracing.analysis.recorded.derived import of, operations, rate, touched
     from ....vm.tracing.analysis.recorded.text import duration, id_text, is_running, place, status
-    from ....vm.tracing.analysis.recorded.volume import of, operations, rate, touched
     from ....vm.tracing.analysis.waits.why import Story
 
     story = Story(record, (), told=False, until=order.until)

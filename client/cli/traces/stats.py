@@ -55,8 +55,8 @@ def stats(file: Path | None, *, address: str | None, chooses: Filter, limit: int
 
 
 def _show_rows(title: str, rows: Sequence[Row], limit: int) -> None:
+    from ....vm.tracing.analysis.recorded.derived import rate
     from ....vm.tracing.analysis.recorded.text import duration
-    from ....vm.tracing.analysis.recorded.volume import rate
 
     columns = (
         Column(title, attrgetter("key"), folds=True),

@@ -1,11 +1,10 @@
 """Passes: each makes another program of a program, with the same results, effects and errors, bit for bit.
 
 - `table`: the passes by name, and `apply`
-- `dead_results`: what nobody needs is left out
+- `needless`: what nobody needs is left out, and what is computed twice is computed once
 - `numbers`: unused numbers are left out, equal ones shared, constants computed
 - `transfers`: moves are shared, folded away, and come early
-- `common_subexpressions`: what is computed twice is computed once
-- `sharing`: two steps that make the same, made one; for the last two
+- `sharing`: two steps that make the same, made one; for `needless` and `transfers`
 - `facts`: what passes ask about programs
 - `rebuilding`: a program from another's steps, checked anew by the builder
 

@@ -13,8 +13,7 @@ from ...errors import MetadataError
 from ...wire.forms import shown
 from ..constructs import FORMS, blocks_of, layout
 from ..program import Program, Step
-from .common_subexpressions import common_subexpressions
-from .dead_results import dead_results
+from .needless import common_subexpressions, dead_results
 from .numbers import numbers
 from .rebuilding import rebuilt
 from .transfers import transfers

@@ -14,7 +14,7 @@ from ....interpreter.errors import TensordError
 from ...model.device_state import DeviceState
 from ...model.directory import Published, handles_of
 from ...model.tensor import Moved, Tensor
-from ...tracing.analysis.recorded.volume import described
+from ...tracing.analysis.recorded.derived import described
 from ...tracing.flat import Where
 from ..memory.holdings import chunks, keep_largest, maker_of
 from .names import name_row, names_of

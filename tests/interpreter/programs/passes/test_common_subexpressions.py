@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensord.interpreter.programs.passes.common_subexpressions import common_subexpressions
+from tensord.interpreter.programs.passes.needless import common_subexpressions
 from tensord.interpreter.programs.program import Program
 
 from .conftest import Writer, operands, ops

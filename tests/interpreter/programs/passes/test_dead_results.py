@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensord.interpreter.programs.passes.dead_results import dead_results
+from tensord.interpreter.programs.passes.needless import dead_results
 
 from .conftest import MATRIX, Writer, ops
 

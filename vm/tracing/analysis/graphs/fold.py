@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...record import Record
+from ..recorded.derived import of, ran
 from ..recorded.filter import sessions_of
-from ..recorded.phases import ran
 from ..recorded.text import duration, label, name
-from ..recorded.volume import of
 from .graph import Dependence, Graph
 
 if TYPE_CHECKING:

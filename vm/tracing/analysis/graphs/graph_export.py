@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 from .....interpreter.opcodes import traits_of
 from ...record import Record
 from ..inside.steps import inner_dict
-from ..recorded.phases import ran
-from ..recorded.plain import as_dict
+from ..recorded.derived import as_dict, ran
 from ..recorded.text import duration, name, printable
 from .fold import Node, Picture, unfolded
 from .graph import Dependence, Graph, Mark

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...record import Record
-from .phases import blocked, queued, ran
-from .volume import of, operations, touched
+from .derived import blocked, of, operations, queued, ran, touched
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from .....interpreter.errors import ProtocolError
 from ...record import Record, times
-from .phases import ran
+from .derived import ran
 from .records import Records
 from .span_names import matches
 

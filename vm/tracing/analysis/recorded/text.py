@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...record import Record
-from .volume import of
+from .derived import of
 
 # Ids of the steps inside of runs are above; in JavaScript, too, they are whole numbers.
 _INNER = 1 << 52

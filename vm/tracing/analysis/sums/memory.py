@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 from .....interpreter.opcodes import traits_of
 from ...record import Kind, Record
+from ..recorded.derived import nbytes
 from ..recorded.filter import Filter
 from ..recorded.records import Records
 from ..recorded.span_names import names_of
-from ..recorded.volume import nbytes
 
 OTHER = "other"
 

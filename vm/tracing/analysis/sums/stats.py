@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 
 from .....interpreter.opcodes import traits_of
 from ...record import Record
-from ..recorded.phases import blocked, queued, ran
+from ..recorded.derived import blocked, operations, queued, ran, touched
 from ..recorded.records import Records
 from ..recorded.span_names import names_of, paths_of
 from ..recorded.stream_order import StreamOrder
 from ..recorded.text import place
-from ..recorded.volume import operations, touched
 
 CAUSES = ("RAW", "WAR", "WAW", "barrier", "memory", "fairness", "scheduler", "wire", "idle")
 

@@ -18,11 +18,10 @@ from itertools import islice
 from .....interpreter.opcodes import traits_of
 from ...record import Record, times
 from ..inside.insides import Insides, TimedCall, call_name
-from ..recorded.phases import blocked, queued, ran
+from ..recorded.derived import blocked, of, operations, queued, ran, rate, touched
 from ..recorded.records import Records
 from ..recorded.stream_order import is_live
 from ..recorded.text import edge_name, status, stream_name
-from ..recorded.volume import of, operations, rate, touched
 from .memory import memory
 
 Event = dict[str, object]

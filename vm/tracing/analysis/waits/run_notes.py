@@ -10,9 +10,9 @@ from ...inside import CallRecord
 from ...record import EdgeRecord, Record
 from ..inside.insides import call_name
 from ..inside.steps import Form, Opener, copies_of, step_record
+from ..recorded.derived import of
 from ..recorded.records import Records
 from ..recorded.text import plural
-from ..recorded.volume import of
 
 if TYPE_CHECKING:
     from .....interpreter.programs.program import Step

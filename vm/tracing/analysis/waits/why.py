@@ -17,7 +17,7 @@ from itertools import pairwise
 from ....model.reason import EVICT, REPLAN
 from ...record import EdgeRecord, Record
 from ..graphs.graph import Dependence, met
-from ..recorded.phases import between
+from ..recorded.derived import between
 from ..recorded.records import Records
 from ..recorded.stream_order import StreamOrder, is_live
 from .run_notes import Notes

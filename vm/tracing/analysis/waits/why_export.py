@@ -9,9 +9,9 @@ from dataclasses import asdict
 from .....interpreter.wire.locations import CALLED_BY
 from ...record import EdgeRecord, Record
 from ..graphs.graph import Dependence
+from ..recorded.derived import of
 from ..recorded.stream_order import is_live
 from ..recorded.text import duration, edge_name, place, plural, printable, remark, status, title
-from ..recorded.volume import of
 from .run_notes import NotedCall, Notes
 from .why import Explanation, LineSum, Span, Story, Wait, waited_on_stream
 

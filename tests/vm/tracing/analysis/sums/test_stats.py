@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
+from tensord.vm.tracing.analysis.recorded.derived import of, operations, rate, touched
 from tensord.vm.tracing.analysis.recorded.filter import Filter
 from tensord.vm.tracing.analysis.recorded.text import duration
-from tensord.vm.tracing.analysis.recorded.volume import of, operations, rate, touched
 from tensord.vm.tracing.analysis.sums import memory_picture
 from tensord.vm.tracing.analysis.sums.stats import diff, stats
 from tensord.vm.tracing.analysis.trace import Trace

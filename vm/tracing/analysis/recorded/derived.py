@@ -1,4 +1,6 @@
-"""What an instruction was of, and how much it did: its metas as text, bytes touched, floating-point operations, rates.
+"""What follows from a record: how long the instruction was in each phase, what it was of, and how much it did.
+
+Times are in nanoseconds, 0 for a phase that it has not been through.
 
 Operations are counted only where the count follows from the metas: products, sums, and arithmetic on real or complex
 floats. For everything else it is 0, "unknown"; `Record.work` is the scheduler's estimate of time, no such count.
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...record import MetaRecord, Record
 
-if TYPE_CHECKING:  # the tools are loaded without NumPy
+if TYPE_CHECKING:
     from ....model.signature import PlainMeta
 
 _OPERANDS_SHOWN = 4
@@ -128,3 +130,38 @@ def rate(amount: int, ns: int) -> str:
         return ""
     found = amount / ns
     return "<0.001" if found < 0.001 else f"{found:.3g}" if found < 999.5 else f"{found:,.0f}"
+
+
+def blocked(record: Record) -> int:
+    """From received to ready: on edges."""
+    return between(record.received, record.ready)
+
+
+def queued(record: Record) -> int:
+    """From ready to started: for memory, or behind other work of its stream."""
+    return between(record.ready, record.started)
+
+
+def ran(record: Record) -> int:
+    """From the start of its kernel to the end."""
+    return between(record.started, record.finished)
+
+
+def between(begin: int, end: int) -> int:
+    """The time between two stamps."""
+    return max(0, end - begin) if begin and end else 0
+
+
+def as_dict(record: Record) -> dict[str, object]:
+    """Every field, the parts of operands, edges and metas named; also what follows from them: a text of what it is of,
+    bytes touched, floating-point operations (0 if unknown), and how long it ran in nanoseconds."""
+    fields: dict[str, object] = record._asdict()
+    for name in ("operands", "edges", "inputs", "outputs"):
+        fields[name] = [part._asdict() for part in getattr(record, name)]
+    fields["part"] = None if record.part is None else record.part._asdict()
+    return fields | {
+        "of": of(record),
+        "touched": touched(record),
+        "operations": operations(record),
+        "ran": ran(record),
+    }

@@ -1,4 +1,4 @@
-"""Dead results: steps whose results nobody needs are left out, unless they may fail.
+"""Dead results, steps whose results nobody needs, are left out unless they may fail; equal ones are made once.
 
 A step that may fail on data stays, since its error is counted and logged; so does one with an integer whose range is
 checked before each run.
@@ -6,9 +6,10 @@ checked before each run.
 
 from __future__ import annotations
 
-from ..program import Program, Step
+from ..program import MOVE, Program, Step
 from .facts import is_total, made_by, may_refuse_numbers, newest_values
 from .rebuilding import rebuilt
+from .sharing import shared
 
 
 def dead_results(program: Program) -> Program:
@@ -22,3 +23,14 @@ def dead_results(program: Program) -> Program:
         kept.append(step)
         needed.update(step.operands, step.into or ())
     return program if len(kept) == len(program.steps) else rebuilt(program, reversed(kept))
+
+
+def common_subexpressions(program: Program) -> Program:
+    """The program with each such result computed once."""
+
+    def may_be(step: Step) -> bool:
+        return step.op != MOVE and is_total(program, step)
+
+    same: dict[int, int] = {}
+    steps = shared(program, program.steps, same, may_be)
+    return rebuilt(program, steps, same) if same else program
