@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,16 +99,9 @@ def restoring(
     where, listed = directory_of(directory, "restore"), chosen_names(names, "restore")
     if isinstance(generation, bool) or not isinstance(generation, int) or generation < 0:
         raise located(MetadataError(f"restore: a generation is a number, 0 for the last one, not {generation!r}"))
-    build = partial(restore_message, str(where), generation, listed, deep)
-    report: dict[str, Any] = yield outbox.ask(build, located=False)
+    reply = outbox.ask(lambda request, _: Restore(str(where), generation, listed, deep, request), located=False)
+    report: dict[str, Any] = yield reply
     return report
-
-
-def restore_message(
-    where: str, generation: int, names: tuple[str, ...], deep: bool, request: int, _location: int
-) -> Restore:
-    """The question for what was published."""
-    return Restore(where, generation, names, deep, request)
 
 
 def chosen_names(names: Any, what: str) -> tuple[str, ...]:
