@@ -1,4 +1,8 @@
-"""What is used of CuPy exists: in the list of its names, and in CuPy itself where that is installed."""
+"""What is used of CuPy exists, takes what it is given, and has loops for the dtypes.
+
+The list of CuPy's names says so, which is compared with CuPy itself where that is installed. The fake has nothing else,
+and takes nothing else.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,21 @@ import ast
 import importlib.util
 import sys
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
+from tensord.interpreter.ops.corrections import CorrectedUfunc
 from tensord.interpreter.ops.special.kernels import LIBRARY
 from tensord.interpreter.schema.opdef import REGISTRY, ops_of
 
+from ..each_case import each_case
 from .fake_cuda.gpu import Gpu
 from .fake_cuda.module import Runtime, make_modules
-from .fake_cuda.names import FILE, is_known, known, names_of_wheel, resolve
+from .fake_cuda.names import FILE, Parameters, has_loop, is_known, known, loops, parameters, resolve, text_of_wheel
 
 ROOT = Path(__file__).parents[2]
 ROOTS = {"cupy": "cupy", "_cupy": "cupy", "cupyx": "cupyx", "cuda": "cupy.cuda", "runtime": "cupy.cuda.runtime"}
@@ -41,6 +49,20 @@ def paths_in(file: Path, roots: dict[str, str]) -> Iterator[str]:
             del names[0]
         if len(names) > 1 and names[0] in roots:
             yield ".".join([roots[names[0]], *names[1:]])
+
+
+def calls_in(file: Path, roots: dict[str, str]) -> Iterator[tuple[str, int, list[str]]]:
+    """Calls of CuPy in a source: the name, how many arguments have no keyword, the keywords."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        names = chain_of(node.func)
+        if names[:1] == ["self"]:
+            del names[0]
+        spread = any(isinstance(each, ast.Starred) for each in node.args) or any(k.arg is None for k in node.keywords)
+        if len(names) > 1 and names[0] in roots and not spread:
+            keywords = [k.arg for k in node.keywords if k.arg is not None]
+            yield ".".join([roots[names[0]], *names[1:]]), len(node.args), keywords
 
 
 def used() -> set[str]:
@@ -92,11 +114,115 @@ def test_the_fake_lacks_what_cupy_lacks():
 
 def test_the_list_is_that_of_the_installed_cupy():
     if importlib.util.find_spec("cupy") is None:
-        pytest.skip("CuPy is not installed")
+        pytest.skip("CuPy is not installed; `make cupy` has it for this test alone")
     assert [path for path in sorted(used() | faked()) if not has(path)] == []
-    listed = FILE.read_text().split("\n", 1)[0]
-    if listed == f"CuPy {importlib.import_module('cupy').__version__}":
-        assert known() - {""} == set(names_of_wheel())
+    listed, wheel = FILE.read_text().splitlines(), text_of_wheel().splitlines()
+    if listed[0] == wheel[0]:
+        assert listed == wheel
+
+
+def test_a_line_of_the_list_says_what_a_function_takes():
+    assert parameters("cupy.take") == Parameters(("a", "indices", "axis", "out"), 2, frozenset())
+    assert parameters("cupy.unique") == Parameters(
+        ("ar", "return_index", "return_inverse", "return_counts", "axis"), 1, frozenset({"equal_nan"})
+    )
+    assert parameters("cupy.cuda.runtime.memcpyAsync") == Parameters(
+        ("dst", "src", "size", "kind", "stream"), 5, frozenset()
+    )
+    assert parameters("cupy.pi") is None
+    assert parameters("cupy.add") is None
+    assert loops("cupy.exp") == ("e->e", "f->f", "d->d", "F->F", "D->D")
+
+
+@pytest.mark.parametrize(
+    ("path", "count", "keywords", "problem"),
+    [
+        ("cupy.take", 2, ["axis"], ""),
+        ("cupy.take", 1, ["indices"], ""),
+        ("cupy.take", 4, [], ""),
+        ("cupy.take", 5, [], "5 positional arguments"),
+        ("cupy.take", 2, ["mode"], "unexpected arguments: mode"),
+        ("cupy.take", 3, ["axis"], "unexpected arguments: axis"),
+        ("cupy.take", 1, [], "missing arguments: indices"),
+        ("cupy.unique", 1, ["equal_nan"], ""),
+        ("cupy.unique", 6, [], "6 positional arguments"),
+    ],
+)
+def test_a_call_fits_what_a_function_takes_or_the_problem_is_named(path, count, keywords, problem):
+    taken = parameters(path)
+    assert taken is not None
+    assert taken.problem(count, keywords).startswith(problem)
+    assert bool(taken.problem(count, keywords)) == bool(problem)
+
+
+def test_every_call_in_the_sources_fits_what_cupy_takes():
+    made = [call for file in (ROOT / "streams").glob("cuda*.py") for call in calls_in(file, ROOTS)]
+    made += [call for file in (ROOT / "interpreter/ops").rglob("*.py") for call in calls_in(file, {"xp": "cupy"})]
+    checked = [(path, taken.problem(n, words)) for path, n, words in made if (taken := parameters(path)) is not None]
+    assert len(checked) > 150
+    assert [each for each in checked if each[1]] == []
+
+
+def test_the_fake_takes_what_cupy_takes_and_no_more():
+    """Of the functions that it has of its own: as many arguments, and the same names for what is named in calls."""
+    modules = make_modules(Gpu(0))
+    cuda = modules["cupy"].cuda
+    own = {f"cupy.cuda.runtime.{name}": getattr(cuda.runtime, name) for name in vars(Runtime) if name[0] != "_"}
+    own |= {f"cupy.cuda.{name}": function for name, function in vars(cuda).items() if name != "runtime"}
+    own |= {f"cupyx.{name}": f for name, f in vars(modules["cupyx"]).items() if callable(f) and name[0] != "_"}
+    wrong = []
+    for path, function in own.items():
+        theirs = parameters(path)
+        if not callable(function) or theirs is None or path.endswith("Error"):
+            continue
+        ours = [p for p in signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        required = sum(p.default is p.empty for p in ours)
+        if required > len(theirs.positional) or len(ours) > len(theirs.positional):
+            wrong.append(f"{path}: {[p.name for p in ours]} instead of {theirs.positional}")
+    assert wrong == []
+
+
+def test_the_fake_refuses_arguments_that_cupy_lacks():
+    cupy = make_modules(Gpu(0))["cupy"]
+    x = cupy.asarray([1.0, 2.0])
+    with pytest.raises(TypeError, match=r"cupy.take\(\): unexpected arguments: mode"):
+        cupy.take(x, x.astype("int64"), mode="clip")
+    with pytest.raises(TypeError, match=r"cupy.ndarray.sum\(\): unexpected arguments: where"):
+        x.sum(where=x > 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "operands", "has"),
+    [
+        ("cupy.logical_and", (np.complex64, np.complex64), False),
+        ("cupy.add", (np.complex64, np.complex64), True),
+        ("cupy.left_shift", (np.float32, np.int8), False),
+        ("cupy.left_shift", (np.uint64, np.int8), False),
+        ("cupy.power", (np.float32, 2), True),
+        ("cupy.bitwise_and", (np.int8, 2.5), False),
+        ("cupy.take", (np.complex64,), True),
+    ],
+)
+def test_a_loop_takes_what_casts_to_it(path, operands, has):
+    assert has_loop(path, [np.dtype(x) if isinstance(x, type) else x for x in operands]) is has
+
+
+def test_the_fake_has_the_loops_of_cupy():
+    cupy = make_modules(Gpu(0))["cupy"]
+    x = cupy.asarray([1j])
+    with pytest.raises(TypeError, match=r"Wrong type .* of arguments for cupy_logical_and"):
+        cupy.logical_and(x, x)
+
+
+UFUNCS = [op for op in REGISTRY.values() if op.ufunc and not isinstance(op, CorrectedUfunc) and op.library is None]
+
+
+@each_case("op", UFUNCS, ids=lambda op: op.name)
+def test_cupy_has_a_loop_for_each_dtype_of_an_op_that_is_a_ufunc(op):
+    assert loops(f"cupy.{op.ufunc}")
+    for name in op.dtypes[0]:
+        operands = [np.zeros(1, name)] * op.inputs
+        assert has_loop(f"cupy.{op.ufunc}", operands), name
 
 
 def has(path: str) -> bool:

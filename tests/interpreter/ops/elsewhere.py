@@ -10,6 +10,7 @@ import numpy as np
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 
+from ...streams.fake_cuda.names import check_call
 from ...streams.fake_cuda.values import call, like_cupy, plain
 from ..conftest import meta_of
 
@@ -24,16 +25,19 @@ class Elsewhere:
         found = getattr(self._module, name)
         if isinstance(found, ModuleType):
             return Elsewhere(found)
-        return found if isinstance(found, type) or not callable(found) else Function(found)
+        path = f"cupy{self._module.__name__.removeprefix('numpy')}.{name}"
+        return found if isinstance(found, type) or not callable(found) else Function(found, path)
 
 
 class Function:
     """One of them, with the methods of a ufunc."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, path: str) -> None:
         self._function = function
+        self._path = path
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        check_call(self._path, len(args), options)
         return call(self._function, *args, **options)
 
     def __getattr__(self, name: str) -> Any:

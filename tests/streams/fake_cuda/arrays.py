@@ -17,7 +17,7 @@ import numpy as np
 
 from .gpu import Gpu, current_queue
 from .memory import MemoryPointer, address_of
-from .names import is_known
+from .names import check_call, is_known
 from .values import Values
 
 # The host waits for the values: the shape depends on them, or an error does.
@@ -178,6 +178,7 @@ class Launch:
     def __init__(self, gpu: Gpu, name: str, function: Any, *, method: bool = False) -> None:
         self.gpu, self.name, self.function, self.method = gpu, name, function, method
         self.waits = name in WAITING or name in VALUES
+        self.path = ""  # in CuPy, of a function that has one
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.function, name)
@@ -187,11 +188,15 @@ class Launch:
         """A method of that array."""
         get = self.function
         get(array.native)  # AttributeError where NumPy has no such method
-        return lambda *args, **kwargs: Launch(self.gpu, self.name, lambda x, *a, **k: get(x)(*a, **k))(
-            array, *args, **kwargs
-        )
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            check_call(f"cupy.ndarray.{self.name}", len(args), kwargs)
+            return Launch(self.gpu, self.name, lambda x, *a, **k: get(x)(*a, **k))(array, *args, **kwargs)
+
+        return call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        check_call(self.path, len(args), kwargs)
         if isinstance(self.function, np.ufunc) and len(args) > self.function.nin:
             kwargs["out"] = args[self.function.nin :]
             args = args[: self.function.nin]

@@ -55,6 +55,8 @@ class Module(ModuleType):
         else:
             made = arrays.Launch(self._gpu, name, found)
             made.waits = made.waits or self._waits
+        if isinstance(made, arrays.Launch):
+            made.path = f"{self.__name__}.{name}"
         setattr(self, name, made)
         return made
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .gpu import IllegalAddress
+from .names import has_loop
 
 
 class Values(np.ndarray):
@@ -20,6 +21,9 @@ class Values(np.ndarray):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         operands, options = plain(inputs), plain(options)
+        if method == "__call__" and not has_loop(f"cupy.{ufunc.__name__}", operands):
+            kinds = ", ".join(str(getattr(x, "dtype", type(x))) for x in operands)
+            raise TypeError(f"Wrong type ({kinds}) of arguments for cupy_{ufunc.__name__}")
         departing = UFUNCS.get(ufunc) if method == "__call__" else None
         if departing is None:
             into = {} if out is None else {"out": plain(out)}
@@ -118,17 +122,6 @@ def is_complex(*operands: Any) -> bool:
 
 
 # --- ufuncs
-
-
-def without_complex(ufunc: np.ufunc) -> Callable[..., Any]:
-    """There are no loops for complex numbers."""
-
-    def function(*operands: Any) -> Any:
-        if is_complex(*operands):
-            raise TypeError(f"Wrong type of arguments for cupy_{ufunc.__name__}")
-        return ufunc(*operands)
-
-    return function
 
 
 def remainder(x: Any, y: Any) -> Any:
@@ -232,7 +225,6 @@ def clip_of_numbers(x: Any, low: Any, high: Any) -> Any:
 
 
 UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
-    **{each: without_complex(each) for each in (np.logical_and, np.logical_or, np.logical_xor, np.logical_not)},
     np.remainder: remainder,
     np.floor_divide: floor_divide,
     np.divide: divide,
