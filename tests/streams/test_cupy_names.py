@@ -112,6 +112,13 @@ def test_the_fake_lacks_what_cupy_lacks():
         array.setfield()
 
 
+def test_the_fakes_functions_return_what_cupys_do():
+    cupy = make_modules(Gpu(0))["cupy"]
+    array = cupy.asarray([1.0, 2.0])
+    assert cupy.negative(array, array) is array
+    assert cupy.fft.fftfreq(2).get().tolist() == [0, -0.5]
+
+
 def test_the_list_is_that_of_the_installed_cupy():
     if importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed; `make cupy` has it for this test alone")

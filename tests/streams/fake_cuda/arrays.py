@@ -203,6 +203,7 @@ class Launch:
         elif (place := place_of_out(self.function)) is not None and len(args) == place + 1:
             args, kwargs["out"] = args[:place], args[place]
         out = kwargs.pop("out", None)
+        out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
         outs = [] if out is None else [out] if isinstance(out, Array) else list(out)
         used = [*arrays_in((args, kwargs)), *outs]
         check_devices(self.gpu, used)

@@ -90,6 +90,9 @@ class Transform(arrays.Launch):
 
     def launch_into(self, target: Any, place: int | None, args: Any, kwargs: Any) -> None:
         source = args[0]
+        if not isinstance(source, np.ndarray):  # frequencies are no transform
+            super().launch_into(target, place, args, kwargs)
+            return
         area = self.plans.area(source.nbytes)
         between: Any = np.ndarray(source.shape, source.dtype, area.native)
         self.launch(lambda: np.copyto(between, source))
