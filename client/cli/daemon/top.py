@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import click
 
@@ -17,24 +17,38 @@ from ..drawing.figures import count, duration, plural, rate, size, some
 from ..drawing.tables import Column, cut, plain, table_in_lines, wrapped
 from ..drawing.terminal import PIPED_WIDTH, can_draw, dim, print_lines, size_of, whole_screen, width_of_stdout
 from ..line import options
-from ..line.output import in_json, print_json
+from ..line.output import in_json, tell
 from .ask import asking
 from .shown import doing, moved
 
 _HUNG_SHOWN = 5
 _ENDS = ("q", "Q")
-# By what the sessions are sorted: of a session and its messages per second, the smallest first.
-_SORTS: Mapping[str, Callable[[Mapping[str, Any], float], Any]] = {
-    "messages": lambda one, rate: (-rate, -one["live"]),
-    "live": lambda one, rate: (-one["live"], -rate),
-    "bytes": lambda one, _: -one["bytes"],
-    "name": lambda one, _: one["name"],
+# By what the sessions are sorted, the smallest first.
+_SORTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "messages": lambda one: (-one["per_second"], -one["live"]),
+    "live": lambda one: (-one["live"], -one["per_second"]),
+    "bytes": lambda one: -one["bytes"],
+    "name": itemgetter("name"),
+}
+_USUAL = "messages"
+# Rates are per second: by their names, the amounts whose growth they are.
+_SESSION_RATES: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
+    "per_second": itemgetter("consumed"),  # messages
+    "moved_per_second": lambda one: one["moved"]["bytes"],
+    "evicted_per_second": lambda one: one["evicted"]["bytes"],
+}
+_DEVICE_RATES: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
+    "moved_per_second": lambda one: sum(transfer["bytes"] for transfer in one["transfers"].values()),
+    "evicted_per_second": lambda one: one["eviction"]["evicted"]["bytes"] + one["eviction"]["dropped"]["bytes"],
+    "returned_per_second": lambda one: one["eviction"]["returned"]["bytes"],
 }
 _GLANCE = 0.25  # seconds between two looks at the keys and at the size of the terminal
 _AROUND = 3  # lines of a table that are no rows: an empty one before, its head, and a rule
 
 
 Ask: TypeAlias = Callable[..., Any]  # the daemon, what there is
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+Seen: TypeAlias = Mapping[str, Any]  # as --json prints it
 
 
 class Look(NamedTuple):
@@ -42,29 +56,15 @@ class Look(NamedTuple):
 
     at: float
     status: Mapping[str, Any]
-    sessions: Sequence[Mapping[str, Any]]
-    devices: Sequence[Mapping[str, Any]]
-
-
-class Rates(NamedTuple):
-    """What happened between two looks, per second: instructions, messages of each session, bytes per device that moved,
-    that left to make room, by a transfer or without, and that came back; bytes per session that moved for it, and those
-    of them that made room."""
-
-    instructions: float
-    sessions: Mapping[int, float]
-    moved: Mapping[str, float]
-    evicted: Mapping[str, float]
-    returned: Mapping[str, float]
-    caused: Mapping[int, float]
-    evicting: Mapping[int, float]
+    sessions: Rows
+    devices: Rows
 
 
 class View:
     """What the keys have changed: by what the sessions are sorted, and whether the keys are listed."""
 
     def __init__(self) -> None:
-        self.sort = next(iter(_SORTS))
+        self.sort = _USUAL
         self.lists_keys = False
         self.size = size_of(sys.stdout)
 
@@ -115,12 +115,8 @@ def _tell(ask: Ask, interval: float, *, once: bool) -> None:
     from ..drawing.keyboard import sleep
 
     for before, now in _looks(ask, interval, sleep):
-        found = rates(before, now)
-        if in_json():
-            print_json(_plain(now, found))
-        else:
-            print_lines(screen(now, found, width=width_of_stdout()))
-            sys.stdout.flush()
+        tell(seen(before, now), lambda found: print_lines(screen(found, width=width_of_stdout())))
+        sys.stdout.flush()
         if once:
             return
 
@@ -135,7 +131,7 @@ def _watch(ask: Ask, interval: float) -> None:
         for before, now in _looks(ask, interval, wait, view.typed):
             width, height = view.size
             foot = view.foot(interval)
-            show(screen(now, rates(before, now), foot, width=width, height=height, sort=view.sort))
+            show(screen(seen(before, now), foot, width=width, height=height, sort=view.sort))
 
 
 def _looks(
@@ -162,63 +158,34 @@ def _look(ask: Ask) -> Look:
     return Look(time.monotonic(), ask("status"), ask("sessions"), ask("devices"))
 
 
-def rates(before: Look, now: Look) -> Rates:
-    """The rates between two looks; 0 for a session that is new."""
+def seen(before: Look, now: Look) -> Seen:
+    """What the daemon says, with the rates between two looks; the busiest session first."""
     passed = max(now.at - before.at, 1e-6)
     done = now.status["instructions"]["retired"] - before.status["instructions"]["retired"]
-    earlier = {one["name"]: one for one in before.devices}
-    sessions = {one["id"]: one for one in before.sessions}
-
-    def growth(nbytes: Callable[[Mapping[str, Any]], int]) -> dict[str, float]:
-        return {
-            one["name"]: max(0, nbytes(one) - nbytes(earlier.get(one["name"], one))) / passed for one in now.devices
-        }
-
-    def progress(amount: Callable[[Mapping[str, Any]], int]) -> dict[int, float]:
-        return {one["id"]: max(0, amount(one) - amount(sessions.get(one["id"], one))) / passed for one in now.sessions}
-
-    return Rates(
-        max(0, done) / passed,
-        progress(lambda one: int(one["consumed"])),
-        growth(_moved_bytes),
-        growth(lambda one: int(one["eviction"]["evicted"]["bytes"] + one["eviction"]["dropped"]["bytes"])),
-        growth(lambda one: int(one["eviction"]["returned"]["bytes"])),
-        progress(lambda one: int(one["moved"]["bytes"])),
-        progress(lambda one: int(one["evicted"]["bytes"])),
-    )
+    return {
+        "status": now.status,
+        "per_second": max(0, done) / passed,
+        "sessions": sorted_by(_USUAL, _with_rates(before.sessions, now.sessions, "id", _SESSION_RATES, passed)),
+        "devices": _with_rates(before.devices, now.devices, "name", _DEVICE_RATES, passed),
+    }
 
 
-def _moved_bytes(device: Mapping[str, Any]) -> int:
-    return sum(one["bytes"] for one in device["transfers"].values())
+def _with_rates(
+    before: Rows, now: Rows, key: str, amounts: Mapping[str, Callable[[Mapping[str, Any]], int]], passed: float
+) -> list[dict[str, Any]]:
+    """The rows with their rates; 0 for a row that is new."""
+    earlier = {one[key]: one for one in before}
+    found = []
+    for one in now:
+        then = earlier.get(one[key], one)
+        rates = {name: max(0, amount(one) - amount(then)) / passed for name, amount in amounts.items()}
+        found.append({**one, **rates})
+    return found
 
 
-def _plain(now: Look, found: Rates) -> dict[str, Any]:
-    sessions = [
-        {
-            **one,
-            "per_second": found.sessions[one["id"]],
-            "moved_per_second": found.caused[one["id"]],
-            "evicted_per_second": found.evicting[one["id"]],
-        }
-        for one in _busiest(now.sessions, found)
-    ]
-    devices = [
-        {
-            **one,
-            "moved_per_second": found.moved[one["name"]],
-            "evicted_per_second": found.evicted[one["name"]],
-            "returned_per_second": found.returned[one["name"]],
-        }
-        for one in now.devices
-    ]
-    return {"status": now.status, "per_second": found.instructions, "sessions": sessions, "devices": devices}
-
-
-def _busiest(
-    sessions: Sequence[Mapping[str, Any]], found: Rates, sort: str = next(iter(_SORTS))
-) -> list[Mapping[str, Any]]:
-    rank = _SORTS[sort]
-    return sorted(sessions, key=lambda one: (rank(one, found.sessions[one["id"]]), one["id"]))
+def sorted_by(sort: str, sessions: Rows) -> list[Mapping[str, Any]]:
+    """The sessions in that order."""
+    return sorted(sessions, key=lambda one: (_SORTS[sort](one), one["id"]))
 
 
 class Part(NamedTuple):
@@ -230,17 +197,16 @@ class Part(NamedTuple):
 
 
 def screen(
-    now: Look,
-    found: Rates,
-    foot: str = "",
-    *,
-    width: int = PIPED_WIDTH,
-    height: int | None = None,
-    sort: str = next(iter(_SORTS)),
+    found: Seen, foot: str = "", *, width: int = PIPED_WIDTH, height: int | None = None, sort: str = _USUAL
 ) -> list[str]:
     """The whole screen, one part below the other. With a `height` the foot says what is left out for want of room."""
-    head, hung = (list(_fitted(lines, width, height)) for lines in (_head(now, found), _hung(now)))
-    parts = [_devices(now, found), _streams(now), _sessions(now, found, sort)]
+    head, hung = (list(_fitted(lines, width, height)) for lines in (_head(found), _hung(found["status"])))
+    sessions = [one for one in sorted_by(sort, found["sessions"]) if not one["asks"]]
+    parts = [
+        Part("device", _DEVICES, found["devices"]),
+        Part("stream", _STREAMS, list(_streams(found)) or [{"stream": "none of them", "does": "idle"}]),
+        Part("session", _SESSIONS, sessions),
+    ]
     room = None if height is None else height - len(head) - len(hung) - 2  # for an empty line, and the foot
     left_out: list[str] = []
     tables: list[str] = []
@@ -280,10 +246,10 @@ def _shares(wanted: Sequence[int], room: int | None) -> list[int]:
     return shares
 
 
-def _head(now: Look, found: Rates) -> list[str]:
-    status, done = now.status, now.status["instructions"]
+def _head(found: Seen) -> list[str]:
+    status, done = found["status"], found["status"]["instructions"]
     process = f"process {status['pid']}, up {duration(status['uptime'])}, {size(status['memory'])} of memory"
-    flow = f"{rate(found.instructions)} instructions, {count(done['live'])} live, {count(done['pending'])} pending"
+    flow = f"{rate(found['per_second'])} instructions, {count(done['live'])} live, {count(done['pending'])} pending"
     held = f"{plural(status['tensors'], 'tensor')}, {plural(status['names'], 'name')}"
     return [
         f"tensord {status['version']} at {status['address']}, {process}",
@@ -291,56 +257,49 @@ def _head(now: Look, found: Rates) -> list[str]:
     ]
 
 
-def _devices(now: Look, found: Rates) -> Part:
-    columns = (
-        Column("device", itemgetter("name")),
-        Column("used>", lambda one: size(one["memory"]["used"])),
-        Column("of>", lambda one: size(one["memory"]["limit"])),
-        Column("cached>", lambda one: size(one["memory"]["cached"]), spare=1),
-        Column("moving>", lambda one: _per_second(found.moved[one["name"]]), spare=2),
-        Column("leaving>", lambda one: _per_second(found.evicted[one["name"]]), spare=3),
-        Column("returning>", lambda one: _per_second(found.returned[one["name"]]), spare=4),
-        Column("moved", lambda one: moved(one["transfers"]), folds=True, spare=5),
-        Column("lost", itemgetter("lost")),
-    )
-    return Part("device", columns, now.devices)
+def _per_second(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """The text of a rate in bytes."""
+    return lambda one: some("{}/s".format, some(size, round(one[f"{name}_per_second"])))
 
 
-def _per_second(nbytes: float) -> str:
-    return f"{size(round(nbytes))}/s" if nbytes else ""
+_DEVICES: Final = (
+    Column("device", itemgetter("name")),
+    Column("used>", lambda one: size(one["memory"]["used"])),
+    Column("of>", lambda one: size(one["memory"]["limit"])),
+    Column("cached>", lambda one: size(one["memory"]["cached"]), spare=1),
+    Column("moving>", _per_second("moved"), spare=2),
+    Column("leaving>", _per_second("evicted"), spare=3),
+    Column("returning>", _per_second("returned"), spare=4),
+    Column("moved", lambda one: moved(one["transfers"]), folds=True, spare=5),
+    Column("lost", itemgetter("lost")),
+)
+_STREAMS: Final = (Column("stream"), Column("does", folds=True))
+_SESSIONS: Final = (
+    Column("session>", itemgetter("id")),
+    Column("name", itemgetter("name"), folds=True),
+    Column("pid>", lambda one: one["pid"] or "", spare=1),
+    Column("messages>", lambda one: rate(one["per_second"])),
+    Column("live>", lambda one: count(one["live"]), spare=2),
+    Column("pending>", lambda one: count(one["pending"]), spare=3),
+    Column("tensors>", lambda one: count(one["tensors"]), spare=5),
+    Column("bytes>", lambda one: size(one["bytes"])),
+    Column("moving>", _per_second("moved"), spare=6),
+    Column("evicting>", _per_second("evicted"), spare=7),
+    Column("errors>", lambda one: some(count, one["errors"]), spare=4),
+)
 
 
-def _streams(now: Look) -> Part:
-    rows = [
-        {"stream": stream["name"], "does": doing(stream)}
-        for one in now.devices
-        for stream in one["streams"]
-        if stream["running"] is not None or stream["queued"] or stream["backlog"]
-    ]
-    nothing = {"stream": "none of them", "does": "idle"}
-    return Part("stream", (Column("stream"), Column("does", folds=True)), rows or [nothing])
+def _streams(found: Seen) -> Iterator[dict[str, str]]:
+    """The streams that have work."""
+    for one in found["devices"]:
+        for stream in one["streams"]:
+            if stream["running"] is not None or stream["queued"] or stream["backlog"]:
+                yield {"stream": stream["name"], "does": doing(stream)}
 
 
-def _sessions(now: Look, found: Rates, sort: str) -> Part:
-    columns = (
-        Column("session>", itemgetter("id")),
-        Column("name", itemgetter("name"), folds=True),
-        Column("pid>", lambda one: one["pid"] or "", spare=1),
-        Column("messages>", lambda one: rate(found.sessions[one["id"]])),
-        Column("live>", lambda one: count(one["live"]), spare=2),
-        Column("pending>", lambda one: count(one["pending"]), spare=3),
-        Column("tensors>", lambda one: count(one["tensors"]), spare=5),
-        Column("bytes>", lambda one: size(one["bytes"])),
-        Column("moving>", lambda one: _per_second(found.caused[one["id"]]), spare=6),
-        Column("evicting>", lambda one: _per_second(found.evicting[one["id"]]), spare=7),
-        Column("errors>", lambda one: some(count, one["errors"]), spare=4),
-    )
-    return Part("session", columns, [one for one in _busiest(now.sessions, found, sort) if not one["asks"]])
-
-
-def _hung(now: Look) -> list[str]:
+def _hung(status: Mapping[str, Any]) -> list[str]:
     return [
         f"hangs: #{one['instruction']} {one['op']} on {one['stream']} for {duration(one['seconds'])}"
         + (f" [{one['location']}]" if one.get("location") else "")
-        for one in now.status["hung"][:_HUNG_SHOWN]
+        for one in status["hung"][:_HUNG_SHOWN]
     ]

@@ -44,6 +44,19 @@ def seconds(text: str) -> float | None:
     return None if found is None else float(found[1]) * _UNITS[found[2] or "s"]
 
 
+class Seconds(click.ParamType[float]):
+    """A duration: `10s`, `500ms`, `2min`, `1h`, or seconds without a unit."""
+
+    name = "time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The duration in seconds. BadParameter if it is none."""
+        found = seconds(value)
+        if found is None:
+            self.fail(f"{value!r} is no duration; write it like 10s, 500ms or 2min", param, ctx)
+        return found
+
+
 class Since(click.ParamType["float | int"]):
     """Where a dump begins: a float is seconds before it is taken (`10s`), an integer an instruction (`4711`)."""
 
@@ -76,19 +89,6 @@ def dump(output: Path, session: int | None, since: float | None, address: str | 
     trace.save(output)
     written = output.stat().st_size if output.is_file() else 0
     report(output, len(trace), trace.dropped, written, which="older ones ")
-
-
-class Seconds(click.ParamType[float]):
-    """A duration: `10s`, `500ms`, `2min`, `1h`, or seconds without a unit."""
-
-    name = "time"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The duration in seconds. BadParameter if it is none."""
-        found = seconds(value)
-        if found is None:
-            self.fail(f"{value!r} is no duration; write it like 10s, 500ms or 2min", param, ctx)
-        return found
 
 
 def _part(trace: Trace, session: int | None, since: float | None) -> Trace:
@@ -178,25 +178,20 @@ class Recorder:
 
     def __init__(self, session: Any, output: Path, *, show: bool) -> None:
         from ....vm.tracing.analysis.files.recording import Recording
-        from ....vm.tracing.analysis.recorded.records import Memory
 
         self.session = session
         self.line = Line() if show else None
         self.until: float | None = None  # when it is to end, whether the daemon answers or not
-        first = self.ask(_NEVER, live=False, routines=0)
-        if not first.enabled:
+        self.last = self.ask(_NEVER, live=False, routines=0)
+        if not self.last.enabled:
             raise ProtocolError("this daemon keeps no trace; start it with tracing on")
-        self.tick, self.retired = first.tick, first.retired
-        self.capacity = first.capacity
-        self.taken = first.taken
-        self.before = first.retired
+        self.before = self.last.retired
         self.base_tick = 0
-        self.memory = Memory()
-        self.routines = {routine.number: routine for routine in first.routines}
+        self.routines = {routine.number: routine for routine in self.last.routines}
         self.runs: list[RunRecord] = []
         self.lost = 0
         self.shown = 0.0
-        self.file: Recording = Recording(output, first.devices)
+        self.file: Recording = Recording(output, self.last.devices)
 
     def ask(self, since: int, *, live: bool, routines: int | None = None) -> Picture:
         """The records of instructions that finished since that tick, and with `live` of the live ones; and what is new
@@ -214,7 +209,7 @@ class Recorder:
         with self.file:
             try:
                 while not stop.asked and (length is None or time.monotonic() - began < length):
-                    busy = self.take(live=False) > self.capacity // 8
+                    busy = self.take(live=False) > self.last.capacity // 8
                     self.progress(time.monotonic() - began)
                     rest = _PAUSE if length is None else min(_PAUSE, began + length - time.monotonic())
                     stop.sleep(0 if busy else rest)
@@ -229,14 +224,13 @@ class Recorder:
 
     def take(self, *, live: bool) -> int:
         """Write the new records; returns the number of newly finished instructions."""
-        picture = self.ask(self.tick, live=live)
+        picture = self.ask(self.last.tick, live=live)
         finished = picture.finished
-        missed = picture.retired - self.retired - finished
+        missed = picture.retired - self.last.retired - finished
         if missed > 0:
             self.lost += missed
             self.base_tick = min((r.erased for r in picture.records if r.erased), default=picture.tick)
-        self.tick, self.retired, self.taken = picture.tick, picture.retired, picture.taken
-        self.memory = picture.memory
+        self.last = picture
         self.routines |= {routine.number: routine for routine in picture.routines}
         self.runs += picture.runs
         self.file.add(picture.records)
@@ -253,8 +247,8 @@ class Recorder:
             dropped=self.lost,
             before=self.before,
             base_tick=self.base_tick,
-            taken=self.taken,
-            memory=self.memory,
+            taken=self.last.taken,
+            memory=self.last.memory,
             routines=self.routines.values(),
             runs=self.runs,
         )

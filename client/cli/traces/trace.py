@@ -6,6 +6,7 @@ Every command reads a saved trace file, or else the ring of a running daemon.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -74,17 +75,7 @@ def verify(file: Path | None, address: str | None) -> None:
     problems = trace.verify()
     counts = counts_of(trace) | {"segments": compared(trace)}
     if in_json():
-        found = [
-            {
-                "kind": problem.kind,
-                "instruction": problem.instruction,
-                "source": problem.source,
-                "copy": problem.copy,
-                "message": problem.message,
-            }
-            for problem in problems
-        ]
-        print_json({**about_source(file), **counts, "problems": found})
+        print_json({**about_source(file), **counts, "problems": [asdict(problem) for problem in problems]})
     else:
         _show_problems(counts, problems)
     if problems:

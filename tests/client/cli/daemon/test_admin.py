@@ -259,12 +259,14 @@ class TestTop:
             return cli_top.Look(at, {"instructions": {"retired": retired}}, sessions, devices)
 
         now = look(12.0, 1_100, {1: 50, 2: 400, 3: 7}, 300, 50)
-        found = cli_top.rates(look(10.0, 100, {1: 50, 2: 200}, 100, 30), now)
-        moved, evicted, returned = ({"sim:0": rate} for rate in (100.0, 20.0, 10.0))
-        caused, evicting = ({1: rate, 2: rate, 3: 0.0} for rate in (100.0, 10.0))
-        each = {1: 0.0, 2: 100.0, 3: 0.0}
-        assert found == cli_top.Rates(500.0, each, moved, evicted, returned, caused, evicting)
-        assert [one["id"] for one in cli_top._busiest(now.sessions, found)] == [2, 1, 3]
+        found = cli_top.seen(look(10.0, 100, {1: 50, 2: 200}, 100, 30), now)
+        assert found["per_second"] == 500.0
+        assert [(one["id"], one["per_second"]) for one in found["sessions"]] == [(2, 100.0), (1, 0.0), (3, 0.0)]
+        caused = [(one["moved_per_second"], one["evicted_per_second"]) for one in found["sessions"]]
+        assert caused == [(100.0, 10.0), (100.0, 10.0), (0.0, 0.0)]
+        (device,) = found["devices"]
+        rates = [device[f"{name}_per_second"] for name in ("moved", "evicted", "returned")]
+        assert rates == [100.0, 20.0, 10.0]
 
 
 class TestHelpAndCompletion:

@@ -57,7 +57,7 @@ def look(devices: int, sessions: int) -> top.Look:
 
 def drawn(width: int, height: int, now: top.Look) -> list[str]:
     """The lines of the screen, as the terminal gets them."""
-    return top.screen(now, top.rates(now, now), "every 1 s; q ends it", width=width, height=height)
+    return top.screen(top.seen(now, now), "every 1 s; q ends it", width=width, height=height)
 
 
 @pytest.mark.parametrize(("width", "height"), [(60, 20), (80, 24), (40, 12), (120, 50)])
@@ -129,13 +129,12 @@ def test_another_size_of_the_terminal_draws_it_anew(monkeypatch: pytest.MonkeyPa
 
 
 def test_sessions_are_sorted_by_what_was_chosen() -> None:
-    view, now = top.View(), look(0, 3)
-    chosen = zip(now.sessions, (5, 9, 7), "bca", strict=True)
-    sessions = [{**one, "bytes": size, "name": name} for one, size, name in chosen]
-    found = top.Rates(0.0, {1: 3.0, 2: 0.0, 3: 9.0}, {}, {}, {}, {}, {})
+    view = top.View()
+    chosen = zip(look(0, 3).sessions, (5, 9, 7), "bca", (3.0, 0.0, 9.0), strict=True)
+    sessions = [{**one, "bytes": size, "name": name, "per_second": rate} for one, size, name, rate in chosen]
     orders = {}
     for _ in range(4):
-        orders[view.sort] = [one["id"] for one in top._busiest(sessions, found, view.sort)]
+        orders[view.sort] = [one["id"] for one in top.sorted_by(view.sort, sessions)]
         assert view.typed("s")
     assert orders == {"messages": [3, 1, 2], "live": [3, 2, 1], "bytes": [2, 3, 1], "name": [3, 1, 2]}
     assert view.sort == "messages"
