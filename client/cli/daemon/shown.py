@@ -203,12 +203,12 @@ TENSORS: Final = (
     Column("what", lambda one: shape(one["shape"], one["dtype"]), folds=True),
     Column("bytes>", lambda one: size(one["bytes"])),
     Column("home", itemgetter("home")),
-    Column("copies", _copies, folds=True),
+    Column("copies", _copies, folds=True, spare=5),
     Column("version>", itemgetter("version"), spare=1),
     Column("held>", lambda one: one["holders"] if one["holders"] > 1 else "", spare=2),
     Column("made by", lambda one: f"{one['op']} {one['of']}".rstrip(), folds=True, spare=4),
     Column("location", itemgetter("location"), folds=True, spare=3),
-    Column("remark", _tensor_remark, folds=True),
+    Column("remark", _tensor_remark, folds=True, spare=6),
 )
 
 

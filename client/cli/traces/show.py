@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
-from ..drawing.figures import plural, size, some
+from ..drawing.figures import count, plural, size, some
 from ..drawing.tables import Column, print_table
 from ..line import options
 from ..line.output import in_json, print_json
@@ -126,12 +126,12 @@ def _show_records(trace: Trace, records: Sequence[Record], steps: _Steps, *, cut
     from ....vm.tracing.analysis.recorded.stream_order import StreamOrder
 
     several = len({record.caused_by for record in records if record.caused_by}) > 1
-    lost = f", {trace.dropped} lost before them" if trace.dropped else ""
+    lost = f", {count(trace.dropped)} lost before them" if trace.dropped else ""
     all_of_them = "; --limit 0 lists all" if cut else ""
     print_table(
         COLUMNS,
         _rows(trace, records, steps, StreamOrder(trace), several=several),
-        caption=f"{len(records)} of {plural(len(trace), 'record')}{lost}{all_of_them}",
+        caption=f"{count(len(records))} of {plural(len(trace), 'record')}{lost}{all_of_them}",
         empty=no_records(chooses),
     )
 
