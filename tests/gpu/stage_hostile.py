@@ -2,7 +2,8 @@
 
 Each op has a process of its own, so a device that is lost, a crash or a hang names the op. After each call the device
 still answers, and a tensor that lay there before has its values. What `cpu:0` refuses, the device refuses too, or it
-marks the result with NaN. First an op that does break its device shows that the stage would notice.
+marks the result with NaN. On a GPU there are calls of vast sizes, too. First an op that does break its device shows
+that the stage would notice.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tensord.interpreter.errors import ConnectionLost
 from tensord.interpreter.schema.opdef import find
 
 from ..equality import may_give_a_value
-from . import faulty_ops
+from . import faulty_ops, vast_calls
 from .hostile_calls import calls, exposed
 from .op_cases import Case
 from .record import Tally, read
@@ -34,6 +35,7 @@ LONGEST = 60.0  # seconds of one op
 LAST_WORDS = 5.0  # seconds in which a process that hangs writes where
 MEMORY = "1GiB"  # of each device: absurd sizes are refused early
 GUARD = 4096  # elements of a tensor that no call touches
+VAST = "vast"  # what the process is called that makes calls of such sizes
 MEANWHILE = "the device is lost"
 
 
@@ -105,6 +107,22 @@ def attack(given: Given) -> None:
                 return
 
 
+def attack_with_size(given: Given) -> None:
+    """Calls with more elements than 32 bits can count, which only a GPU has the time and the memory for."""
+    with tensord.connect("local", devices=given.beside) as session:
+        device = session._core.transport.machine.devices[given.device]
+        for vast in vast_calls.calls(session, given.device):
+            if given.remaining < 0:
+                given.record.failed("all calls are made", f"{vast.name} and those behind it were not")
+                return
+            with given.record.check(f"{VAST}: {vast.name}"):
+                wrong = vast_calls.problem(vast)
+                assert device.lost is None, f"{MEANWHILE}: {device.lost}"
+                assert not wrong, wrong
+            if device.lost is not None:
+                return
+
+
 def of_one(given: Given, op: str, folder: Path) -> tuple[Tally, str]:
     """What the process of an op has recorded, and how it ended: "" if it ended well."""
     record = folder / f"{op}.jsonl"
@@ -138,7 +156,7 @@ def judge(tally: Tally, ended: str) -> str:
 def work(given: Given) -> None:
     """One check for each op."""
     if given.chosen:
-        attack(given)
+        (attack_with_size if given.chosen == VAST else attack)(given)
         return
     made = 0
     with tempfile.TemporaryDirectory(prefix="tdg-") as folder:
@@ -146,7 +164,7 @@ def work(given: Given) -> None:
             with given.record.check("an op that loses the device is noticed"):
                 wrong = judge(*of_one(given, faulty_ops.NAME, Path(folder)))
                 assert MEANWHILE in wrong, f"it was not: {wrong or 'all is well'}"
-        ops = given.mine(exposed(), str)
+        ops = given.mine([*exposed(), *([VAST] if given.is_real else [])], str)
         for index, op in enumerate(ops):
             if given.remaining < 0:
                 given.record.unreached(len(ops) - index, len(ops), f"{given.seconds:.0f} s are over")

@@ -8,14 +8,15 @@ import time
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+import tensord
 from tensord.interpreter.schema.opdef import REGISTRY, find
 
-from . import fake, faulty_ops
+from . import fake, faulty_ops, vast_calls
 from .bundle import ROOT
 from .hostile_calls import MOST, calls, exposed, out_of_range
 from .record import Tally
@@ -100,6 +101,38 @@ def test_a_value_where_the_host_refuses_is_accepted_silently_unless_it_is_marked
     assert not is_accepted_silently([np.array([1.0, np.nan])], "KernelError: out of bounds")
     assert not is_accepted_silently("KernelError: out of bounds", "KernelError: out of bounds")
     assert not is_accepted_silently([np.ones(3)], [np.ones(3)])
+
+
+def test_calls_of_any_size_have_the_results_that_are_known_without_them():
+    with tensord.connect("local", devices=["cpu:0", "sim:0"]) as session:
+        made = {vast.name: vast_calls.problem(vast) for vast in vast_calls.calls(session, "sim:0", 1000, 20)}
+    assert len(made) > 10
+    assert {name: wrong for name, wrong in made.items() if wrong} == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "expected", "wrong"),
+    [
+        (list, [1], "AttributeError"),
+        (lambda: Result([2]), [1], "instead of"),
+        (lambda: Result([2]), "too many", "was not refused"),
+        (lambda: Result([1]), [1], ""),
+        (lambda: Result(ValueError("5 are too many to be read")), "too many", ""),
+    ],
+)
+def test_what_is_wrong_with_a_vast_call_is_said(call, expected, wrong):
+    found = vast_calls.problem(vast_calls.Vast("call", call, expected))
+    assert wrong in found
+    assert bool(found) == bool(wrong)
+
+
+class Result(NamedTuple):
+    value: Any
+
+    def numpy(self) -> Any:
+        if isinstance(self.value, Exception):
+            raise self.value
+        return np.array(self.value)
 
 
 def test_the_stage_asks_each_op_that_is_exposed(tmp_path, monkeypatch):
