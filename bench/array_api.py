@@ -39,7 +39,7 @@ def measure_calls(settings: Settings) -> list[Row]:
     with td.connect("local", devices=["cpu:0"]) as session:
         xp, x = session.xp, session.asarray(np.ones(LENGTH, np.float32))
         calls: dict[str, Callable[[], object]] = {"baseline": lambda: x + x, "ours": lambda: xp.add(x, x)}
-        for turn in range(settings.runs + 1):
+        for turn in settings.turns:
             for name, call in calls.items():
                 found = issue(session, call, settings.size(ISSUED, 100))
                 if turn:  # the first one warms up
@@ -83,7 +83,7 @@ def measure_fetches(settings: Settings) -> list[Row]:
             return (tensor + tensor).numpy()
 
         works: dict[str, Callable[[], object]] = {"baseline": one_op, "ours": ours}
-        for turn in range(settings.runs + 1):
+        for turn in settings.turns:
             for name, work in works.items():
                 found = float(np.mean(sample(work, count)))
                 if turn:

@@ -119,7 +119,7 @@ def measure_writing(settings: Settings) -> list[Row]:
         unchanged.runs = compare(settings, values.second, values.first, "ms")
         for name, seconds in compare(settings, values.first, values.plain, "s").items():
             writing.runs[name] = [nbytes / MIB / each for each in seconds]
-        pairs = [values.beside() for _ in range(settings.runs + 1)][1:]
+        pairs = [values.beside() for _ in settings.turns][-settings.runs :]
         others.runs = {"ours": [pair[0] for pair in pairs], "baseline": [pair[1] for pair in pairs]}
     for row in rows:
         row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
@@ -136,7 +136,7 @@ def measure_restoring(settings: Settings) -> Row:
     row.runs = {"ours": [], "baseline": []}
     with directory() as path:
         write_sparse(path, names)
-        for turn in range(settings.runs + 1):
+        for turn in settings.turns:
             with own_daemon(config=DAEMON_CONFIG) as daemon, td.connect(daemon.address) as session:
                 restored = clocked(partial(session.restore, path)) + look_up_all(session)
                 if turn > 0:

@@ -23,7 +23,7 @@ def measure(settings: Settings) -> list[Row]:
         clients = [stack.enter_context(Partner("client", settings.server.address)) for _ in range(many)]
         for client in clients:
             client.hear()
-        for turn in range(settings.runs + 1):
+        for turn in settings.turns:
             alone = race(clients[:1], count * many)
             together = race(clients, count)
             if turn > 0:

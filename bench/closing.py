@@ -8,7 +8,6 @@ devices. The first of its ops use memory that it has; as soon as tensors are bei
 
 from __future__ import annotations
 
-import gc
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -80,17 +79,17 @@ def measure_close(settings: Settings, name: str, count: int, machine: Machine) -
             made.append(tensor + tensor)
             return made[-1].numpy()
 
-        for turn in range(settings.runs + 1):
+        for turn in settings.turns:
             begin(count if turn else WARM_UP)
             lay = held(session)
             sample(op, CHUNK)
-            gc.collect()
+            settings.collect()
             end()
             beside = [float(sample(op, CHUNK).max())]
             while sum(held(session).values()) > FEW + TIERS * len(made):
                 beside.append(float(sample(op_that_needs_memory, CHUNK).max()))
             await_end()
-            gc.collect()
+            settings.collect()
             alone = [float(sample(op, CHUNK).max()) for _ in beside]
             made.clear()
             if turn > 0:

@@ -55,7 +55,7 @@ def measure_forward(settings: Settings) -> Row:
         forward()
         before = came()
         row.runs = compare(settings, lambda: clocked(forward), lambda: layers * DELAY, "ms")
-        brought = (came() - before) / (settings.runs + 1)
+        brought = (came() - before) / len(settings.turns)
     row.ours, row.note = median(row.runs, "ours"), f"{brought:.1f} of {layers} layers brought in each pass"
     return row
 

@@ -46,7 +46,7 @@ def measure(settings: Settings) -> list[Row]:
         cases = {"alone": (lower, "alone")}
         cases |= {what: (lower, what) for what in NAMES} | {f"equal_{what}": (equal, what) for what in EQUAL}
         runs: dict[str, list[float]] = {case: [] for case in cases}
-        for turn in range(settings.runs + 1):
+        for turn in settings.turns:
             for case, (other, what) in cases.items():
                 with beside(other, what):
                     times = sample(op, count)

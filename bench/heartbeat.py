@@ -8,7 +8,6 @@ The baseline is the ticker as long alone. In the note: how long a call that wait
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -37,8 +36,8 @@ def measure(settings: Settings) -> list[Row]:
     with connected(settings) as session:
         values = np.ones(settings.size(BYTES, 1 << 16) // 4, np.float32)
         x = session.asarray(values, device=session.devices[-1]).wait()
-        for turn in range(settings.runs + 1):
-            gc.collect()
+        for turn in settings.turns:
+            settings.collect()
             late, taken = asyncio.run(beside(partial(reads, session, x)))
             alone, _ = asyncio.run(beside(partial(asyncio.sleep, taken)))
             blocked, _ = asyncio.run(beside(partial(waits, x)))

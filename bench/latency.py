@@ -40,7 +40,7 @@ def measure(settings: Settings) -> list[Row]:
     """Median and 99th percentile of `(x + y).numpy()` over 2,000 calls."""
     x = np.ones(LENGTH, np.float32)
     works: dict[str, Callable[[], object]] = {"baseline": lambda: x + x}
-    count = settings.size(2_000, 50)
+    count = settings.size(2_000, 20)
     if settings.baseline_only:
         runs = percentiles(works, settings.runs, count)
     else:

@@ -42,6 +42,16 @@ class Settings:
     through_daemon: bool = False
     daemon: OwnDaemon | None = None
 
+    @property
+    def turns(self) -> range:
+        """The runs of a workload from 1, and before them a warm-up, 0, except where only working is the question."""
+        return range(1 if self.quick else 0, self.runs + 1)
+
+    def collect(self) -> None:
+        """Collect what earlier runs have left, except where only working is the question."""
+        if not self.quick:
+            gc.collect()
+
     def size(self, full: int, quick: int) -> int:
         """`full`, or `quick` where only working is the question."""
         return quick if self.quick else full
@@ -128,11 +138,11 @@ def compare(settings: Settings, ours: Run | None, baseline: Run, unit: str) -> d
     """Runs of ours and of the baseline in turns, after one warm-up of each, in `unit`; without ours if it is None."""
     contestants = {"ours": ours, "baseline": baseline}
     runs: dict[str, list[float]] = {name: [] for name, run in contestants.items() if run is not None}
-    for turn in range(settings.runs + 1):
+    for turn in settings.turns:
         for name, run in contestants.items():
             if run is None:
                 continue
-            gc.collect()
+            settings.collect()
             seconds = run()
             if turn > 0:
                 runs[name].append(seconds * SCALE[unit])

@@ -11,12 +11,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from examples import transformer_block
-from examples.train_digits import Network, initial_parameters, load, minibatches
+from examples.train_digits import Network, initial_parameters, minibatches
 
 from .elementwise import polynomial
 from .measure import Row, Settings, clocked, compare, median
 from .runs import measure_runs
-from .training import RATE, numpy_step, train_on_vm
+from .training import RATE, digits, numpy_step, train_on_vm
 
 LENGTH = 16
 OPS = 1_000  # of a captured chain
@@ -78,7 +78,7 @@ def measure_training(settings: Settings, threads: int = 1) -> Row:
     `threads`: of BLAS, NumPy's and that of a machine in this process.
     """
     steps = settings.size(200, 5 if threads == 1 else 1)
-    batches = list(minibatches(load(), np.random.default_rng(0)))
+    batches = list(minibatches(digits(), np.random.default_rng(0)))
 
     def baseline() -> float:
         layers = initial_parameters(np.random.default_rng(0))
@@ -113,7 +113,7 @@ def measure_training(settings: Settings, threads: int = 1) -> Row:
 def measure_recognised(settings: Settings) -> Row:
     """Milliseconds per training step on a session that finds its periods by itself, not a line of it changed."""
     steps = settings.size(200, 10)
-    batches = list(minibatches(load(), np.random.default_rng(0)))
+    batches = list(minibatches(digits(), np.random.default_rng(0)))
 
     def baseline() -> float:
         layers = initial_parameters(np.random.default_rng(0))
@@ -229,7 +229,7 @@ def repeated(session: Any, called: Any, arguments: Sequence[Any], times: int) ->
 
 def measure_capture(settings: Settings) -> list[Row]:
     """Capture, link and first run of the training step, against one run op by op."""
-    images, labels = next(minibatches(load(), np.random.default_rng(0)))
+    images, labels = next(minibatches(digits(), np.random.default_rng(0)))
     with settings.connect() as session:
         network = Network(session, "cpu:0", initial_parameters(np.random.default_rng(0)))
         batch = session.asarray(images), session.asarray(labels)

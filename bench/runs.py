@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from examples.train_digits import Network, initial_parameters, load, minibatches
+from examples.train_digits import Network, initial_parameters, minibatches
 
 from .clients import clients_of, race, throughput
 from .measure import Row, Settings, clocked, compare, median
 from .partner import Partner
 from .small_ops import LENGTH
-from .training import RATE
+from .training import RATE, digits
 from .volume import MIB, memory
 
 FEW_TURNS = 2  # of a row whose runs take a minute
@@ -68,13 +68,13 @@ def one_by_one(session: Any, operands: list[Any], count: int) -> None:
 
 def measure_memory(settings: Settings) -> Row:
     """MiB that the insides of a training step take of the device at their peak, arenas included, against op by op."""
-    batch = next(minibatches(load(), np.random.default_rng(0)))
+    batch = next(minibatches(digits(), np.random.default_rng(0)))
     runs: dict[str, list[float]] = {"ours": [], "baseline": []}
     with settings.connect() as session:
         given = [session.asarray(each) for each in batch]
         network = Network(session, "cpu:0", initial_parameters(np.random.default_rng(0)))
         ways: dict[str, Callable[..., Any]] = {"ours": session.routine(network.step), "baseline": network.step}
-        for turn in range(settings.runs + 1):
+        for turn in settings.turns:
             for name, step in ways.items():
                 peak = peak_of(session, partial(step, *given, RATE)) / MIB
                 if turn > 0:
@@ -102,7 +102,7 @@ def measure_clients(settings: Settings) -> Row:
         clients = [stack.enter_context(Partner("client", settings.server.address)) for _ in range(many)]
         for client in clients:
             client.hear()
-        for turn in range(settings.runs + 1):
+        for turn in settings.turns:
             alone = race(clients[:1], count * many, "steps")
             together = race(clients, count, "steps")
             if turn > 0:

@@ -73,7 +73,7 @@ def measure_ops(settings: Settings, name: str, work: Work, tensors: int, limits:
         runs = compare(settings, ours, baseline, "us")
     row = Row(name, "us", median(runs, "ours"), median(runs, "baseline"), *limits, runs=runs)
     if processes:
-        add_processor_time(row, spent[1:])
+        add_processor_time(row, spent[-settings.runs :])
     return row
 
 

@@ -84,7 +84,7 @@ def measure(settings: Settings) -> list[Row]:
         row.runs = compare(settings, ours, baseline, "us")
     row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
     # The first, warm-up run filled the trace ring and the pools; what counts is the growth after it.
-    grown = max(peaks["many"][1:]) - max(peaks["few"][1:])
+    grown = max(peaks["many"][-settings.runs :]) - max(peaks["few"][-settings.runs :])
     left = after["many"][-1] - after["few"][0]
     row.note = (
         f"peak memory {max(peaks['many']):.0f} MiB, {round(grown):+d} MiB against 10,000 ops; "
