@@ -9,8 +9,8 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Any, Final, TypeAlias
+from functools import partial, wraps
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pytest
 
@@ -22,52 +22,83 @@ KEPT: Final = {"pytestmark", "__wrapped__"}  # attributes of the test; others ar
 CHOSEN: Final = os.environ.get("TENSORD_CASE", "")
 
 
+class Layer(NamedTuple):
+    """One case of one decorator."""
+
+    names: Sequence[str]
+    case: Any
+    place: int
+    ids: Ids
+
+    def label(self) -> str:
+        """Its name in a failure."""
+        return label_of(self.case, self.place, self.ids)
+
+    def arguments(self) -> dict[str, Any]:
+        """What it gives to the test."""
+        return dict(zip(self.names, values_of(self.case, len(self.names)), strict=True))
+
+
 def each_case(names: str | Sequence[str], cases: Iterable[Any], ids: Ids = None) -> Callable[[Test], Test]:
     """As `pytest.mark.parametrize`, but all cases run in one test. They share its fixtures.
 
-    `TENSORD_CASE=text` runs only those cases whose label contains the text.
+    Of two such decorators, each case of one runs with each of the other. `TENSORD_CASE=text` runs only those cases
+    whose label contains the text.
     """
     arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    known = list(cases)
     labels = ids if ids is None or callable(ids) else list(ids)
+    mine = [Layer(arguments, case, place, labels) for place, case in enumerate(cases)]
 
     def decorated(test: Test) -> Test:
-        @wraps(test)
-        def run(**fixtures: Any) -> None:
-            wrong: list[tuple[str, Exception]] = []
-            skipped: list[BaseException] = []
-            for place, case in enumerate(known):
-                if CHOSEN and CHOSEN not in label_of(case, place, labels):
-                    continue
-                try:
-                    test(**fixtures, **dict(zip(arguments, values_of(case, len(arguments)), strict=True)))
-                except pytest.skip.Exception as skip:
-                    skipped.append(skip)
-                except Exception as error:
-                    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-                    wrong.append((label_of(case, place, labels), error))
-            if wrong:
-                raise AssertionError(told(wrong, len(known))) from wrong[0][1]
-            if skipped and len(skipped) == len(known):
-                raise skipped[0]
+        plain: Test = getattr(test, "plain", test)
+        every = [(layer, *below) for layer in mine for below in getattr(test, "cases", [()])]
+
+        @wraps(plain)
+        def run(*instance: Any, **fixtures: Any) -> None:
+            run_all(partial(plain, *instance, **fixtures), every)
 
         for name in vars(run).keys() - KEPT:
             delattr(run, name)
         signature = inspect.signature(test)
         left = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
-        run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]  # what pytest looks at
+        vars(run).update(__signature__=signature.replace(parameters=left), plain=plain, cases=every)
         return run
 
     return decorated
 
 
-def label_of(case: Any, place: int, ids: Callable[[Any], Any] | list[str] | None) -> str:
+def run_all(test: Callable[..., None], every: Sequence[Sequence[Layer]]) -> None:
+    """Run all cases, but for those that were not chosen, and fail with those that failed."""
+    wrong: list[tuple[str, Exception]] = []
+    skipped: list[BaseException] = []
+    for layers in every:
+        if CHOSEN and CHOSEN not in labels_of(layers):
+            continue
+        try:
+            test(**{name: value for layer in layers for name, value in layer.arguments().items()})
+        except pytest.skip.Exception as skip:
+            skipped.append(skip)
+        except Exception as error:
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            wrong.append((labels_of(layers), error))
+    if wrong:
+        raise AssertionError(told(wrong, len(every))) from wrong[0][1]
+    if skipped and len(skipped) == len(every):
+        raise skipped[0]
+
+
+def labels_of(layers: Sequence[Layer]) -> str:
     """The name of a case in a failure."""
+    return ", ".join(layer.label() for layer in layers)
+
+
+def label_of(case: Any, place: int, ids: Ids) -> str:
+    """The name of what one decorator gives."""
     if isinstance(ids, list):
-        return ids[place]
+        return str(ids[place])
     if is_param(case) and case.id is not None:
         return str(case.id)
-    if ids is not None:
+    if callable(ids):
         return str(ids(case))
     values = case.values if is_param(case) else case
     parts = values if isinstance(values, (tuple, list)) else [values]

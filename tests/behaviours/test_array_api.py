@@ -13,6 +13,7 @@ import pytest
 import tensord as td
 import tensord.array_api
 
+from ..each_case import each_case
 from ..equality import assert_equal, is_on_gpu
 from .looking_inside import address, allocated, assert_sound, held, moved, moved_since, records, transfers
 
@@ -41,8 +42,8 @@ NUMPYS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", DECIDED_BY_DATA)
+@each_case("device", DEVICES)
+@each_case("name", DECIDED_BY_DATA)
 def test_what_follows_a_shape_that_data_decide_is_submitted_without_waiting(sim_session, device, name):
     """Behaviour 10, with the standard's functions: whole chains of them, while the device stands still."""
     s, xp = sim_session, sim_session.xp
@@ -217,8 +218,8 @@ FAULTS: dict[str, tuple[type[Exception], Any]] = {
 }
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", FAULTS)
+@each_case("device", DEVICES)
+@each_case("name", FAULTS)
 def test_what_the_data_do_wrong_is_raised_at_the_wait_with_the_line_of_the_call(sim_session, device, name):
     if name == "pow" and is_on_gpu(device):
         pytest.skip("CuPy has values for integers to negative powers: tests/special_values.py")
@@ -296,7 +297,7 @@ FORBIDDEN: dict[str, tuple[type[Exception], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORBIDDEN)
+@each_case("name", FORBIDDEN)
 def test_what_is_forbidden_raises_at_the_call_and_nothing_is_sent(session, name):
     kind, call = FORBIDDEN[name]
     x = session.asarray(MATRIX)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ..each_case import each_case
 from .looking_inside import (
     WAIT,
     address,
@@ -96,8 +97,8 @@ def test_a_write_by_an_index_that_selects_all_neither_copies_nor_moves_nor_waits
     assert_sound(s)
 
 
-@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
-@pytest.mark.parametrize("name", ["x.T", "x[::-1]", "x", "x * 2"])
+@each_case("device", ["cpu:0", "sim:0"])
+@each_case("name", ["x.T", "x[::-1]", "x", "x * 2"])
 def test_all_of_a_tensor_may_be_written_from_itself(sim_session, device, name):
     s = sim_session
     square = np.arange(9.0).reshape(3, 3)

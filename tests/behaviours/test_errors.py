@@ -11,6 +11,7 @@ import pytest
 import tensord as td
 from tensord.streams.faults import Fault, FaultKind
 
+from ..each_case import each_case
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, records, until
 from .made_ops import here, make_gate, make_op, raising
 
@@ -180,8 +181,8 @@ FULL = {
 }
 
 
-@pytest.mark.parametrize("how", FULL)
-@pytest.mark.parametrize("captured", [False, True])
+@each_case("how", FULL)
+@each_case("captured", [False, True])
 def test_a_write_by_an_index_that_selects_all_heals(session, how, captured):
     """Behaviour 16: also in a routine."""
     x = session.xp.linalg.inv(session.asarray(np.zeros((2, 2))))
@@ -194,9 +195,7 @@ def test_a_write_by_an_index_that_selects_all_heals(session, how, captured):
     assert x.tolist() == [[7.0, 7.0], [7.0, 7.0]]
 
 
-@pytest.mark.parametrize(
-    "index", [0, slice(1), (slice(None), 0), slice(0, 0), slice(None, None, 2), "mask", "positions"]
-)
+@each_case("index", [0, slice(1), (slice(None), 0), slice(0, 0), slice(None, None, 2), "mask", "positions"])
 def test_a_write_to_a_part_heals_nothing_nor_does_one_of_which_data_decide(session, index):
     x = session.xp.linalg.inv(session.asarray(np.zeros((2, 2))))
     data = {"mask": np.ones((2, 2), bool), "positions": np.array([0, 1])}

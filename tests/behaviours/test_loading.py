@@ -15,6 +15,7 @@ from tensord.interpreter.errors import CaptureError, FileError, MetadataTypeErro
 from tensord.interpreter.wire.messages import File
 from tensord.streams.faults import Fault, FaultKind
 
+from ..each_case import each_case
 from .looking_inside import WAIT, allocated, assert_sound, held, machine_of, ones, records, store_of
 
 VALUES: dict[str, Any] = {
@@ -69,8 +70,8 @@ def test_every_value_is_that_of_the_file(make_session, file, device):
         np.testing.assert_array_equal(tensor.numpy(), values)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(
+@each_case("device", DEVICES)
+@each_case(
     "index",
     [np.s_[3:9], np.s_[::-1], np.s_[:, 5], np.s_[::7, ::3], np.s_[5], np.s_[60:2:-9, 1:30:4], np.s_[7:7]],
     ids=str,

@@ -12,6 +12,7 @@ import tensord as td
 from tensord.interpreter.wire.messages import CALL, FETCH, LOCATION, SIGNATURE
 from tensord.streams.faults import Fault, FaultKind
 
+from ..each_case import each_case
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, until
 from .made_ops import here
 
@@ -182,8 +183,8 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
-@pytest.mark.parametrize("name", UNFIT)
+@each_case("device", ["cpu:0", "sim:0"])
+@each_case("name", UNFIT)
 def test_an_integer_that_a_pending_dtype_does_not_hold_is_the_error_that_it_is_at_the_call(sim_session, device, name):
     dtype, compute = UNFIT[name]
     known, pending = (distinct(sim_session, dtype, device) for _ in range(2))

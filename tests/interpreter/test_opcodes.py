@@ -18,6 +18,8 @@ from tensord.vm.tracing.flat import Place
 from tests.vm.bare_engine import Bare
 from tests.vm.parts import Parts, copy_of, fail
 
+from ..each_case import each_case
+
 FIELDS = Traits._fields
 # opcode -> the category, and the traits that are not what most opcodes have
 EXPECTED: dict[str, tuple[str, dict[str, bool]]] = {
@@ -99,9 +101,9 @@ def bind_nothing(instruction: Instruction) -> None:
 
 
 class TestHostVisible:
-    @pytest.mark.parametrize("opcode", Opcode)
-    @pytest.mark.parametrize("into", [True, False])
-    @pytest.mark.parametrize("late", [True, False])
+    @each_case("opcode", Opcode)
+    @each_case("into", [True, False])
+    @each_case("late", [True, False])
     def test_no_edge_of_it_is_elided_nor_one_into_a_run_where_errors_are_late(
         self, opcode: Opcode, *, into: bool, late: bool
     ) -> None:

@@ -123,6 +123,7 @@ class Machine:
         world = program.world
         self.peer = world.peer
         self.gpu = installed_gpu()
+        self.limited = bool(limits)
         self.strict = strict  # check the engine's invariants after every pass, and that the reports of memory add up
         self.sorts: Counter[str] = Counter()  # what bytes were for, as these said
         self.in_other_orders: Counter[str] = Counter()  # per device, the most that another order may need beyond this
@@ -331,9 +332,9 @@ class Machine:
             self.engine.take(session, islice(rest, 1) if session.unfolding is None else rest_of_run(session, 1))
             self.engine.flush()
             self.drain(serially=True)
-            self.in_other_orders |= (
-                pinned_away(self.engine.tiers) + stopping_over(self.engine, self.peer) + brought_in_parts(self.engine)
-            )
+            if self.limited:
+                away, over = pinned_away(self.engine.tiers), stopping_over(self.engine, self.peer)
+                self.in_other_orders |= away + over + brought_in_parts(self.engine)
 
     def control(self, step: Step, *, serially: bool) -> None:
         session = self.sessions[step.session]
@@ -416,8 +417,10 @@ def brought_in_parts(engine: Engine) -> Counter[str]:
     may lie there, evicted from elsewhere, and then all of it is the operand that stays."""
     more: Counter[str] = Counter()
     for storage in {tensor.storage for tensor in engine.directory.tensors()}:
+        if not storage.views:
+            continue
         parts: dict[Any, int] = {}
-        for (device, _), copy in (storage.views or {}).items():
+        for (device, _), copy in storage.views.items():
             parts[device] = max(parts.get(device, 0), copy.nbytes)
         for device, nbytes in parts.items():
             if device not in storage.copies:

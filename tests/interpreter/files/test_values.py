@@ -13,6 +13,7 @@ from tensord.interpreter.files import values
 from tensord.interpreter.files.describe import describe
 from tensord.interpreter.files.values import EntryReader, digest, read_array, read_range
 
+from ...each_case import each_case
 from .sound_files import npy, npy_of, npz, opened, safetensors, tensor
 
 ARRAY = np.arange(2 * 3 * 5 * 7, dtype=np.float64).reshape(2, 3, 5, 7)
@@ -39,9 +40,9 @@ def test_what_is_deflated_has_no_ranges():
             read_range(file, entry, bytearray(8))
 
 
-@pytest.mark.parametrize("chunk", [1, 8, 24, 1000, 1 << 20])
-@pytest.mark.parametrize("dtype", ["<f8", ">f8", ">c16", ">i2", "|u1"])
-@pytest.mark.parametrize("deflated", [None, False, True])
+@each_case("chunk", [1, 8, 24, 1000, 1 << 20])
+@each_case("dtype", ["<f8", ">f8", ">c16", ">i2", "|u1"])
+@each_case("deflated", [None, False, True])
 def test_other_orders_are_turned_piece_by_piece(monkeypatch, chunk, dtype, deflated):
     monkeypatch.setattr(values, "CHUNK", chunk)
     array = np.asfortranarray(ARRAY.astype(dtype))

@@ -64,6 +64,7 @@ from tensord.interpreter.wire.messages import (
 )
 from tensord.interpreter.wire.roles import ids_of, outputs_of
 
+from ...each_case import each_case
 from ...sampling import sampled
 from ..bare_engine import ONE, Bare, Client
 
@@ -245,7 +246,7 @@ class Scene:
         return found[0]
 
 
-@pytest.mark.parametrize("kind", list(MessageKind), ids=lambda kind: kind.name)
+@each_case("kind", list(MessageKind), ids=lambda kind: kind.name)
 def test_the_message_is_admitted_if_nothing_is_wrong(kind: MessageKind) -> None:
     scene = Scene()
     scene.client.send(scene.message(kind))
@@ -254,7 +255,7 @@ def test_the_message_is_admitted_if_nothing_is_wrong(kind: MessageKind) -> None:
     assert [error for _, error in scene.client.answers.values() if error is not None] == []
 
 
-@pytest.mark.parametrize(("kind", "name", "text"), some_wrong_fields(set(MessageKind)))
+@each_case(("kind", "name", "text"), some_wrong_fields(set(MessageKind)))
 def test_a_field_of_a_wrong_type_is_refused_by_its_name(kind: MessageKind, name: str, text: str) -> None:
     scene = Scene()
     before = scene.state()
@@ -272,7 +273,7 @@ def test_a_field_of_a_wrong_type_is_refused_by_its_name(kind: MessageKind, name:
     assert scene.client.fetch(scene.tensor) == [1.0]
 
 
-@pytest.mark.parametrize(("kind", "name", "text"), some_wrong_fields(set(MessageKind) - UNGROUPED))
+@each_case(("kind", "name", "text"), some_wrong_fields(set(MessageKind) - UNGROUPED))
 def test_a_group_with_such_a_field_is_refused_as_a_whole(kind: MessageKind, name: str, text: str) -> None:
     scene = Scene()
     before = scene.state()
@@ -283,7 +284,7 @@ def test_a_group_with_such_a_field_is_refused_as_a_whole(kind: MessageKind, name
     assert scene.state() == before
 
 
-@pytest.mark.parametrize("kind", list(MessageKind), ids=lambda kind: kind.name)
+@each_case("kind", list(MessageKind), ids=lambda kind: kind.name)
 def test_a_field_too_few_or_too_many_is_refused(kind: MessageKind) -> None:
     for change in (lambda array: array[:-1], lambda array: [*array, 0]):
         scene = Scene()
@@ -296,7 +297,7 @@ def test_a_field_too_few_or_too_many_is_refused(kind: MessageKind) -> None:
         assert scene.state() == before
 
 
-@pytest.mark.parametrize("output", [float("nan"), 60.0, True, 2**63, -1, 0, None, "x"])
+@each_case("output", [float("nan"), 60.0, True, 2**63, -1, 0, None, "x"])
 def test_no_result_has_an_id_that_is_none(output: Any) -> None:
     """NaN as the newest id would let all ids be given again."""
     scene = Scene()
@@ -308,7 +309,7 @@ def test_no_result_has_an_id_that_is_none(output: Any) -> None:
     assert set(scene.client.session.tensors) == {scene.tensor}
 
 
-@pytest.mark.parametrize("inline", [True, False])
+@each_case("inline", [True, False])
 def test_the_last_of_64_operands_has_its_bit(inline: bool) -> None:
     bare = Bare(inline=inline)
     client = bare.client()

@@ -19,6 +19,7 @@ from tensord.vm.memory.binding import bind
 from tensord.vm.model.tensor import Binding, Tensor
 from tensord.vm.reporting.invariants import violations
 
+from ...each_case import each_case
 from ...sampling import sampled
 from ..bare_engine import Bare, Client
 
@@ -267,7 +268,7 @@ MESSAGES = messages()
 FEWER = {" ".join(names) for names in STRANGE} - {" ".join(names) for names in sampled(STRANGE, times=3)}
 
 
-@pytest.mark.parametrize("name", [name for name in MESSAGES if name not in FEWER])
+@each_case("name", [name for name in MESSAGES if name not in FEWER])
 def test_both_ways_leave_the_same(name: str) -> None:
     both = Both()
     both.send(MESSAGES[name])
@@ -282,8 +283,8 @@ def test_a_cancelled_session_is_refused_either_way() -> None:
         both.send(message, name)
 
 
-@pytest.mark.parametrize("name", ["an op", "both die", "the first dies", "a kernel that raises", "in place", "in part"])
-@pytest.mark.parametrize("left", [0, 15, 16])
+@each_case("name", ["an op", "both die", "the first dies", "a kernel that raises", "in place", "in part"])
+@each_case("left", [0, 15, 16])
 def test_a_quota_of_bytes_counts_either_way(name: str, left: int) -> None:
     both = Both()
 
@@ -295,8 +296,8 @@ def test_a_quota_of_bytes_counts_either_way(name: str, left: int) -> None:
     both.send([CALL, NEGATE, (Y,), (NEW + 5,), 0, 1])
 
 
-@pytest.mark.parametrize("name", ["an op", "both die", "the first dies", "one twice that dies", "in place", "all die"])
-@pytest.mark.parametrize("left", [0, 1])
+@each_case("name", ["an op", "both die", "the first dies", "one twice that dies", "in place", "all die"])
+@each_case("left", [0, 1])
 def test_a_quota_of_tensors_counts_either_way(name: str, left: int) -> None:
     both = Both()
 

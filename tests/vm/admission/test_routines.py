@@ -27,6 +27,7 @@ from tensord.vm import engine as engine_module
 from tensord.vm.model.session import PRIVATE, rest_of_run
 from tensord.vm.reporting.invariants import violations
 
+from ...each_case import each_case
 from ..bare_engine import Bare, Client
 from ..parts import Parts
 from ..programs import LINE, ONE, accumulate, chain_of, increment, link, parts_of, run, run_message
@@ -162,7 +163,7 @@ def records_of(program: Program) -> list[Any]:
 MANY = records_of(chain_of(63))  # with its parameter and what it returns 65 records
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("parts", "match"),
     [
         ([MANY], "65 records in one message; 64 are allowed"),

@@ -22,6 +22,7 @@ from tensord.vm.model.instruction import (
 from tensord.vm.model.reason import Reason
 from tensord.vm.model.tensor import Copy
 
+from ...each_case import each_case
 from ..parts import Parts, fail
 
 LEGAL = [(before, after) for before, steps in TRANSITIONS.items() for after in sorted(steps)]
@@ -67,13 +68,13 @@ class TestTransitions:
             **dict.fromkeys({Status.DONE} | ends, frozenset()),
         } == TRANSITIONS
 
-    @pytest.mark.parametrize(("before", "after"), LEGAL)
+    @each_case(("before", "after"), LEGAL)
     def test_a_step_in_the_table_is_possible(self, instruction: Instruction, before: Status, after: Status) -> None:
         instruction.status = before
         instruction.move(after)
         assert instruction.status is after
 
-    @pytest.mark.parametrize(("before", "after"), ILLEGAL)
+    @each_case(("before", "after"), ILLEGAL)
     def test_a_step_that_is_not_raises_and_changes_nothing(
         self, instruction: Instruction, before: Status, after: Status
     ) -> None:

@@ -14,6 +14,8 @@ from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.model.number import Number, number_of
 
+from ...each_case import each_case
+
 DTYPES = [
     "bool",
     "int8",
@@ -40,7 +42,7 @@ def result(function: Any, *operands: Any) -> Any:
     return found.dtype, found.tobytes()
 
 
-@pytest.mark.parametrize("name", UFUNCS)
+@each_case("name", UFUNCS)
 def test_a_function_gives_the_same_bits_for_the_array_as_for_the_number(name: str) -> None:
     op, function = REGISTRY[name], getattr(np, str(REGISTRY[name].ufunc))
     for dtype, value in itertools.product(DTYPES, NUMBERS):

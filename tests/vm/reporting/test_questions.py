@@ -17,6 +17,8 @@ from tensord.vm.reporting.locations import Places
 from tensord.vm.reporting.questions import About, answer, whole
 from tensord.vm.reporting.rows import tensors as tensor_rows
 
+from ...each_case import each_case
+
 WAIT = 10.0
 
 
@@ -59,7 +61,7 @@ def engine(asked):
 
 
 class TestQuestions:
-    @pytest.mark.parametrize(
+    @each_case(
         ("what", "arguments", "message"),
         [
             ("nonsense", (), "no question is called 'nonsense'; there are stats, residency"),

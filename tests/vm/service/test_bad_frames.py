@@ -28,6 +28,7 @@ import tensord as td
 from tensord.client.session.connect import Wanted, connect_daemon
 
 from ...daemon import Daemon
+from ...each_case import each_case
 from .raw_client import (
     ACK,
     ATOMIC,
@@ -231,7 +232,7 @@ NO_HEADERS = {
 }
 
 
-@pytest.mark.parametrize("header", NO_HEADERS.values(), ids=NO_HEADERS)
+@each_case("header", NO_HEADERS.values(), ids=NO_HEADERS)
 def test_what_is_no_header_ends_the_connection(attack: Callable[..., RawClient], header: bytes) -> None:
     unauthenticated, client = attack(), attack().hello()
     unauthenticated.send_raw(header)
@@ -264,10 +265,11 @@ HELLOS = {
 }
 
 
-@pytest.mark.parametrize("header", HELLOS.values(), ids=HELLOS)
-def test_the_first_message_is_a_proper_hello(unauthenticated: RawClient, header: Any) -> None:
-    unauthenticated.send(header)
-    expect_refused(unauthenticated)
+@each_case("header", HELLOS.values(), ids=HELLOS)
+def test_the_first_message_is_a_proper_hello(scene: Scene, header: Any) -> None:
+    with RawClient(scene.daemon.address) as unauthenticated:
+        unauthenticated.send(header)
+        expect_refused(unauthenticated)
 
 
 def test_a_token_nobody_knows_resumes_nothing(attack: Callable[..., RawClient], scene: Scene) -> None:
@@ -302,10 +304,11 @@ HEADERS = {
 }
 
 
-@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
-def test_a_header_out_of_place_ends_the_session(client: RawClient, header: Any) -> None:
-    client.send(header)
-    expect_refused(client)
+@each_case("header", HEADERS.values(), ids=HEADERS)
+def test_a_header_out_of_place_ends_the_session(scene: Scene, header: Any) -> None:
+    with RawClient(scene.daemon.address) as client:
+        client.hello(host=host_text()).send(header)
+        expect_refused(client)
 
 
 def test_too_many_frames_end_the_connection(unauthenticated: RawClient, client: RawClient) -> None:
@@ -363,12 +366,13 @@ NO_UPLOADS: dict[str, tuple[list[Any], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("messages", "uploads"), NO_UPLOADS.values(), ids=NO_UPLOADS)
+@each_case(("messages", "uploads"), NO_UPLOADS.values(), ids=NO_UPLOADS)
 def test_an_upload_that_lies_about_its_place_ends_the_session(
-    client: RawClient, messages: list[Any], uploads: list[Any]
+    scene: Scene, messages: list[Any], uploads: list[Any]
 ) -> None:
-    client.batch(*messages, uploads=uploads, payloads=[bytes(4)])
-    expect_refused(client)
+    with RawClient(scene.daemon.address) as client:
+        client.hello(host=host_text()).batch(*messages, uploads=uploads, payloads=[bytes(4)])
+        expect_refused(client)
 
 
 @contextmanager
@@ -530,7 +534,7 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("message", ASKED.values(), ids=ASKED)
+@each_case("message", ASKED.values(), ids=ASKED)
 def test_who_asks_for_what_is_not_there_is_told(client: RawClient, message: Any) -> None:
     with pytest.raises(Failed) as caught:
         client.ask(*message)

@@ -16,6 +16,8 @@ from tensord.interpreter.ops.special.kernels import LIBRARY, LIMITS, MOST, WHOLE
 from tensord.interpreter.schema.opdef import find, ops_of
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
+
 scipy_special = pytest.importorskip("scipy.special")
 NAMES = ops_of(LIBRARY)
 VALUES = np.array([0.0, -0.0, 1e-9, 0.3, 0.5, 0.999, 1.0, 1.5, 2.5, 6.0, 20.0, -1e-9, -0.3, -1.0, -3.5])
@@ -44,14 +46,14 @@ def by_scipy(name: str, given: list[np.ndarray]) -> Any:
         return getattr(scipy_special, LIBRARY.names.get(name, name))(*given)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_values_are_scipys(evaluate, name):
     given = operands(name)
     np.testing.assert_array_equal(evaluate(name, *given), by_scipy(name, given))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint64"])
+@each_case("name", NAMES)
+@each_case("dtype", ["float16", "float32", "int8", "uint64"])
 def test_each_dtype_is_computed_in_float64_and_rounded_once(evaluate, name, dtype):
     given = [np.array([0, 1, 2, 3]).astype(dtype)] * find(name).inputs
     expected = by_scipy(name, [x.astype(np.float64) for x in given])
@@ -62,7 +64,7 @@ def test_each_dtype_is_computed_in_float64_and_rounded_once(evaluate, name, dtyp
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_shapes_are_broadcast_and_numbers_taken(evaluate, name):
     shapes = [(3, 1), (1, 2), ()][: find(name).inputs]
     given = [np.full(shape, 0.5) for shape in shapes]
@@ -75,7 +77,7 @@ def test_shapes_are_broadcast_and_numbers_taken(evaluate, name):
     assert evaluate(name, *[np.ones((0, 2))] * len(shapes)).shape == (0, 2)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_complex_and_mixed_operands_are_refused(infer, name):
     x, count = Meta.of((2,), "float64"), find(name).inputs
     for wrong in [Meta.of((2,), "complex64"), *([Meta.of((2,), "int64")] if count > 1 else [])]:
@@ -83,13 +85,13 @@ def test_complex_and_mixed_operands_are_refused(infer, name):
             infer(name, *[x] * (count - 1), wrong)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_no_operand_gives_a_warning(evaluate, name):
     pools = [np.concatenate([VALUES[::2], ENDS, LARGE])] * find(name).inputs
     evaluate(name, *(np.array(column) for column in zip(*product(*pools), strict=True)))
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@each_case("name", WHOLE)
 def test_what_has_to_be_whole_is_cut_off_and_nan_where_it_is_too_large(evaluate, name):
     positions, most = WHOLE[name]
     given = [np.array([0.25, 0.25, 0.25])] * find(name).inputs
@@ -128,7 +130,7 @@ GRID = {
 }
 
 
-@pytest.mark.parametrize("name", composed.COMPOSED)
+@each_case("name", composed.COMPOSED)
 def test_what_is_composed_for_cupy_has_scipys_values(name):
     given = [np.array(column) for column in zip(*product(*GRID[name]), strict=True)]
     with np.errstate(all="ignore"):

@@ -19,6 +19,7 @@ from tensord.vm.routines.running.stamps import Stamps, timed
 from tensord.vm.tracing import ring
 from tensord.vm.tracing.record import Record
 
+from ....each_case import each_case
 from ...bare_engine import Bare, Client
 from ...programs import chain_of, link, run
 from ...tracing.test_known_routines import repeated, trace_of
@@ -93,7 +94,7 @@ class TestWhich:
         asks(client, 0, everywhere=True)
         assert bare.engine.ring.details.every == 0
 
-    @pytest.mark.parametrize("every", [-1, "1", None, 1.5, True])
+    @each_case("every", [-1, "1", None, 1.5, True])
     def test_how_many_is_checked(self, bare, every):
         with pytest.raises(ProtocolError, match=r"every is .*, not a natural number"):
             asks(bare.client(), every)

@@ -19,6 +19,8 @@ from tensord.vm.service.access.zap import Gatekeeper
 from tensord.vm.service.process.errors import StartError
 from tensord.vm.service.process.instance import private
 
+from ....each_case import each_case
+
 ME = os.getuid()
 PATIENCE = 5000  # milliseconds that something may take that has to happen
 
@@ -55,7 +57,7 @@ def test_ipc_is_for_our_own_uid():
     assert ask(Gatekeeper(uid=ME + 1))[0] == b"400"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "address",
     [
         b"",

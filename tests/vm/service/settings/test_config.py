@@ -16,6 +16,8 @@ from tensord.vm.service.settings import checks
 from tensord.vm.service.settings.config import TABLES, Config, load, settings
 from tensord.vm.service.settings.config_text import to_plain, to_toml
 
+from ....each_case import each_case
+
 EXAMPLE = Path(__file__).parents[4] / "deploy" / "tensord.toml"
 
 
@@ -74,7 +76,7 @@ def test_paths_are_relative_to_the_file_and_may_begin_with_a_tilde(write, monkey
     assert config.log.file == Path("/var/log/t")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "told"),
     [
         ("adresses = []", "adresses: there is no such key; did you mean addresses?"),

@@ -21,6 +21,7 @@ from tensord.vm.tracing.analysis.checks.views import VIEWS
 from tensord.vm.tracing.analysis.files.routine_parts import SEGMENT
 from tensord.vm.tracing.inside import ARENA, SegmentRecord
 
+from .....each_case import each_case
 from ....routines.compiled_programs import compiled, random_local
 
 SMALL = Meta.of((4, 4), "float64")
@@ -32,8 +33,8 @@ def wrong(program: Program, *, fusions: bool = True) -> list[str]:
     return list(chain.from_iterable(check_segment(program, each) for each in compiled(program, fusions=fusions)))
 
 
-@pytest.mark.parametrize("fusions", [True, False])
-@pytest.mark.parametrize("seed", range(SEEDS))
+@each_case("fusions", [True, False])
+@each_case("seed", range(SEEDS))
 def test_random_programs_are_compiled_to_what_they_say(seed, fusions):
     assert wrong(random_local(seed), fusions=fusions) == []
 
@@ -328,7 +329,7 @@ def test_a_mistake_in_a_segment_is_told_with_its_step():
 class TestViews:
     """Where NumPy has views: also those of arrays without axes, of which it makes numbers by itself."""
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("op", "attributes", "shape"),
         [
             ("flip", {"axis": None}, ()),

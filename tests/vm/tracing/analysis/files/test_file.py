@@ -23,6 +23,7 @@ from tensord.vm.tracing.inside import (
 )
 from tensord.vm.tracing.record import Holding, MetaRecord, Record
 
+from .....each_case import each_case
 from ..trace_programs import random_trace, record
 
 
@@ -201,7 +202,7 @@ class TestHostileFiles:
             Trace.load(path)
         assert str(caught.value).isprintable()
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("line", "match"),
         [
             (b"", "line 1: not a line of JSON"),
@@ -231,15 +232,15 @@ class TestHostileFiles:
     def test_headers(self, path, line, match):
         self.fails(path, signed([line]), match)
 
-    @pytest.mark.parametrize("name", Record._fields)
-    @pytest.mark.parametrize("value", [None, 1.5, True, -1, 2**63, {}, [[]], [[1, 2]], float("nan"), "\ud800"])
+    @each_case("name", Record._fields)
+    @each_case("value", [None, 1.5, True, -1, 2**63, {}, [[]], [[1, 2]], float("nan"), "\ud800"])
     def test_every_field_is_checked(self, path, name, value):
         fields = list(record(1, (7, "mut"), edges=[(1, "RAW", 7)]))
         fields[Record._fields.index(name)] = value
         if (name, value) != ("part", None):
             self.fails(path, signed([header(), fields]), "line 2: ")
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("name", "value", "match"),
         [
             ("operands", [[7, "both", 0]], "kind is 'both', not one of const, freed, mut, mut2"),
@@ -296,7 +297,7 @@ class TestHostileFiles:
     def test_runs_are_checked(self, path, line, match):
         self.fails(path, signed([header(records=0, version=5), MEMORY, line]), match)
 
-    @pytest.mark.parametrize("value", [None, 1.5, True, "x", -1, [-1], [[1]], {}])
+    @each_case("value", [None, 1.5, True, "x", -1, [-1], [[1]], {}])
     def test_every_part_of_a_routine_is_checked(self, path, value):
         for where in places_in(plain(ROUTINE)):
             given = plain(ROUTINE)

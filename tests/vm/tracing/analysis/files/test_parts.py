@@ -20,6 +20,8 @@ from tensord.vm.tracing.analysis.files.parts import read_parts
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import LONG, Place
 
+from .....each_case import each_case
+
 
 @pytest.fixture
 def machine(sim_session, machine_of):
@@ -132,7 +134,7 @@ def test_the_tables_of_ended_sessions_are_bounded(machine):
     assert not where(known[-1], 1).line
 
 
-@pytest.mark.parametrize(
+@each_case(
     "parts",
     [
         [],

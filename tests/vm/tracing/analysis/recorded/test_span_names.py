@@ -7,6 +7,8 @@ import pytest
 from tensord.interpreter.wire.locations import DEPTH
 from tensord.vm.tracing.analysis.recorded.span_names import matches, names_of, paths_of
 
+from .....each_case import each_case
+
 LOOP = [("epoch 1", f"step {n}", "forward") for n in range(10, 200)]
 
 
@@ -57,7 +59,7 @@ def test_a_name_finds_what_it_sums_up_and_no_more():
         }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("wanted", "is_found"),
     [
         ("*/forward", True),

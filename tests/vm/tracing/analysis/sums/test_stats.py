@@ -15,6 +15,7 @@ from tensord.vm.tracing.analysis.sums.stats import diff, stats
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import MetaRecord
 
+from .....each_case import each_case
 from ..trace_programs import random_trace, record
 
 
@@ -82,7 +83,7 @@ class TestFilter:
         record(5, op="evict sim:0->cpu:0", opcode="Transfer", session=0, caused_by=2),
     )
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("chosen", "ids"),
         [
             (Filter(), [1, 2, 3, 4, 5]),
