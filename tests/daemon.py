@@ -40,10 +40,12 @@ class Daemon:
         *options: str,
         address: str | None = None,
         program: Sequence[str] = (),
+        main: tuple[str, str] = MAIN,
         descriptors: int | None = None,
         **environment: str,
     ) -> Self:
-        """Start `tensord serve` with these options and wait until it is ready. `program`: what Python runs.
+        """Start `tensord serve` with these options and wait until it is ready. `program`: what Python runs; `main`: the
+        function that a forked process calls.
 
         Its socket lies in a short path, since a socket's path may have 107 bytes. `environment` is added to ours.
         By default the program is `tensord`, with the device that stands in for others, if one does; it is forked from
@@ -67,7 +69,7 @@ class Daemon:
                     command = [*limited, sys.executable, *program, *arguments]
                     process = subprocess.Popen(command, env=env, stdout=null, stderr=log, text=True)  # noqa: S603
                 else:
-                    process = Forked(MAIN, ["tensord", *arguments], env=env, stdout=null.fileno(), stderr=log.fileno())
+                    process = Forked(main, ["tensord", *arguments], env=env, stdout=null.fileno(), stderr=log.fileno())
             daemon = cls(process, where, directory)
             daemon.home = home
             daemon._await_ready(notified)

@@ -13,52 +13,14 @@ from tests.daemon import Daemon
 
 WAIT = 20.0
 
-# A daemon whose engine breaks where a test wants it.
-PROGRAM = """
-import sys
-from tensord.client.cli.main import main
-from tensord.vm.runtime import Runtime
-from tensord.vm.service.connections.front import Front
-
-def fail(where):
-    raise RuntimeError(f"made by the test in {where}")
-
-def breaking(kind, name, when, how):
-    method = getattr(kind, name)
-
-    def broken(self, what, *rest):
-        if when(what):
-            how(self)
-        return method(self, what, *rest)
-
-    setattr(kind, name, broken)
-
-def break_ring(runtime):
-    ring = runtime.engine.ring
-    append = ring.append
-    ring.append = lambda entry: fail("retire") if entry[3] == "sync" else append(entry)
-
-def break_clock(front):
-    front.engine.scheduler.clock = lambda: fail("cancel")
-
-breaking(Front, "cancel", lambda peer: True, break_clock)
-breaking(
-    Front,
-    "flush_peer",
-    lambda peer: any(type(answer.value) is dict for answer in peer.answers),
-    lambda _: fail("flush_peer"),
-)
-made = Runtime.__init__
-Runtime.__init__ = lambda self, *args, **kwargs: made(self, *args, **kwargs) or break_ring(self)
-sys.exit(main())
-"""
+BROKEN = "tests.vm.service.broken_daemons"
 
 
 @pytest.fixture
 def faulty(tmp_path: Path):
     """A daemon that breaks in a `sync`, in the cancellation of a session with tensors, and in answers about itself."""
     options = ("--device", "cpu:0", "--device", "sim:0")
-    with Daemon.start(tmp_path, *options, program=("-c", PROGRAM)) as daemon:
+    with Daemon.start(tmp_path, *options, main=(BROKEN, "faulty")) as daemon:
         yield daemon
 
 
@@ -112,7 +74,7 @@ grace = 0.2
 
 def test_a_kernel_that_is_given_up_makes_the_status_1(tmp_path):
     (tmp_path / "hanging.toml").write_text(HANGING)
-    with Daemon.start(tmp_path, "--config", str(tmp_path / "hanging.toml")) as daemon:
+    with Daemon.start(tmp_path, "--config", str(tmp_path / "hanging.toml"), main=(BROKEN, "impatient")) as daemon:
         with daemon.connect() as session:
             x = session.asarray(np.eye(2), device="sim:0").wait(WAIT)
             product = x @ x

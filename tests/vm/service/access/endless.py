@@ -56,7 +56,7 @@ class Receiver:
         poller.register(self.router, zmq.POLLIN)
         poller.register(self.monitor, zmq.POLLIN)
         next_check = time.monotonic()
-        settle = 20
+        settle = 8
         while time.monotonic() < deadline and settle:
             for ready, _ in poller.poll(10):
                 self.turn(ready)

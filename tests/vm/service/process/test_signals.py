@@ -96,16 +96,13 @@ def test_closing_the_terminal_ends_the_daemon_as_sigterm_does(
 
 
 def test_without_a_terminal_a_hangup_is_passed_over_and_told(tmp_path: Path) -> None:
-    with Daemon.start(tmp_path, program=("-c", "import os, sys; os.setsid()\n" + MAIN)) as daemon:
+    with Daemon.start(tmp_path, main=("tests.vm.service.broken_daemons", "without_a_terminal")) as daemon:
         for number in OTHERS:
             daemon.signal(number)
         eventually(lambda: daemon.log.count("a signal is passed over") == len(OTHERS))
         with daemon.connect() as session:
             assert (session.asarray([1.0]) + 1.0).tolist() == [2.0]
         assert daemon.stop() == 0
-
-
-MAIN = "from tensord.client.cli.main import main; main()"
 
 
 @pytest.mark.parametrize("number", ENDING)
