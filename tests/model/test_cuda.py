@@ -15,7 +15,7 @@ from ..streams.fake_cuda.gpu import Stream
 from .programs import GPUS
 from .run import REPLAY, failures
 
-PROGRAMS = 10  # `make model-long GPUS=1` runs as many as one likes
+PROGRAMS = 5  # `make model-long GPUS=1` runs as many as one likes
 
 
 def test_random_programs_on_gpus_give_what_serial_execution_gives() -> None:

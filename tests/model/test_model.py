@@ -38,8 +38,8 @@ from .steps import (
     lines_of,
 )
 
-PROGRAMS = 25  # each takes a tenth of a second; `make model-long` runs as many as one likes
-CROWDED = 50  # short ones, where values are evicted
+PROGRAMS = 12  # each takes a tenth of a second; `make model-long` runs as many as one likes
+CROWDED = 25  # short ones, where values are evicted
 HUNGRY = 15  # of which those matter that run in little memory
 
 
@@ -76,7 +76,7 @@ def test_random_programs_run_in_a_fifth_of_the_memory_that_they_need() -> None:
 @cache
 def some() -> tuple[Program, ...]:
     """Some of the programs."""
-    return tuple([make(seed)[0] for seed in range(4 * PROGRAMS)])
+    return tuple([make(seed)[0] for seed in range(100)])
 
 
 def is_changed(routine: Routine) -> bool:
