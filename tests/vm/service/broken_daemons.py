@@ -42,13 +42,14 @@ def faulty() -> None:
     """A daemon that breaks in a `sync`, in the cancellation of a session with tensors, and in answers about itself."""
     breaking(Front, "cancel", lambda _peer: True, break_clock)
     breaking(Front, "flush_peer", has_told_of_itself, lambda _: fail("flush_peer"))
-    made = Runtime.__init__
+    kind: Any = Runtime
+    made = kind.__init__
 
     def make(runtime: Any, *args: Any, **kwargs: Any) -> None:
         made(runtime, *args, **kwargs)
         break_ring(runtime)
 
-    Runtime.__init__ = make  # type: ignore[method-assign]
+    kind.__init__ = make
     main()
 
 
