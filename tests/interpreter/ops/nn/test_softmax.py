@@ -60,6 +60,19 @@ def test_half_precision_sums_many_shares(evaluate):
     np.testing.assert_allclose(evaluate("log_softmax_grad", dy, np.log(shares)), 0, atol=2e-3)
 
 
+def test_gradients_of_float16_are_rounded_once(evaluate):
+    """Whatever its sums are of: they would lose digits, and infinity is near."""
+    rng = np.random.default_rng(0)
+    y = softmax(rng.standard_normal((20, 50)), -1).astype("float16")
+    dy = (1000 * rng.standard_normal(y.shape)).astype("float16")
+    exact, ys = dy.astype("float64"), y.astype("float64")
+    expected = ys * (exact - (exact * ys).sum(-1, keepdims=True))
+    np.testing.assert_allclose(evaluate("softmax_grad", dy, y), expected, rtol=1e-3, atol=1e-6)
+    logarithms = np.log(ys).astype("float16")
+    expected = exact - np.exp(logarithms.astype("float64")) * exact.sum(-1, keepdims=True)
+    np.testing.assert_allclose(evaluate("log_softmax_grad", dy, logarithms), expected, rtol=1e-3, atol=1e-2)
+
+
 @each_case("composed", [False, True])
 @each_case("dtype", FLOATS)
 def test_what_is_masked_has_no_share_even_if_all_is(composed, dtype, evaluate, assert_same):
