@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
+from functools import cache
 from typing import Any, Final, TypeVar, get_type_hints
 
 from ..interpreter.errors import MetadataError
@@ -83,6 +84,7 @@ def rows(kinds: Mapping[str, type[Any]]) -> list[tuple[str, ...]]:
     ]
 
 
+@cache
 def _declared(kind: type[Any]) -> list[tuple[Field[Any], tuple[Any, ...]]]:
     hints = get_type_hints(kind, include_extras=True)
     return [(field, getattr(hints[field.name], "__metadata__", ())) for field in fields(kind)]
