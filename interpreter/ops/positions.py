@@ -18,23 +18,26 @@ UNSIGNED, SIGNED = 1 << 32, 1 << 31  # what kernels of CuPy cannot count to
 
 
 def in_bounds(xp: ArrayModule, positions: Array, low: int, high: int, wrong: str) -> Array:
-    """The positions. IndexError unless all are in [low, high), with the `first` that is not, the `least` and the `most`
-    in the text `wrong`. Waits for a device."""
+    """The positions. IndexError unless all are in [low, high). Waits for a device.
+
+    `wrong`: the error's text, with places for `high`, the `first` that is out of bounds, the `least` and the `most`.
+    """
     if positions.size:
         least, most = int(xp.min(positions)), int(xp.max(positions))
         if least < low or most >= high:
-            raise IndexError(wrong.format(first=least if least < low else most, least=least, most=most))
+            first = least if least < low else most
+            raise IndexError(wrong.format(high=high, first=first, least=least, most=most))
     return positions
 
 
 def from_either_end(xp: ArrayModule, positions: Array, size: int) -> Array:
     """The positions along an axis of that size, of which negative ones count from the end; IndexError as above."""
-    return in_bounds(xp, positions, -size, size, f"index {{first}} is out of bounds for an axis of size {size}")
+    return in_bounds(xp, positions, -size, size, "index {first} is out of bounds for an axis of size {high}")
 
 
 def from_the_front(xp: ArrayModule, positions: Array, size: int, what: str) -> Array:
     """The positions along an axis of that size, none of them negative; IndexError as above. `what` they are."""
-    return in_bounds(xp, positions, 0, size, f"{what} have to be in [0, {size}), got {{least}} to {{most}}")
+    return in_bounds(xp, positions, 0, size, what + " have to be in [0, {high}), got {least} to {most}")
 
 
 def wide(positions: Array) -> Array:
