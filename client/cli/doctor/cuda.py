@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..drawing.figures import size
-from .findings import Finding, note, ok, warn
+from .findings import Finding, judged, note, ok, warn
 
 # A call that needs the library: CuPy loads each when it is first needed.
 _LIBRARIES: Mapping[str, Callable[[Any], object]] = {
@@ -35,11 +35,8 @@ def check_runtime(cupy: Any) -> Iterator[Finding]:
     """The CUDA that CuPy was made for, and the one that the driver has."""
     ours, driver = cupy.cuda.runtime.runtimeGetVersion(), cupy.cuda.runtime.driverGetVersion()
     text = f"CuPy uses CUDA {dotted(ours)}, the driver is for up to {dotted(driver)}"
-    if ours // 1000 > driver // 1000:
-        advice = f'update the driver, or pip install "tensord[cuda{driver // 1000}]"'
-        yield warn("cuda runtime", text, advice)
-    else:
-        yield ok("cuda runtime", text)
+    advice = f'update the driver, or pip install "tensord[cuda{driver // 1000}]"'
+    yield judged("cuda runtime", text, doubtful=ours // 1000 > driver // 1000, advice=advice)
 
 
 def check_memory(cupy: Any) -> Iterator[Finding]:
@@ -48,10 +45,8 @@ def check_memory(cupy: Any) -> Iterator[Finding]:
         with cupy.cuda.Device(ordinal):
             free, total = cupy.cuda.runtime.memGetInfo()
         text = f"{size(free)} of {size(total)} free"
-        if free < total // 10:
-            yield warn(f"cuda:{ordinal}", text, "nvidia-smi shows who holds the rest")
-        else:
-            yield ok(f"cuda:{ordinal}", text)
+        advice = "nvidia-smi shows who holds the rest"
+        yield judged(f"cuda:{ordinal}", text, doubtful=free < total // 10, advice=advice)
 
 
 def check_kernels(cupy: Any) -> Iterator[Finding]:

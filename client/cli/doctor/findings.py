@@ -45,6 +45,11 @@ def fail(check: str, message: str, advice: str) -> Finding:
     return Finding(check, Level.FAIL, message, advice)
 
 
+def judged(check: str, message: str, *, doubtful: bool, advice: str) -> Finding:
+    """A finding whose message is the same, whether all is well or not."""
+    return warn(check, message, advice) if doubtful else ok(check, message)
+
+
 def listed(names: Sequence[str], most: int = 3) -> str:
     """The first few names, and how many more there are."""
     more = len(names) - most

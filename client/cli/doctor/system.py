@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .... import __version__
 from ..drawing.figures import count, size
-from .findings import Finding, fail, installed, listed, note, ok, warn
+from .findings import Finding, fail, installed, judged, listed, note, ok, warn
 
 # -- Python ------------------------------------------------------------------------------------------------------------
 
@@ -156,17 +156,11 @@ def check_memory() -> Iterator[Finding]:
         return
     total, free = found.get("MemTotal", 0), found.get("MemAvailable", 0)
     swap, unused = found.get("SwapTotal", 0), found.get("SwapFree", 0)
-    if total and free < total // 20:
-        yield warn(
-            "memory", f"{size(free)} of {size(total)} available", "end what takes it, or limit the cpu device's memory"
-        )
-    else:
-        yield ok("memory", f"{size(free)} of {size(total)} available")
-    if swap - unused > total // 20:
-        advice = "tensors that were swapped out are slow; end what takes the memory, or limit the cpu device's memory"
-        yield warn("swap", f"{size(swap - unused)} of {size(swap)} in use", advice)
-    else:
-        yield ok("swap", f"{size(swap - unused)} of {size(swap)} in use" if swap else "none")
+    advice = "end what takes it, or limit the cpu device's memory"
+    yield judged("memory", f"{size(free)} of {size(total)} available", doubtful=free < total // 20, advice=advice)
+    used = f"{size(swap - unused)} of {size(swap)} in use" if swap else "none"
+    advice = "tensors that were swapped out are slow; end what takes the memory, or limit the cpu device's memory"
+    yield judged("swap", used, doubtful=swap - unused > total // 20, advice=advice)
 
 
 def check_blas() -> Iterator[Finding]:

@@ -6,10 +6,11 @@ Where a stream is no terminal, or a dumb one, nothing but plain lines is written
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, TextIO
+from typing import Final, NoReturn, TextIO
 
 PIPED_WIDTH: Final = 240  # columns of a file or a pipe: lines are as long as necessary
 _USUAL: Final = os.terminal_size((80, 24))  # where a terminal does not tell
@@ -96,11 +97,18 @@ class Line:
 @contextmanager
 def whole_screen() -> Iterator[Callable[[Sequence[str]], None]]:
     """A function that shows lines on the whole screen. What was there before comes back at the end, however it ends."""
+    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         _write(_BEGIN)
         yield _show
     finally:
         _write(_END)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
 
 
 def _show(lines: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from .source import about_source, load, source
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.recorded.filter import Filter
-    from ....vm.tracing.analysis.sums.memory import DeviceMemory, Stay
+    from ....vm.tracing.analysis.sums.memory import DeviceMemory
 
 BY: Final = ("copy", "op", "location", "span", "session", "name")  # what a table sums up by; `copy` lists single copies
 
@@ -108,33 +108,23 @@ def _show(one: DeviceMemory, by: str, limit: int, *, now: int | None) -> None:
 
 
 def _show_copies(one: DeviceMemory, _by: str, limit: int) -> None:
-    shown = one.standing[:limit] if limit else one.standing
+    from ....vm.tracing.analysis.sums.memory import Stay
+
+    shown = one.standing[: limit or None]
     more = len(one.standing) - len(shown)
     rest = size(sum(stay.nbytes for stay in one.standing[len(shown) :]))
-    other = [{"bytes": size(one.other), "made by": "other"}] if one.other else []
+    other = [Stay(0, one.device, one.other, 0, 0, "other", 0, "")] if one.other else []
     caption = f"and {count(more)} smaller, {rest} together" if more else ""
-    print_table(COPIES, [*map(_copy, shown), *other], caption=caption)
-
-
-def _copy(stay: Stay) -> dict[str, object]:
-    """The texts of a copy's row, by column."""
-    return {
-        "copy": stay.copy,
-        "bytes": size(stay.nbytes),
-        "made by": stay.op,
-        "session": stay.session or "",
-        "names": ", ".join(stay.names),
-        "location": stay.location,
-    }
+    print_table(COPIES, [*shown, *other], caption=caption)
 
 
 COPIES: Final = (
-    Column("copy>", spare=1),
-    Column("bytes>"),
-    Column("made by"),
-    Column("session>", spare=2),
-    Column("names", folds=True),
-    Column("location", folds=True),
+    Column("copy>", lambda stay: stay.copy or "", spare=1),
+    Column("bytes>", lambda stay: size(stay.nbytes)),
+    Column("made by", attrgetter("op")),
+    Column("session>", lambda stay: stay.session or "", spare=2),
+    Column("names", lambda stay: ", ".join(stay.names), folds=True),
+    Column("location", attrgetter("location"), folds=True),
 )
 
 

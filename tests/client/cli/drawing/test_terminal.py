@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import signal
 import struct
 import sys
 import termios
@@ -62,6 +63,16 @@ def test_the_screen_is_left_as_it_was_however_that_ends(
     assert out.startswith("\x1b[?1049h\x1b[?25l\x1b[?7l")
     assert "one\r\n\x1b[2Ktwo" in out
     assert out.endswith(LEFT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_it_as_it_was(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as left, whole_screen():
+        signal.raise_signal(number)
+    assert left.value.code == 128 + number
+    assert capsys.readouterr().out.endswith(LEFT)
+    assert signal.getsignal(number) is before
 
 
 def test_what_the_encoding_lacks_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
