@@ -45,7 +45,6 @@ class Calls:
     thread.
     """
 
-    __slots__ = ("_captures", "_outbox", "_signatures", "_sites", "_span", "handler", "known", "native")
     call = staticmethod(call)  # for tensors, which know no room above their own
 
     def __init__(self, outbox: Outbox) -> None:

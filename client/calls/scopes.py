@@ -63,8 +63,6 @@ class Scopes:
     may have been ended by another one.
     """
 
-    __slots__ = ("_variable", "innermost", "opened", "outbox")
-
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
         self.opened: dict[Scope, None] = {}

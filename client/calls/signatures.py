@@ -57,8 +57,6 @@ class SignatureKey(NamedTuple):
 class Signatures:
     """Entries by signature, and by cheaper keys that callers make. Guarded by the outbox's lock."""
 
-    __slots__ = ("_infer", "_keys", "_newest", "_outbox", "entries")
-
     def __init__(self, outbox: Outbox) -> None:
         self.entries: dict[Any, Entry] = {}
         self._keys: dict[int, list[Any]] = {}  # number -> keys of its entry

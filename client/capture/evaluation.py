@@ -33,8 +33,6 @@ class Evaluation:
     Where the numbers are parameters and constants alone, they are the arguments' and `_constants`.
     """
 
-    __slots__ = ("_constants", "_drawn", "_ints", "_numbers", "_ranges", "_seeds", "_taken", "leaves")
-
     def __init__(self, program: Program, leaves: Sequence[int], given: Sequence[Any], ranges: Sequence[Range]) -> None:
         self._numbers = numbers = program.numbers
         self.leaves = tuple(leaves)

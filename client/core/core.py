@@ -35,25 +35,6 @@ class Core:
     was sought.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "address",
-        "answers",
-        "calls",
-        "cancellation",
-        "effects",
-        "facade",
-        "hint",
-        "innermost",
-        "namespace",
-        "opened",
-        "outbox",
-        "printing",
-        "random_state",
-        "release",
-        "scopes",
-        "session",
-    )
     calls: Calls
     scopes: Scopes
     opened: dict[Scope, None]

@@ -19,8 +19,6 @@ class RandomState:
     gives one.
     """
 
-    __slots__ = ("_stream",)
-
     def __init__(self, seed: int | None = None) -> None:
         self.seed(int.from_bytes(os.urandom(8)) if seed is None else seed)
 

@@ -36,8 +36,6 @@ class Asked(NamedTuple):
 class Shared:
     """A machine that sessions share by name, what it was made for, and how many sessions it has."""
 
-    __slots__ = ("asked", "machine", "sessions")
-
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.machine = new_machine(asked)

@@ -76,8 +76,6 @@ class Writing:
 class Savings:
     """What a session writes and is not there yet. What has ended stays until the next one is added."""
 
-    __slots__ = ("__weakref__", "_open")
-
     def __init__(self) -> None:
         self._open: dict[Writing, None] = {}
 

@@ -22,8 +22,6 @@ from .linked import Linked
 class Runs:
     """What is behind a linked program and a linked routine, which has a convention, too."""
 
-    __slots__ = ("_ints", "convention", "core", "linked")
-
     def __init__(self, linked: Linked, convention: Convention | None = None) -> None:
         self.core = linked._core
         self.linked = linked

@@ -66,24 +66,6 @@ class Locations:
     Where the stack ends with no line of the program, the key is None. Code is kept, so that its id is not used again.
     """
 
-    __slots__ = (
-        "_codes",
-        "_count",
-        "_every",
-        "_free",
-        "_given",
-        "_missed",
-        "_texts",
-        "_users",
-        "command",
-        "lock",
-        "newest",
-        "sites",
-        "size",
-        "spans",
-        "unsent",
-    )
-
     def __init__(self, lock: AbstractContextManager[bool], frames: int | None = None) -> None:
         self.lock = lock
         self.sites: Callers = {}

@@ -34,8 +34,6 @@ class Unsent(Protocol):
 class Spans:
     """The spans of one session. `current` is a context's innermost open span, `get` gives it."""
 
-    __slots__ = ("_locations", "_newest", "_numbered", "current", "get")
-
     def __init__(self, locations: Unsent) -> None:
         self._locations = locations
         self._newest = 0

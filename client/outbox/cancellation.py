@@ -13,8 +13,6 @@ from .outbox import Outbox
 class Cancellation:
     """Counts a session's cancellations, and with `era` also its restarts: each invalidates remembered values."""
 
-    __slots__ = ("_cancels", "_lock", "_outbox", "era")
-
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._cancels = 0

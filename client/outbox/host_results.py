@@ -22,8 +22,6 @@ OUTPUTS = {CALL: 3, RUN: 4}  # where a message has the ids of its results; its l
 class HostResults:
     """The hints of one session. `due`: results whose hints leave next."""
 
-    __slots__ = ("_blocks", "_gone", "_left", "_newest", "_open", "due")
-
     def __init__(self) -> None:
         self.due: dict[int, int] = {}  # id -> location of the op
         self._open = 0  # blocks, in any thread

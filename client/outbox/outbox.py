@@ -54,30 +54,6 @@ class Outbox:
     loaded.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_expects",
-        "_first",
-        "_flushes",
-        "_left",
-        "_released",
-        "_riding",
-        "_seen_flushes",
-        "captured",
-        "depth",
-        "files",
-        "heavy",
-        "host_results",
-        "ids",
-        "limit",
-        "locations",
-        "lock",
-        "messages",
-        "release",
-        "scalars",
-        "transport",
-    )
-
     def __init__(self, transport: Any, frames: int | None = None) -> None:
         self.transport = transport
         self.lock: Lock = (lock := threading.RLock())

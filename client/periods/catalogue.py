@@ -17,8 +17,6 @@ class Catalogue:
     `room`: how many new tensors the longest makes.
     """
 
-    __slots__ = ("_order", "room", "starts")
-
     def __init__(self) -> None:
         self.starts: dict[int, list[Period]] = {}
         self.room = 0

@@ -56,19 +56,6 @@ class History:
     `_vain`: the distances that were given up.
     """
 
-    __slots__ = (
-        "_distance",
-        "_due",
-        "_last",
-        "_matched",
-        "_noted",
-        "_operands",
-        "_results",
-        "_span",
-        "_tokens",
-        "_vain",
-    )
-
     def __init__(self) -> None:
         self.clear()
 

@@ -28,8 +28,6 @@ class Learning:
     was found or sent, or a signature was new. `_release` takes the id of a routine.
     """
 
-    __slots__ = ("_given_up", "_history", "_locations", "_periods", "_release", "_unheard", "signatures")
-
     def __init__(self, periods: Catalogue, locations: Locations, release: Callable[[int], None]) -> None:
         self.signatures: dict[int, Message] = {}
         self._given_up: dict[Form, int] = {}

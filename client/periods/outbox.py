@@ -53,23 +53,6 @@ class PeriodicOutbox(Outbox):
     is above it.
     """
 
-    __slots__ = (
-        "_due",
-        "_kept",
-        "_learning",
-        "_newest",
-        "_period",
-        "_seen",
-        "_sending",
-        "_set",
-        "_start",
-        "_usual",
-        "_whole",
-        "ops_in_runs",
-        "periods",
-        "runs",
-    )
-
     def __init__(self, transport: Any, frames: int | None = None) -> None:
         self.periods = Catalogue()
         self.runs = self.ops_in_runs = 0

@@ -72,22 +72,6 @@ class Period:
     is for people.
     """
 
-    __slots__ = (
-        "_again",
-        "_first",
-        "form",
-        "made",
-        "missed",
-        "name",
-        "numbers",
-        "outside",
-        "places",
-        "programs",
-        "runs",
-        "seen",
-        "tokens",
-    )
-
     def __init__(self, form: Form, signatures: Signatures) -> None:
         self.form = form
         self.name = ""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 class Answers:
     """A session's questions, and their answers. Every question sends the unsent messages first."""
 
-    __slots__ = ("_outbox",)
-
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 

@@ -20,8 +20,6 @@ from ..waiting.steps import Steps
 class Effects:
     """The side effects of one session. A chain is a number; the effects on one chain happen in order, or not at all."""
 
-    __slots__ = ("_chains", "_default", "_outbox")
-
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._chains: set[int] = set()

@@ -35,8 +35,6 @@ LOG = logging.getLogger("tensord.client")
 class Printing:
     """The prints of one session that are not written yet, by their replies."""
 
-    __slots__ = ("__weakref__", "_effects", "_lost", "_open", "_outbox", "_why")
-
     def __init__(self, outbox: Outbox, effects: Effects) -> None:
         self._outbox = outbox
         self._effects = effects

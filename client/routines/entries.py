@@ -40,19 +40,6 @@ class Called(NamedTuple):
 class Entry:
     """One capture, ready to run. `numbers`: those of the arguments that it was captured for."""
 
-    __slots__ = (
-        "convention",
-        "core",
-        "evaluation",
-        "guards",
-        "handler",
-        "linked",
-        "make",
-        "numbers",
-        "objects",
-        "used",
-    )
-
     def __init__(
         self, linked: Linked, evaluation: Evaluation, called: Called, guards: Guards, given: Arguments
     ) -> None:

@@ -38,23 +38,6 @@ class Guards:
     """What a function depends on besides its arguments. `behind`: what is behind those, with names (`behind`).
     `tensors`: names of tensors by id(); `constants`: the names that the user has given, and that were met."""
 
-    __slots__ = (
-        "_asked",
-        "_expression",
-        "_given",
-        "_late",
-        "_named",
-        "_places",
-        "_reached",
-        "_roots",
-        "_search",
-        "_seen",
-        "_shapes",
-        "_whole",
-        "constants",
-        "tensors",
-    )
-
     def __init__(
         self, function: Any, behind: Iterable[tuple[Any, str]] = (), constants: frozenset[str] = frozenset()
     ) -> None:

@@ -39,8 +39,6 @@ def listed(given: Any) -> Any:
 class Parts(Core):
     """The core of a session, whole."""
 
-    __slots__ = ("flows", "names", "savings")
-
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
         super().__init__(outbox, address, hint)
         self.calls = Calls(outbox)

@@ -45,8 +45,6 @@ class Publishable(NamedTuple):
 class Names:
     """One session's access to the machine's names, in steps. Inside `atomic`, what publishes waits for no answer."""
 
-    __slots__ = ("_outbox",)
-
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 

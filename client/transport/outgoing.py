@@ -84,28 +84,6 @@ class Outgoing:
     has consumed them: (number, messages sent up to its end, frames). `unsent`: the batches that have to stay for now.
     """
 
-    __slots__ = (
-        "_batch",
-        "_frames",
-        "_header",
-        "_link",
-        "_locations",
-        "_most",
-        "_new_request",
-        "_out",
-        "_resumable",
-        "_uploads",
-        "away",
-        "batches",
-        "done",
-        "effects",
-        "exports",
-        "number",
-        "sent",
-        "sent_bytes",
-        "unsent",
-    )
-
     def __init__(self, link: Link, new_request: Callable[[], int], uploads: UploadSegments | None) -> None:
         self._link = link
         settings = link.welcome.settings

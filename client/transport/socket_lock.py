@@ -31,8 +31,6 @@ Found = TypeVar("Found")
 class PolledBell:
     """Wakes a thread that sleeps in a poll: a descriptor that is readable once it was rung. Rings do not add up."""
 
-    __slots__ = ("fd",)
-
     def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
@@ -54,8 +52,6 @@ class PolledBell:
 
 class SocketLock:
     """The lock of a socket, which senders get before the leader. A context manager for threads that do not sleep."""
-
-    __slots__ = ("_bell", "_gate", "_lock", "inside", "polling")
 
     def __init__(self, bell: PolledBell) -> None:
         self._bell = bell

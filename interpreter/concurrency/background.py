@@ -33,19 +33,6 @@ class Background:
     other work for as long; the default sleeps on the bell.
     """
 
-    __slots__ = (
-        "_failed",
-        "_look_around",
-        "_pause",
-        "_quiet",
-        "_sleep",
-        "awake",
-        "bell",
-        "dozing",
-        "stopped",
-        "thread",
-    )
-
     def __init__(
         self,
         name: str,

@@ -93,23 +93,6 @@ class Shield:
     region. `noted`: signals, with their handlers. `held`: blocks of the main thread that are open.
     """
 
-    __slots__ = (
-        "_calls",
-        "_door",
-        "_handlers",
-        "_hook",
-        "_installed",
-        "_main",
-        "_users",
-        "asleep",
-        "calling",
-        "exposed",
-        "held",
-        "inside",
-        "noted",
-        "thrown",
-    )
-
     def __init__(self) -> None:
         self._main = threading.main_thread().ident or 0
         self._handlers = SignalHandlers(self._arrived)

@@ -78,8 +78,6 @@ class Follower:
 class LeaderFollowers:
     """The threads that wait for one duty. `over`: the message of ConnectionLost in waits that `close` ends."""
 
-    __slots__ = ("_duty", "_over", "closed", "followers", "leader", "role")
-
     def __init__(self, duty: Duty, over: str) -> None:
         self._duty = duty
         self._over = over

@@ -37,8 +37,6 @@ class Cover:
 class SignalHandlers:
     """The handlers of this process. Only the main thread may use it, as Python has it. `arrived`: see `Cover`."""
 
-    __slots__ = ("_arrived", "_covered", "_covers", "_found", "_handlers", "_with_covers")
-
     def __init__(self, arrived: Arrived) -> None:
         self._arrived = arrived
         self._found: list[Any] = []  # the handler of each signal, when they were last looked at

@@ -18,8 +18,6 @@ SHORT = 1e-4  # seconds
 class SwitchInterval:
     """The short interval, for as long as anyone needs it. One per process."""
 
-    __slots__ = ("_before", "_lock", "_set", "_users")
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0

@@ -30,8 +30,6 @@ LOG: Final = logging.getLogger("tensord.concurrency")
 class Door:
     """`inside` and `asleep` are the threads in regions; `thrown` takes what is kept for them."""
 
-    __slots__ = ("_asleep", "_inside", "_ours", "_thrown")
-
     def __init__(self, inside: Container[int], asleep: Container[int], thrown: dict[int, Any]) -> None:
         self._inside = inside
         self._asleep = asleep

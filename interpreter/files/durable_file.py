@@ -29,8 +29,6 @@ class Whole(ABC):
     As a context manager it commits what is still open, or abandons it if an exception comes through.
     """
 
-    __slots__ = ()
-
     @property
     @abstractmethod
     def is_open(self) -> bool:
@@ -64,8 +62,6 @@ class DurableFile(Whole):
     Any error is a FileError with the name, or with what is `shown` for it, such as the user's whole path. After it the
     file is given up.
     """
-
-    __slots__ = ("_begun", "_directory", "_fd", "_name", "_unfinished", "name", "size")
 
     def __init__(self, directory: int, name: str, *, unfinished: str = UNFINISHED, shown: str = "") -> None:
         if not is_file_name(name):

@@ -42,8 +42,6 @@ CONSTANTS: Final = {"None": None, "True": True, "False": False, "inf": math.inf}
 class Line:
     """The tokens of one line. `kind` and `text` are those of the next one."""
 
-    __slots__ = ("_at", "_line", "kind", "text")
-
     def __init__(self, line: str) -> None:
         self._line = line
         self._at = 0

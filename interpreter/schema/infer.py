@@ -29,8 +29,6 @@ class InferCache:
     `misses` counts the questions that reached an infer function. Errors are not remembered.
     """
 
-    __slots__ = ("_answers", "_limit", "misses")
-
     def __init__(self, limit: int = 4096) -> None:
         self._answers: dict[_Key, OutputMetas] = {}
         self._limit = limit

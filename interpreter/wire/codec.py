@@ -21,8 +21,6 @@ _LONGEST = 1 << 16  # elements of one array or map
 class Encoder:
     """Headers to bytes. Not safe to use from two threads at once."""
 
-    __slots__ = ("_packer",)
-
     def __init__(self) -> None:
         self._packer = msgpack.Packer(default=_extend)
 

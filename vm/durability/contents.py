@@ -26,8 +26,6 @@ class Contents(Generic[Kind]):
     """`names`: those of users; `values`: tensors, by all names; `fields`: by all names; `routines`: by name; `groups`:
     names of which a generation has all as they are, or none."""
 
-    __slots__ = ("fields", "groups", "names", "routines", "values")
-
     def __init__(self, published: Mapping[str, Published[Kind]], home: Callable[[Kind], str]) -> None:
         self.names = tuple(published)
         self.values: dict[str, Kind] = {}

@@ -67,8 +67,6 @@ class Target:
     `busy`: is a checkpoint being written? `note`: that of the last one.
     """
 
-    __slots__ = ("_held", "busy", "holds", "last", "note", "path")
-
     def __init__(self, path: Path, *, holds: bool = False) -> None:
         self.path = path
         self.holds = holds

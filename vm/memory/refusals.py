@@ -35,8 +35,6 @@ Question: TypeAlias = tuple[Any, ...]
 class Refusals:
     """What was refused since the outermost `with` was entered, as `known` questions; has any search `failed` since?"""
 
-    __slots__ = ("depth", "failed", "known")
-
     def __init__(self) -> None:
         self.depth = 0
         self.failed = False

@@ -38,29 +38,6 @@ class Linked:
     nothing, or it is not known yet; `applied` is what each of them has done. `source`: the program that was linked.
     """
 
-    __slots__ = (
-        "applied",
-        "captured",
-        "compiled",
-        "convention",
-        "devices",
-        "extra",
-        "fusions",
-        "improved",
-        "location",
-        "name",
-        "nested",
-        "number",
-        "passes",
-        "pieces",
-        "program",
-        "refused",
-        "runs",
-        "segments",
-        "source",
-        "templates",
-    )
-
     def __init__(
         self,
         program: Program,

@@ -11,8 +11,6 @@ class Routes:
     """The ways between the tiers of a machine. `host`: where data stop over between devices without peer access;
     `store`: where the values of files lie, and what has left the host."""
 
-    __slots__ = ("host", "store")
-
     def __init__(self, host: DeviceState | None, store: DeviceState | None) -> None:
         self.host = host
         self.store = store

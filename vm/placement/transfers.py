@@ -30,8 +30,6 @@ BY_STORE: Final = {StreamKind.READ: StreamKind.H2D, StreamKind.WRITE: StreamKind
 class Transfers:
     """Admits them. `files`: told when a read has failed. `causing`: the author, in place of the session that asks."""
 
-    __slots__ = ("causing", "files", "scheduler", "store")
-
     def __init__(self, scheduler: Scheduler, store: DeviceState | None, files: LoadedFiles) -> None:
         self.scheduler = scheduler
         self.store = store

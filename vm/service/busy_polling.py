@@ -22,8 +22,6 @@ MOST: Final = 64  # short naps between two tries
 class BusyPolling:
     """Decides on it. `limit`: nanoseconds of polling before a sleep; 0 never polls, nor does a single processor."""
 
-    __slots__ = ("_limit", "_naps", "_penalty")
-
     def __init__(self, limit: int) -> None:
         self._limit = limit if len(os.sched_getaffinity(0)) > 1 else 0
         self._penalty = 1  # short naps after polling in vain, until it is tried again

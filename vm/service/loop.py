@@ -44,8 +44,6 @@ SLEEP = 1.0
 class Timer:
     """A periodic task."""
 
-    __slots__ = ("due", "period", "what")
-
     def __init__(self, period: float, what: Callable[[], None], now: float) -> None:
         self.period = period
         self.what = what

@@ -33,8 +33,6 @@ def patient(address: str) -> type[Outbox]:
     class PatientOutbox(Outbox):
         """Waits without a limit end with ConnectionLost once the daemon answers nothing any more; so do later ones."""
 
-        __slots__ = ("hangs",)
-
         def __init__(self, transport: Any, frames: int | None = None) -> None:
             self.hangs = False
             super().__init__(transport, frames)

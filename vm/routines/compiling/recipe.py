@@ -314,15 +314,10 @@ class Compiler:
 
     def own_place(self, value: int) -> Place | None:
         """New memory for a variable that has shared that of another value; None if it has to stay where it is."""
-        meta, slot = self.meta(value), self.slots.get(self.program.variables[value])
-        if slot is None:
-            place = Place(ARENA, self.arena.allocate(meta.nbytes), None, meta)
-        elif (slot, 0) in self.held or slot < len(self.reads) + len(self.written):
+        slot = self.slots.get(self.program.variables[value])
+        if slot is not None and ((slot, 0) in self.held or slot < len(self.reads) + len(self.written)):
             return None
-        else:
-            place = Place(slot, 0, None, meta, whole=True)
-        self.enter(value, place)
-        return place
+        return self.fresh_place(value)
 
     def is_shared(self, value: int, position: int) -> bool:
         """Is there another value in the same memory that this step or a later one uses?"""

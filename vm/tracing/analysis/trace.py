@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 class Trace(Records):
     """Records with the tools that read them, which are loaded when they are first asked for."""
 
-    __slots__ = ()
-
     def save(self, path: str | Path) -> None:
         """Write the trace to a file, whole or not at all; raises OSError."""
         from .files.recording import save

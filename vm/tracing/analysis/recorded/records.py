@@ -57,19 +57,6 @@ class Records:
     `runs`: what is known of them.
     """
 
-    __slots__ = (
-        "_by_id",
-        "base_tick",
-        "before",
-        "devices",
-        "dropped",
-        "memory",
-        "records",
-        "routines",
-        "runs",
-        "taken",
-    )
-
     def __init__(
         self,
         records: Iterable[Record],
