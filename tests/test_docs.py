@@ -27,6 +27,7 @@ from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.sim import SimOptions
 from tensord.streams.store import StoreOptions
 
+from .each_case import each_case
 from .pages import PAGES, ROOT, Block, blocks_of, is_as_promised, run_page
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[a-z]*/README.md")])
@@ -144,7 +145,7 @@ def test_every_kind_and_field_of_a_fault_is_in_the_tables_and_its_example_is_one
         assert Fault.of(eval(example[1], {"__builtins__": {}})).kind is kind  # noqa: S307 - our own document
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@each_case("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document):
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", document.read_text()):
         path = document.parent / target if target else document
@@ -152,7 +153,7 @@ def test_links_lead_somewhere(document):
         assert not anchor or anchor in anchors_of(path), f"{target}#{anchor}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@each_case("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_of_the_package_can_be_imported(document):
     text = re.sub(r"\S+/tensord\.\w+|tensord\.(toml|service|socket|log)", "", document.read_text())
     for name in {

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from .each_case import each_case
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("client", "interpreter", "streams", "vm")
 ROOMS = sorted(path.parent for package in PACKAGES for path in (ROOT / package).rglob("__init__.py"))
@@ -27,7 +29,7 @@ def members(room: Path) -> set[str]:
     return files | {path.name for path in room.iterdir() if (path / "__init__.py").exists()}
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT)))
+@each_case("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT)))
 def test_a_folders_map_names_each_of_its_files(room):
     missing = members(room) - named((room / "__init__.py").read_text())
     assert not missing, f"the docstring of {room.relative_to(ROOT)}/__init__.py does not name {sorted(missing)}"

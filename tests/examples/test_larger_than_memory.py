@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -90,8 +91,8 @@ def test_killed_and_resumed_it_ends_with_the_same_bits(whole, tmp_path):
 
 
 def test_killed_before_its_first_checkpoint_it_starts_over_and_not_where_an_older_run_ended(whole, tmp_path):
-    _, printed = whole
-    run(tmp_path)
+    out, printed = whole
+    shutil.copytree(out, tmp_path, dirs_exist_ok=True)
     run(tmp_path, "--kill-after", "1", ends=-signal.SIGKILL)
     resumed = run(tmp_path, "--resume")
     assert "resumed after step 0" in resumed

@@ -77,15 +77,6 @@ def test_what_passes_is_a_proof(prove):
     assert prove(trial("passes"))["passed"] is True
 
 
-def test_a_stage_that_hangs_is_ended_and_its_log_says_where_it_was(prove, tmp_path):
-    document = prove(trial("hangs"), budget=4.0)
-    (stage,) = document["stages"]
-    assert stage["status"] == "timed out"
-    assert "in the stage itself, third" in stage["why"]
-    assert stage["seconds"] < 30
-    assert "trial_stage.py" in (tmp_path / "out" / stage["log"]).read_text()
-
-
 def test_a_check_that_hangs_is_ended_and_its_stage_goes_on_behind_it(prove, tmp_path):
     (stage,) = prove(trial("hangs in one", each=1.0))["stages"]
     assert stage["status"] == "failed"
@@ -137,7 +128,9 @@ def test_each_finding_is_a_line_in_a_file_and_on_standard_output(prove, tmp_path
     assert [one["kind"] for one in shown] == ["failed", "missed"]
 
 
-def test_what_a_stage_has_found_is_in_the_report_while_it_still_runs(prove, monkeypatch):
+def test_a_stage_that_hangs_is_ended_and_the_report_has_what_it_has_found_while_it_still_runs(
+    prove, monkeypatch, tmp_path
+):
     monkeypatch.setattr(supervise, "WATCH", 0.0)
     seen: list[Any] = []
     write = report.write
@@ -147,10 +140,14 @@ def test_what_a_stage_has_found_is_in_the_report_while_it_still_runs(prove, monk
         seen.append((folder / "findings.jsonl").exists() and document["stages"][-1])
 
     monkeypatch.setattr(report, "write", keep)
-    prove(trial("fails and hangs"), budget=4.0)
+    document = prove(trial("fails and hangs"), budget=4.0)
     running = [stage for stage in seen if stage and stage["status"] == "running"]
     assert running[-1]["failures"][0]["check"] == "third"
-    assert seen[-1]["status"] == "timed out"
+    (stage,) = document["stages"]
+    assert seen[-1]["status"] == stage["status"] == "timed out"
+    assert "in the stage itself, fourth" in stage["why"]
+    assert stage["seconds"] < 30
+    assert "trial_stage.py" in (tmp_path / "out" / stage["log"]).read_text()
 
 
 def test_where_the_device_is_missing_every_stage_says_so():
@@ -178,6 +175,18 @@ def test_a_record_that_was_cut_off_in_the_middle_counts_up_to_there(tmp_path):
     assert (tally.passed, tally.running, tally.finished) == (1, ["b"], False)
 
 
+@pytest.fixture
+def short_hangs(monkeypatch):
+    """A stage that hangs has three seconds; the others have the time that the proof gives them."""
+    run = supervise.run
+
+    def shorter(commands, *, limit, **given):
+        return run(commands, limit=3.0 if "hangs" in commands[0] else limit, **given)
+
+    monkeypatch.setattr(supervise, "run", shorter)
+
+
+@pytest.mark.usefixtures("short_hangs")
 def test_a_report_is_resumed_by_the_checks_that_it_lacks_and_the_stages_that_did_not_end(prove, capsys):
     stages = [trial("fails"), trial("counts", resumes=True), trial("hangs"), trial("passes")]
     first = prove(*stages[:3], budget=20.0)
@@ -238,13 +247,12 @@ def test_time_that_a_stage_leaves_goes_to_the_later_ones():
 
 @pytest.fixture
 def limits(monkeypatch):
-    """The seconds that each stage may take, as they are run."""
+    """The seconds that each stage may take; it takes none."""
     limits: list[float] = []
-    run = supervise.run
 
-    def noted(*args, limit, **given):
+    def noted(*_, limit, **__):
         limits.append(limit)
-        return run(*args, limit=limit, **given)
+        return Ended((0,), 0.0, timed_out=False)
 
     monkeypatch.setattr(supervise, "run", noted)
     return limits

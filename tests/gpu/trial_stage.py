@@ -27,6 +27,7 @@ def work(given: Given) -> None:
         case "fails and hangs":
             with record.check("third"):
                 raise ValueError("it is wrong")
+            record.begin("fourth")
             threading.Event().wait()
         case "breaks":
             raise ValueError("nobody expected that")

@@ -14,6 +14,7 @@ from tensord.interpreter.errors import KernelError, MetadataError, MetadataTypeE
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.schema.opdef import find
 
+from ...each_case import each_case
 from ...equality import assert_equal
 from ...interpreter.conftest import evaluate_all
 from ...stand_in import is_cuda
@@ -94,7 +95,7 @@ def test_every_function_is_listed_here():
     assert set(CALLS) == {name for name in present(Nn, vars(Nn)) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_case("name", CALLS)
 def test_every_function_says_what_it_does_and_takes(name):
     function = getattr(Nn, name)
     assert inspect.getdoc(function)

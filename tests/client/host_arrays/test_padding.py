@@ -9,6 +9,8 @@ import pytest
 
 import tensord as td
 
+from ...each_case import each_case
+
 
 def padded(values: Any, shape: tuple[int, ...], fill: Any = 0) -> Any:
     """NumPy's."""
@@ -18,7 +20,7 @@ def padded(values: Any, shape: tuple[int, ...], fill: Any = 0) -> Any:
     return whole
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("values", "shape", "fill"),
     [
         (np.arange(6.0).reshape(2, 3), (4, 5), 0),
@@ -41,7 +43,7 @@ def padded(values: Any, shape: tuple[int, ...], fill: Any = 0) -> Any:
         (np.ones((2,)), (3,), float("nan")),
     ],
 )
-@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+@each_case("device", ["cpu:0", "sim:0"])
 def test_the_values_come_first_and_the_fill_is_the_rest(sim_session, values, shape, fill, device):
     x = sim_session.asarray(values, device, padded_to=shape, fill=fill)
     expected = padded(values, shape, fill)
@@ -71,7 +73,7 @@ def test_a_part_of_a_host_array_is_not_copied(session):
     assert array.flags.writeable  # the tensor's memory is its own
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message"),
     [
         ({"padded_to": (3,)}, r"values of shape \(2, 3\) are no part of a tensor of shape \(3,\) \(padded_to\)"),
@@ -96,7 +98,7 @@ def test_what_does_not_fit_is_an_error_at_the_call(session, options, message):
     assert session.sync() == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("dtype", "fill"),
     [
         ("bool", 2),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,8 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.numbers import PARAMETER
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
+
+from ...forked import run_script
 
 ONE = Meta.of((1,), "float64")
 
@@ -280,7 +281,7 @@ def test_of_a_program_that_a_full_group_takes_in_part_nothing_is_left(
 
 
 FORKED = """
-import os, sys
+import os, sys, warnings
 import tensord as td
 from tensord.client.linking.linked import Bindings, Linked
 from tensord.interpreter.programs.builder import Builder
@@ -294,6 +295,7 @@ with td.connect("local") as session:
     x = session.asarray([1.0])
     f = Linked(session._core, program, Bindings(["cpu:0"]))
     f.run([x])
+    warnings.simplefilter("ignore")
     child = os.fork()
     if not child:
         try:
@@ -308,8 +310,8 @@ with td.connect("local") as session:
 """
 
 
-def test_in_a_forked_child_a_routine_says_so_and_its_end_releases_nothing() -> None:
-    command = [sys.executable, "-c", FORKED]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
+def test_in_a_forked_child_a_routine_says_so_and_its_end_releases_nothing(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(FORKED)
+    found = run_script(str(tmp_path / "script.py"))
     assert (found.returncode, found.stderr) == (0, "")
     assert sorted(found.stdout.splitlines()) == ["[-1.0]", "x is [1.]", "x is [1.]"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from typing import Any
@@ -15,6 +14,7 @@ from tensord.client.outbox.callbacks import refusing
 from tensord.client.requests import printing
 
 from ...behaviours.looking_inside import WAIT
+from ...forked import run_script
 
 
 def test_a_callback_may_cancel_and_the_effects_behind_it_do_not_run(session):
@@ -203,14 +203,14 @@ s.print("last line", s.asarray([1.0], device="sim:0") + 2.0)
 
 
 @pytest.mark.parametrize("where", ["here", "daemon"])
-def test_prints_are_written_before_a_script_ends(request, where):
+def test_prints_are_written_before_a_script_ends(request, where, tmp_path):
     if where == "daemon":
         source = SCRIPT.format(request.getfixturevalue("daemon").address, "")
     else:
         source = SCRIPT.format("local", 'devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.05}]')
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True
-    )
+    (tmp_path / "script.py").write_text(source)
+    done = run_script(str(tmp_path / "script.py"))
+    assert done.returncode == 0
     assert sorted(done.stdout.splitlines()) == ["last line [3.]", "of a session that was dropped [2.]"]
     assert not done.stderr
 

@@ -12,6 +12,7 @@ import pytest
 
 import tensord as td
 from tensord.client.session.session import Session
+from tensord.client.sharing import names
 from tensord.client.tensor.tensor import Tensor
 
 from ...daemon import Daemon
@@ -101,7 +102,6 @@ BOUNDED: dict[str, Callable[[Session, Tensor], Any]] = {
     "sync": lambda session, _: session.sync(SHORT),
     "sync durable": lambda session, _: session.sync(SHORT, durable=True),
     "lookup": lambda session, _: session.lookup("nothing", wait=SHORT),
-    "lookup at once": lambda session, _: session.lookup(["nothing"], wait=0),
     "checkpoint": lambda session, _: session.checkpoint("/tmp/never").wait(SHORT),  # noqa: S108 - it is not written
     "query": lambda session, _: session._core.answers.query("status", timeout=SHORT),
 }
@@ -115,7 +115,10 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 @pytest.mark.parametrize("what", BOUNDED)
-def test_a_wait_with_a_limit_ends_though_the_daemon_stands_still(own: Daemon, what: str) -> None:
+def test_a_wait_with_a_limit_ends_though_the_daemon_stands_still(
+    own: Daemon, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "ANSWER", SHORT)
     with own.connect() as session:
         tensor = session.asarray([1.0]) + 1.0
         tensor.wait()
@@ -143,7 +146,8 @@ def test_the_second_half_of_a_durable_sync_has_what_the_first_has_left(session: 
     assert 0 < second <= 50
 
 
-def test_what_a_late_answer_has_made_is_released(own: Daemon) -> None:
+def test_what_a_late_answer_has_made_is_released(own: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "ANSWER", SHORT)
     with own.connect() as other, own.connect() as session:
         other.publish("w", other.asarray(np.ones(4)))
         with paused(own), pytest.raises(TimeoutError):
@@ -163,8 +167,7 @@ def held_by(asking: Session, session: Session) -> int:
 def test_names_that_come_in_the_meantime_are_found(session: Session) -> None:
     asked = threading.Event()
     found: list[Any] = []
-    names = session._core.names
-    told = names._told
+    told = session._core.names._told
 
     def telling(*arguments: Any, **options: Any) -> Any:
         try:
@@ -173,7 +176,9 @@ def test_names_that_come_in_the_meantime_are_found(session: Session) -> None:
             asked.set()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(type(names), "_told", lambda _, *arguments, **options: telling(*arguments, **options))
+        patched.setattr(
+            type(session._core.names), "_told", lambda _, *arguments, **options: telling(*arguments, **options)
+        )
         waiting = threading.Thread(target=lambda: found.append(session.lookup("late", wait=60)))
         waiting.start()
         assert asked.wait(PATIENCE)

@@ -30,7 +30,7 @@ from . import (  # noqa: F401 - they fill the lists
 from .state import SOURCES, UNSEEN, Source, Thing
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* was captured .* times")  # as often as something is changed
-VALUES = [2.0, 0.5, 4.0, 2.0]
+VALUES = [2.0, 0.5, 2.0]
 OF_ALL_MODULES = ("a_module_by_a_computed_name", "a_module_that_is_imported_by_a_computed_name")
 
 
@@ -180,7 +180,7 @@ DRAWN = [each for each in SOURCES if each.__name__ not in OF_ALL_MODULES]
 WAYS = [direct, by_a_function, by_a_method, by_a_partial_call, by_a_decorator, mapped, kept_by_a_thing]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(25))
 def test_random_programs_are_never_stale(session, x, seed):
     choice = Random(seed)
     chosen: list[Source] = choice.sample(DRAWN, choice.randint(1, 5))

@@ -276,13 +276,14 @@ def test_the_same_step_is_captured_once(session, monkeypatch):
         return record(*given)
 
     monkeypatch.setattr(control_flow, "record", counted)
+    monkeypatch.setattr(control_flow, "KEPT", 8)
     x, offset = session.asarray(0.0), session.asarray(1.0)
     for _ in range(5):
         x = session.while_loop(lambda x: x < 10, lambda x: x + offset, x)
     assert (x.item(), len(captures)) == (10.0, 1)
     offset = session.asarray(5.0)  # another cell's content
     assert session.while_loop(lambda x: x < 10, lambda x: x + offset, session.asarray(0.0)).item() == 10.0
-    for n in range(100):
+    for n in range(12):
         session.repeat(1, lambda x, n=n: x + n, x)
     assert len(session._core.flows._kept) == control_flow.KEPT
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -14,6 +12,8 @@ import tensord as td
 from tensord.client.calls import signatures
 from tensord.client.locations.locations import Locations
 from tensord.interpreter.wire.messages import Fetch
+
+from ...forked import run_script
 
 WAIT = 10.0
 
@@ -103,15 +103,15 @@ def test_a_dropped_session_closes_its_machine():
     assert machine.closed
 
 
-def test_a_program_may_end_without_closing_while_a_kernel_runs():
-    program = """
+def test_a_program_may_end_without_closing_while_a_kernel_runs(tmp_path):
+    (tmp_path / "script.py").write_text("""
 import numpy as np, tensord as td
 s = td.connect("local")
 z = s.asarray(np.ones((1500, 1500), np.float32))
 z = z @ z
 s.flush()
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)  # noqa: S603 - our own program
+""")
+    assert run_script(str(tmp_path / "script.py")).returncode == 0
 
 
 def test_sync_waits_for_the_transfers_that_were_asked_for(make_session):

@@ -14,6 +14,8 @@ from tensord.client.session.session import Session
 from tensord.client.tensor import hints
 from tensord.client.tensor.tensor import Tensor
 
+from ...each_case import each_case
+
 OLD = {"alltrue", "fix", "in1d", "row_stack", "ptp"}  # what NumPy had once
 # What users of PyTorch, CuPy and JAX look for.
 ELSEWHERES_FUNCTIONS = {
@@ -39,7 +41,7 @@ PLAIN = {
 }  # the name itself is a function of ours
 
 
-@pytest.mark.parametrize("name", hints.FUNCTIONS)
+@each_case("name", hints.FUNCTIONS)
 def test_a_name_of_numpys_says_what_to_use(session, name):
     xp, instead = session.xp, hints.FUNCTIONS[name]
     assert callable(attrgetter(instead)(xp))
@@ -68,7 +70,7 @@ def test_the_names_of_the_namespace_are_complete():
     assert {*hints.UNARY, *hints.BINARY, *hints.OTHERS} == set(public_names())
 
 
-@pytest.mark.parametrize("name", hints.AUTOGRAD)
+@each_case("name", hints.AUTOGRAD)
 def test_who_looks_for_gradients_is_told_that_there_is_no_autograd(session, name):
     for owner in (session.asarray([1.0]), session, session.nn, session.xp, tensord):
         with pytest.raises(AttributeError, match=rf"has no attribute '{name}': there is no automatic differentiation"):
@@ -86,7 +88,7 @@ def test_a_name_that_is_elsewhere_says_where_and_it_is_there(session, owner, tab
         assert name not in dir(names[owner])
 
 
-@pytest.mark.parametrize("name", hints.LAYERS)
+@each_case("name", hints.LAYERS)
 def test_a_layer_says_which_function_to_use(session, name):
     instead = hints.LAYERS[name]
     with pytest.raises(AttributeError, match=rf"session\.nn has no attribute '{name}'; did you mean ") as caught:
@@ -97,13 +99,13 @@ def test_a_layer_says_which_function_to_use(session, name):
     assert name not in dir(session.nn)
 
 
-@pytest.mark.parametrize("name", hints.ELSEWHERE)
+@each_case("name", hints.ELSEWHERE)
 def test_a_name_of_the_sessions_says_so_in_the_namespace(session, name):
     with pytest.raises(AttributeError, match=f"did you mean '{hints.ELSEWHERE[name]}'"):
         getattr(session.xp, name)
 
 
-@pytest.mark.parametrize("name", hints.METHODS)
+@each_case("name", hints.METHODS)
 def test_a_method_of_numpys_arrays_says_what_to_write_and_that_works(session, name):
     dtype = "bool" if "logical" in name else "int64" if "bitwise" in name else "float64"
     x = session.asarray(np.asarray([[1, 2], [3, 4]], dtype))

@@ -151,11 +151,11 @@ def test_a_released_tensor_is_not_fetched_for_its_pieces(session):
 def test_pieces_of_pieces_may_be_as_deep_as_one_likes(session):
     """What each remembers does not grow with what it was cut from."""
     x = session.asarray(np.arange(4.0))
-    for _ in range(3000):
+    for _ in range(1200):  # more than Python recurses
         x = x[::-1]
     gc.collect()
     before = sum(isinstance(each, reading.Reading) for each in gc.get_objects())
-    for _ in range(3000):
+    for _ in range(300):
         x = x[::-1]
     assert sum(isinstance(each, reading.Reading) for each in gc.get_objects()) <= before + reading.DEEPEST
     assert x.numpy().tolist() == [0.0, 1.0, 2.0, 3.0]
@@ -165,11 +165,11 @@ def test_pieces_of_pieces_may_be_as_deep_as_one_likes(session):
 
 
 def test_a_queue_that_is_read_to_its_end(session):
-    x, heads = session.asarray(np.arange(500.0)), []
+    x, heads = session.asarray(np.arange(200.0)), []
     while x.size:
         heads.append(x[0])
         x = x[1:]
-    assert [head.item() for head in heads] == list(range(500))
+    assert [head.item() for head in heads] == list(range(200))
 
 
 def test_a_piece_that_was_taken_while_a_thread_wrote_is_what_the_machine_has(session, monkeypatch):
@@ -228,7 +228,7 @@ def test_a_known_piece_cannot_be_read_inside_an_atomic_block_nor_after_the_end(s
         piece.numpy()
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from("rrrrtwiv"), st.integers(0, 3), st.integers(0, 2)), max_size=25))
 def test_any_order_of_reads_and_writes_gives_what_numpy_gives(steps):
     with td.connect("local", devices=["cpu:0"]) as session:
@@ -267,7 +267,7 @@ def test_a_thread_that_writes_leaves_no_stale_piece_behind(session):
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for _ in range(60):
+        for _ in range(30):
             least = written[0]
             assert all(x[i].item() >= least for i in range(4))
     finally:

@@ -20,6 +20,7 @@ from tensord.interpreter.wire.messages import Fetch
 
 from ...behaviours.looking_inside import WAIT, address, assert_sound, held, machine_of, ones, records, transfers
 from ...behaviours.made_ops import here, make_op, raising
+from ...each_case import each_case
 from ...equality import assert_equal
 
 BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow]
@@ -36,8 +37,8 @@ IN_PLACE = [
 ]
 
 
-@pytest.mark.parametrize("function", [*BINARY, *COMPARISONS])
-@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+@each_case("function", [*BINARY, *COMPARISONS])
+@each_case("device", ["cpu:0", "sim:0"])
 def test_binary_operators_are_numpys(sim_session, function, device):
     a, b = np.array([5.0, 2.0, 7.0]), np.array([2.0, 2.0, 3.0])
     x, y = sim_session.asarray(a, device=device), sim_session.asarray(b, device=device)
@@ -51,7 +52,7 @@ def test_binary_operators_are_numpys(sim_session, function, device):
         np.testing.assert_array_equal(result.numpy(), expected)
 
 
-@pytest.mark.parametrize("function", BITWISE)
+@each_case("function", BITWISE)
 def test_bitwise_operators_are_numpys(session, function):
     a, b = np.array([5, 2, 7]), np.array([2, 2, 3])
     x, y = session.asarray(a), session.asarray(b)
@@ -322,7 +323,7 @@ def test_a_tensor_of_one_element_is_a_number_to_python(session):
     assert hex(session.asarray(255, dtype="uint8")) == "0xff"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("use", "error", "text"),
     [
         (bool, ValueError, r"shape \(2, 3\) has no one truth value: use .any\(\) or .all\(\)"),
@@ -365,7 +366,7 @@ def test_more_methods_are_numpys(session):
 # --- where NumPy and tensors meet
 
 
-@pytest.mark.parametrize("function", [*BINARY, *COMPARISONS])
+@each_case("function", [*BINARY, *COMPARISONS])
 def test_a_numpy_scalar_counts_as_a_number_of_python(session, function):
     a = np.array([5.0, 2.0, 7.0], np.float32)
     x = session.asarray(a)
@@ -389,7 +390,7 @@ def test_a_numpy_scalar_is_taken_in_place_and_as_an_item(session):
     assert (np.int64(1) << x[1]).item() == 8
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("use", "text"),
     [
         (lambda x: x + np.ones(4), "a NumPy array is no operand: .*asarray.*numpy"),
