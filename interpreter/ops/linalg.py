@@ -14,6 +14,7 @@ from ..schema.promotion import DType, broadcast_shapes, promote
 from ..schema.scratch import scratch, total
 from ..types.kinds import NUMERIC
 from ..types.meta import Meta, OperandMeta, Shape, normal_axes, normal_axis, tensor, tensors
+from .positions import SIGNED
 
 # Multiplications per nanosecond of a BLAS on one core, roughly.
 BLAS_SPEED = 8
@@ -45,14 +46,34 @@ def in_parts(size: int, inner: int) -> bool:
 def multiply_matrices(xp: ArrayModule, left: Array, right: Array, out: Array) -> None:
     """out = left @ right; the sums in parts where they would hold the interpreter lock."""
     step, inner = _PART // max(out.size, 1), left.shape[-1]
-    if xp is not np or not in_parts(out.size, inner):
-        xp.matmul(left, right, out=out)
+    if xp is not np:
+        _multiply_elsewhere(xp, left, right, out)
+        return
+    if not in_parts(out.size, inner):
+        np.matmul(left, right, out=out)
         return
     total = np.zeros(out.shape, np.float32 if out.dtype == np.float16 else out.dtype)
     for start in range(0, inner, step):
         part = slice(start, start + step)
         total += np.matmul(left[..., part], right[part] if right.ndim == 1 else right[..., part, :], dtype=total.dtype)
     out[...] = total
+
+
+def _multiply_elsewhere(xp: ArrayModule, left: Array, right: Array, out: Array) -> None:
+    """CuPy cuts sizes off to the 32 bits that its library takes: longer sums are taken in parts.
+
+    ValueError for more rows or columns than that.
+    """
+    inner, step = left.shape[-1], SIGNED // 2
+    if max(left.shape[-2:-1] + right.shape[-1:] * (right.ndim > 1), default=0) >= SIGNED:
+        raise ValueError(f"shapes {left.shape} and {right.shape} are too large for a product on a GPU")
+    if inner < SIGNED:
+        xp.matmul(left, right, out=out)
+        return
+    out[...] = 0
+    for start in range(0, inner, step):
+        part = slice(start, start + step)
+        out += xp.matmul(left[..., part], right[part] if right.ndim == 1 else right[..., part, :])
 
 
 # --- matmul

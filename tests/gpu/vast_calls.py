@@ -44,6 +44,8 @@ def calls(session: Session, device: str, elements: int = VAST, side: int = SIDE)
     yield Vast("roll", lambda: xp.roll(x, 1, axis=0)[:2], [1, 0])
     yield Vast("unique_values", lambda: xp.unique_values(x), [0, 1])
     yield Vast("histogram", lambda: xp.histogram(x, bins=2, range=(0.0, 1.0))[0], [last, 1])
+    yield Vast("cumulative_sum", lambda: xp.cumulative_sum(x, dtype=xp.int8)[-2:], [0, 1])
+    yield Vast("vecdot", lambda: xp.vecdot(half := xp.astype(x, xp.float32), half), 1)
     yield Vast("eye", lambda: xp.sum(xp.eye(side, dtype=xp.int8, device=device)), side)
     if elements >= 1 << 31:
         yield Vast("a scatter that CuPy cannot count", lambda: assigned(x, positions), REFUSED)

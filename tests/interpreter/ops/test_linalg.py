@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
+from tensord.interpreter.ops import linalg
 from tensord.interpreter.schema.opdef import REGISTRY, find
 from tensord.interpreter.types.meta import DTYPES, Meta
 
 from ...each_case import each_case
+from .elsewhere import evaluate_elsewhere
 
 DTYPE_PAIRS = st.tuples(st.sampled_from(sorted(DTYPES)), st.sampled_from(sorted(DTYPES)))
 NUMERIC = st.sampled_from(sorted(set(DTYPES) - {"bool"}))
@@ -282,3 +284,21 @@ def test_work_counts_multiplications_which_are_faster_with_a_blas(name, shapes, 
     for dtype, factor in (("float64", 8), ("int64", 1), ("float16", 1)):
         metas = tuple(Meta.of(shape, dtype) for shape in shapes)
         assert op.estimate(metas, op.infer(metas, attributes), attributes) == multiplications // factor
+
+
+@pytest.mark.parametrize(
+    "shapes", [((9,), (9,)), ((3, 9), (9,)), ((9,), (9, 2)), ((3, 9), (9, 2)), ((2, 3, 9), (2, 9, 2))]
+)
+def test_sums_that_a_library_cannot_count_are_taken_in_parts_elsewhere(monkeypatch, shapes):
+    monkeypatch.setattr(linalg, "SIGNED", 8)
+    left, right = (np.arange(float(np.prod(shape))).reshape(shape) for shape in shapes)
+    np.testing.assert_array_equal(evaluate_elsewhere("matmul", left, right), left @ right)
+
+
+@pytest.mark.parametrize("shapes", [((9, 1), (1, 2)), ((2, 1), (1, 9))])
+def test_more_rows_or_columns_than_a_library_can_count_are_refused_elsewhere(monkeypatch, shapes, evaluate):
+    left, right = map(np.ones, shapes)
+    assert evaluate("matmul", left, right).size == 18
+    monkeypatch.setattr(linalg, "SIGNED", 9)
+    with pytest.raises(ValueError, match="too large for a product on a GPU"):
+        evaluate_elsewhere("matmul", left, right)
