@@ -9,7 +9,9 @@ import click
 from ..line import options
 from ..line.output import tell
 from .ask import ask
-from .shown import show_devices, show_names, show_sessions, show_status, show_tensors, tell_health
+from .health import tell_health
+from .listed import show_names, show_sessions, show_tensors
+from .shown import show_devices, show_status
 
 MOST = 10_000  # rows of one answer
 BY = ("session", "name", "device", "location")  # as `vm.reporting.memory.held` sums up

@@ -1,11 +1,16 @@
 """What of a daemon's status needs an operator, for `status --check` and for the doctor."""
 
+# ruff: noqa: T201
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from ....interpreter.errors import TensordError
 from ..drawing.figures import duration
+from ..drawing.tables import plain
+from ..line.output import tell
+from .ask import ask
 
 HEALTHY: Final = 0
 NEEDS_A_LOOK: Final = 1
@@ -37,3 +42,24 @@ def reasons(status: Mapping[str, Any]) -> Iterator[Reason]:
     if durable is not None and durable["failure"]:
         message = f"not on the disk as they are: {durable['failure']}"
         yield Reason("durable names", message, f"make {durable['directory']} writable again, with room on its disk")
+
+
+def tell_health(address: str | None, wait: float) -> int:
+    """Say whether the daemon needs a look, and why; the exit status."""
+    try:
+        status = ask(address, "status", wait=wait, patience=PATIENCE)
+        state, found = "healthy", list(reasons(status))
+    except (TensordError, OSError) as error:
+        said = error.message if isinstance(error, TensordError) else str(error)
+        state, found = "unreachable", [Reason("daemon", said, "tensord doctor")]
+    if state == "healthy" and found:
+        state = "needs a look"
+    tell({"state": state, "reasons": [reason._asdict() for reason in found]}, show_health)
+    return {"healthy": HEALTHY, "needs a look": NEEDS_A_LOOK, "unreachable": UNREACHABLE}[state]
+
+
+def show_health(found: Mapping[str, Any]) -> None:
+    """Show the state, and the reasons for it."""
+    print(found["state"])
+    for reason in found["reasons"]:
+        print(plain("{check}: {message} ({advice})".format(**reason)))

@@ -12,8 +12,8 @@ import time
 import numpy as np
 import pytest
 
-from tensord.client.cli.daemon import shown
-from tensord.client.cli.daemon import top as cli_top
+from tensord.client.cli.daemon import listed
+from tensord.client.cli.daemon.seen import Look, seen
 from tensord.client.cli.drawing import figures, terminal
 from tensord.interpreter.wire.addresses import default_address
 from tensord.streams.faults import Fault, FaultKind
@@ -125,7 +125,7 @@ class TestTables:
         assert len(everything) > 1
 
     def test_no_tensors_are_a_sentence(self, capsys):
-        shown.show_tensors([], limit=20, session=7, device="sim:0")
+        listed.show_tensors([], limit=20, session=7, device="sim:0")
         assert capsys.readouterr().out == "no tensors of session 7 on sim:0\n"
 
     def test_names(self, run, watched, address):
@@ -248,7 +248,7 @@ class TestTop:
         assert run("top", "--address", address)[::2] == (0, "")
 
     def test_rates_are_differences(self):
-        def look(at: float, retired: int, consumed: dict[int, int], moved: int, back: int) -> cli_top.Look:
+        def look(at: float, retired: int, consumed: dict[int, int], moved: int, back: int) -> Look:
             sessions = [
                 {"id": id_, "consumed": number, "live": 0, "moved": {"bytes": moved}, "evicted": {"bytes": back}}
                 for id_, number in consumed.items()
@@ -256,10 +256,10 @@ class TestTop:
             left = {"evicted": {"bytes": back}, "dropped": {"bytes": back}, "returned": {"bytes": back}}
             transfers = {"h2d": {"count": 1, "bytes": moved}}
             devices = [{"name": "sim:0", "transfers": transfers, "eviction": left}]
-            return cli_top.Look(at, {"instructions": {"retired": retired}}, sessions, devices)
+            return Look(at, {"instructions": {"retired": retired}}, sessions, devices)
 
         now = look(12.0, 1_100, {1: 50, 2: 400, 3: 7}, 300, 50)
-        found = cli_top.seen(look(10.0, 100, {1: 50, 2: 200}, 100, 30), now)
+        found = seen(look(10.0, 100, {1: 50, 2: 200}, 100, 30), now)
         assert found["per_second"] == 500.0
         assert [(one["id"], one["per_second"]) for one in found["sessions"]] == [(2, 100.0), (1, 0.0), (3, 0.0)]
         caused = [(one["moved_per_second"], one["evicted_per_second"]) for one in found["sessions"]]

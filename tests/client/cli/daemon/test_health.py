@@ -90,8 +90,8 @@ def test_what_a_client_says_reaches_the_terminal_as_text(
     hung = {"instruction": 1, "op": "ones", "stream": "sim:0/compute0", "seconds": 3.0, "location": place}
     error = {"type": "KernelError", "message": "\x1b[2J", "location": place, "instruction": 1}
     devices = {"sim:0": {"lost": place}}
-    monkeypatch.setattr(shown, "ask", lambda *_, **__: {"devices": devices, "hung": [hung], "durable": None})
-    assert shown.tell_health(None, 0.0) == 1
+    monkeypatch.setattr(health, "ask", lambda *_, **__: {"devices": devices, "hung": [hung], "durable": None})
+    assert health.tell_health(None, 0.0) == 1
     shown._show_troubles({"hung": [hung], "recent_errors": [error]})
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["needs a look", "sim", "hanging kernel", "hangs", "error"]

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from tensord.client.cli.daemon import top
+from tensord.client.cli.daemon.screen import screen
+from tensord.client.cli.daemon.seen import Look, seen, sorted_by
 from tensord.client.cli.drawing import keyboard
 from tensord.vm.reporting.rows.eviction import NO_EVICTION
 
@@ -40,7 +42,7 @@ def session(n: int) -> dict[str, Any]:
     return {"id": n, "name": f"a program with a rather long name {n}.py", "pid": 12345 + n, **counts}
 
 
-def look(devices: int, sessions: int) -> top.Look:
+def look(devices: int, sessions: int) -> Look:
     status = {
         "instructions": {"retired": 0, "live": 3, "pending": 4, "failed": 1},
         "pid": 4711,
@@ -52,12 +54,12 @@ def look(devices: int, sessions: int) -> top.Look:
         "address": "ipc:///run/user/1000/tensord/socket",
         "hung": [{"instruction": 9, "op": "add", "stream": "sim:0/compute0", "seconds": 9.0}],
     }
-    return top.Look(1.0, status, [session(n) for n in range(1, sessions + 1)], [device(n) for n in range(devices)])
+    return Look(1.0, status, [session(n) for n in range(1, sessions + 1)], [device(n) for n in range(devices)])
 
 
-def drawn(width: int, height: int, now: top.Look) -> list[str]:
+def drawn(width: int, height: int, now: Look) -> list[str]:
     """The lines of the screen, as the terminal gets them."""
-    return top.screen(top.seen(now, now), "every 1 s; q ends it", width=width, height=height)
+    return screen(seen(now, now), "every 1 s; q ends it", width=width, height=height)
 
 
 @pytest.mark.parametrize(("width", "height"), [(60, 20), (80, 24), (40, 12), (120, 50)])
@@ -134,7 +136,7 @@ def test_sessions_are_sorted_by_what_was_chosen() -> None:
     sessions = [{**one, "bytes": size, "name": name, "per_second": rate} for one, size, name, rate in chosen]
     orders = {}
     for _ in range(4):
-        orders[view.sort] = [one["id"] for one in top.sorted_by(view.sort, sessions)]
+        orders[view.sort] = [one["id"] for one in sorted_by(view.sort, sessions)]
         assert view.typed("s")
     assert orders == {"messages": [3, 1, 2], "live": [3, 2, 1], "bytes": [2, 3, 1], "name": [3, 1, 2]}
     assert view.sort == "messages"

@@ -10,7 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from tensord.client.cli.traces import record as cli_record
+from tensord.client.cli.traces import recorder as cli_record
+from tensord.client.cli.traces.durations import Seconds
 from tensord.interpreter.errors import ConnectionLost
 from tensord.vm.tracing.analysis.trace import Trace
 
@@ -248,7 +249,7 @@ class TestRecord:
         ("text", "seconds"), [("10s", 10), ("500ms", 0.5), ("2min", 120), ("2 m", 120), ("1h", 3600), ("3", 3)]
     )
     def test_durations(self, text, seconds):
-        assert cli_record.Seconds().convert(text, None, None) == seconds
+        assert Seconds().convert(text, None, None) == seconds
 
     @pytest.mark.parametrize("text", ["", "s", "-1s", "ten", "1d", "1e9"])
     def test_what_is_no_duration_is_wrong_usage(self, run, text):

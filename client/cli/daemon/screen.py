@@ -1,0 +1,133 @@
+"""The screen of `tensord top`: lines and tables, as many as there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from ..drawing.figures import count, duration, plural, rate, size, some
+from ..drawing.tables import Column, cut, plain, table_in_lines, wrapped
+from ..drawing.terminal import PIPED_WIDTH, dim
+from .seen import USUAL, Seen, sorted_by
+from .shown import doing, moved
+
+_HUNG_SHOWN = 5
+_AROUND = 3  # lines of a table that are no rows: an empty one before, its head, and a rule
+
+
+class Part(NamedTuple):
+    """A table of the screen, and its rows, the most important first."""
+
+    what: str
+    columns: Sequence[Column]
+    rows: Sequence[Any]
+
+
+def screen(
+    found: Seen, foot: str = "", *, width: int = PIPED_WIDTH, height: int | None = None, sort: str = USUAL
+) -> list[str]:
+    """The whole screen, one part below the other. With a `height` the foot says what is left out for want of room."""
+    head, hung = (list(_fitted(lines, width, height)) for lines in (_head(found), _hung(found["status"])))
+    sessions = [one for one in sorted_by(sort, found["sessions"]) if not one["asks"]]
+    parts = [
+        Part("device", _DEVICES, found["devices"]),
+        Part("stream", _STREAMS, list(_streams(found)) or [{"stream": "none of them", "does": "idle"}]),
+        Part("session", _SESSIONS, sessions),
+    ]
+    room = None if height is None else height - len(head) - len(hung) - 2  # for an empty line, and the foot
+    left_out: list[str] = []
+    tables: list[str] = []
+    for part, share in zip(parts, _shares([len(part.rows) for part in parts], room), strict=True):
+        if share < len(part.rows):
+            left_out.append(plural(len(part.rows) - share, part.what))
+        if share:
+            drawn, missing = table_in_lines(part.columns, part.rows[:share], width)
+            left_out += missing
+            tables += drawn
+    told = f"left out: {', '.join(reversed(left_out))}" if left_out else ""
+    foot = "; ".join(filter(None, (foot, told)))
+    return [*head, *tables, "", *hung, *map(dim, _fitted([foot] if foot else [], width, height))]
+
+
+def _fitted(texts: Iterable[str], width: int, height: int | None) -> Iterator[str]:
+    """Texts as lines: on a screen, whose height is known, one for each."""
+    for text in map(plain, texts):
+        yield from wrapped(text, width) if height is None else (cut(text, width),)
+
+
+def _shares(wanted: Sequence[int], room: int | None) -> list[int]:
+    """How many rows each table gets. Tables get rows in turn, the last one first, until the room is used up."""
+    if room is None:
+        return list(wanted)
+    shares = [0] * len(wanted)
+    order = range(len(wanted) - 1, -1, -1)
+    while any(share < most for share, most in zip(shares, wanted, strict=True)):
+        before = list(shares)
+        for n in order:
+            cost = 1 if shares[n] else 1 + _AROUND
+            if shares[n] < wanted[n] and cost <= room:
+                shares[n] += 1
+                room -= cost
+        if shares == before:
+            break
+    return shares
+
+
+def _head(found: Seen) -> list[str]:
+    status, done = found["status"], found["status"]["instructions"]
+    process = f"process {status['pid']}, up {duration(status['uptime'])}, {size(status['memory'])} of memory"
+    flow = f"{rate(found['per_second'])} instructions, {count(done['live'])} live, {count(done['pending'])} pending"
+    held = f"{plural(status['tensors'], 'tensor')}, {plural(status['names'], 'name')}"
+    return [
+        f"tensord {status['version']} at {status['address']}, {process}",
+        f"{flow}, {count(done['failed'])} failed; {held}",
+    ]
+
+
+def _per_second(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """The text of a rate in bytes."""
+    return lambda one: some("{}/s".format, some(size, round(one[f"{name}_per_second"])))
+
+
+_DEVICES: Final = (
+    Column("device", itemgetter("name")),
+    Column("used>", lambda one: size(one["memory"]["used"])),
+    Column("of>", lambda one: size(one["memory"]["limit"])),
+    Column("cached>", lambda one: size(one["memory"]["cached"]), spare=1),
+    Column("moving>", _per_second("moved"), spare=2),
+    Column("leaving>", _per_second("evicted"), spare=3),
+    Column("returning>", _per_second("returned"), spare=4),
+    Column("moved", lambda one: moved(one["transfers"]), folds=True, spare=5),
+    Column("lost", itemgetter("lost")),
+)
+_STREAMS: Final = (Column("stream"), Column("does", folds=True))
+_SESSIONS: Final = (
+    Column("session>", itemgetter("id")),
+    Column("name", itemgetter("name"), folds=True),
+    Column("pid>", lambda one: one["pid"] or "", spare=1),
+    Column("messages>", lambda one: rate(one["per_second"])),
+    Column("live>", lambda one: count(one["live"]), spare=2),
+    Column("pending>", lambda one: count(one["pending"]), spare=3),
+    Column("tensors>", lambda one: count(one["tensors"]), spare=5),
+    Column("bytes>", lambda one: size(one["bytes"])),
+    Column("moving>", _per_second("moved"), spare=6),
+    Column("evicting>", _per_second("evicted"), spare=7),
+    Column("errors>", lambda one: some(count, one["errors"]), spare=4),
+)
+
+
+def _streams(found: Seen) -> Iterator[dict[str, str]]:
+    """The streams that have work."""
+    for one in found["devices"]:
+        for stream in one["streams"]:
+            if stream["running"] is not None or stream["queued"] or stream["backlog"]:
+                yield {"stream": stream["name"], "does": doing(stream)}
+
+
+def _hung(status: Mapping[str, Any]) -> list[str]:
+    return [
+        f"hangs: #{one['instruction']} {one['op']} on {one['stream']} for {duration(one['seconds'])}"
+        + (f" [{one['location']}]" if one.get("location") else "")
+        for one in status["hung"][:_HUNG_SHOWN]
+    ]

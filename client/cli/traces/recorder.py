@@ -1,0 +1,136 @@
+"""A recording of what a daemon does: it is polled for newly finished instructions, whose records go to a file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ....interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ..daemon.health import PATIENCE
+from ..drawing.figures import count, duration, plural, size
+from ..drawing.terminal import Line
+
+if TYPE_CHECKING:
+    from ....vm.tracing.analysis.files.parts import Picture
+    from ....vm.tracing.analysis.files.recording import Recording
+    from ....vm.tracing.inside import RunRecord
+
+_PAUSE = 0.05  # seconds between two polls while little happens
+_PROGRESS = 0.2  # seconds between two progress lines
+_NEVER = 1 << 62  # a tick that no machine reaches
+
+
+class Stop:
+    """Set by the first signal; the second signal raises KeyboardInterrupt."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, *_: object) -> None:
+        """The signal handler."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def sleep(self, duration: float) -> None:
+        """Sleep for `duration` seconds, or until asked to stop."""
+        until = time.monotonic() + duration
+        while not self.asked and (rest := until - time.monotonic()) > 0:
+            time.sleep(min(rest, 0.05))
+
+
+class Recorder:
+    """Polls a daemon for newly finished instructions, and writes their records to a file."""
+
+    def __init__(self, session: Any, output: Path, *, show: bool) -> None:
+        from ....vm.tracing.analysis.files.recording import Recording
+
+        self.session = session
+        self.line = Line() if show else None
+        self.until: float | None = None  # when it is to end, whether the daemon answers or not
+        self.last = self.ask(_NEVER, live=False, routines=0)
+        if not self.last.enabled:
+            raise ProtocolError("this daemon keeps no trace; start it with tracing on")
+        self.before = self.last.retired
+        self.base_tick = 0
+        self.routines = {routine.number: routine for routine in self.last.routines}
+        self.runs: list[RunRecord] = []
+        self.lost = 0
+        self.shown = 0.0
+        self.file: Recording = Recording(output, self.last.devices)
+
+    def ask(self, since: int, *, live: bool, routines: int | None = None) -> Picture:
+        """The records of instructions that finished since that tick, and with `live` of the live ones; and what is new
+        of routines since that tick, or since another one."""
+        from ....vm.tracing.analysis.files.parts import read_parts
+
+        known = since if routines is None else routines
+        rest = None if self.until is None else max(self.until - time.monotonic(), 0.0) + PATIENCE
+        return read_parts([self.session._core.answers.query("trace", since, live, known, timeout=rest)])
+
+    def run(self, stop: Stop, length: float | None) -> None:
+        """Record until asked to stop, or for `length` seconds. TensordError if it ends early; the file is complete."""
+        began = time.monotonic()
+        self.until = None if length is None else began + length
+        with self.file:
+            try:
+                while not stop.asked and (length is None or time.monotonic() - began < length):
+                    busy = self.take(live=False) > self.last.capacity // 8
+                    self.progress(time.monotonic() - began)
+                    rest = _PAUSE if length is None else min(_PAUSE, began + length - time.monotonic())
+                    stop.sleep(0 if busy else rest)
+                self.take(live=True)
+            except KeyboardInterrupt:
+                self.finish()
+            except Exception as error:
+                self.finish()
+                raise self.ended_early(error) from error
+            else:
+                self.finish()
+
+    def take(self, *, live: bool) -> int:
+        """Write the new records; returns the number of newly finished instructions."""
+        picture = self.ask(self.last.tick, live=live)
+        finished = picture.finished
+        missed = picture.retired - self.last.retired - finished
+        if missed > 0:
+            self.lost += missed
+            self.base_tick = min((r.erased for r in picture.records if r.erased), default=picture.tick)
+        self.last = picture
+        self.routines |= {routine.number: routine for routine in picture.routines}
+        self.runs += picture.runs
+        self.file.add(picture.records)
+        return finished
+
+    def finish(self) -> None:
+        """Complete the file; instructions that finished before the recording began are no losses."""
+        from ....vm.tracing.analysis.recorded.records import Records
+
+        if self.line is not None:
+            self.line.clear()
+        about = Records(
+            (),
+            dropped=self.lost,
+            before=self.before,
+            base_tick=self.base_tick,
+            taken=self.last.taken,
+            memory=self.last.memory,
+            routines=self.routines.values(),
+            runs=self.runs,
+        )
+        self.file.finish(about)
+
+    def ended_early(self, error: Exception) -> TensordError:
+        """The error, with a sentence about what the file holds."""
+        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        kept = f"{self.file.path} holds the {plural(self.file.records, 'record')} until then"
+        kind = ConnectionLost if isinstance(error, ConnectionLost) else TensordError
+        return kind(f"the recording ended early: {what}. {kept}, and is a whole trace")
+
+    def progress(self, elapsed: float) -> None:
+        """Update the progress line, if the last update is old enough."""
+        if self.line is not None and time.monotonic() - self.shown > _PROGRESS:
+            self.shown = time.monotonic()
+            text = f"{plural(self.file.records, 'record')}, {count(self.lost)} lost, {size(self.file.nbytes)}"
+            self.line.draw(f"{text}, {duration(round(elapsed, 1))}; Ctrl-C ends it")
