@@ -13,6 +13,7 @@ from tensord.streams.stored import StoredArray, Stretch, pieces
 from ..each_case import each_case
 
 PIECE = 96  # bytes, in place of some MiB
+SPAN = 64  # bytes, in place of 64 KiB: what reaches farther is read in halves
 
 
 class InMemory(Stretch):
@@ -47,6 +48,7 @@ class Damaged(InMemory):
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(stored, "PIECE", PIECE)
+    monkeypatch.setattr(stored, "SPAN", SPAN)
 
 
 def joined(array):

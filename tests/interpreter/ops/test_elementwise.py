@@ -90,6 +90,12 @@ def test_where(evaluate, make, assert_same, data):
     assert_same(evaluate("where", condition, x, y), np.where(condition, x, y))
 
 
+@each_case("condition", [True, False])
+def test_where_a_number_decides_all_are_from_one_side(evaluate, make, assert_same, condition):
+    x, y = make((3, 4), "float32", 1), make((3, 4), "float32", 2)
+    assert_same(evaluate("where", condition, x, y.T.copy().T), x if condition else y)
+
+
 @given(st.data())
 def test_clip(evaluate, make, assert_same, data):
     x, lo, hi = build(make, data.draw(operands(3).filter(lambda specs: isinstance(specs[0], tuple))))
