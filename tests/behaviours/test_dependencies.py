@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import operator
-import random
 import threading
 from collections import deque
 from typing import Any
@@ -35,54 +34,6 @@ def edges_of(session: Any, op: str) -> list[tuple[str, str]]:
     trace = session.trace()
     (record,) = [r for r in trace.records if r.op == op]
     return [(edge.reason, trace.require(edge.source).op) for edge in record.edges]
-
-
-# --- 1: random programs
-
-
-def step(rng: random.Random, tensors: list[Any], arrays: list[Any], session: Any) -> None:
-    """One random read or write, on the machine and in NumPy."""
-    i, j, k = (rng.randrange(len(tensors)) for _ in range(3))
-    function = rng.choice(OPERATORS)
-    kind = rng.random()
-    if kind < 0.4:
-        tensors[k] = function(tensors[i], tensors[j])
-        arrays[k] = function(arrays[i], arrays[j])
-    elif kind < 0.6:
-        session.call("add", [tensors[i], tensors[j]], out=[tensors[k]])
-        arrays[k] = arrays[i] + arrays[j]
-    elif kind < 0.75:
-        tensors[i][2:5] = tensors[j][0:3]
-        part = arrays[j][0:3].copy()
-        arrays[i] = arrays[i].copy()
-        arrays[i][2:5] = part
-    elif kind < 0.85:
-        tensors[k] = tensors[i][::-1]
-        arrays[k] = arrays[i][::-1]
-    else:
-        tensors[k] = tensors[i].to_device(rng.choice(session.devices))
-        arrays[k] = arrays[i].copy()
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_random_programs_give_the_values_of_serial_execution(make_session, seed):
-    """Behaviour 1: random reads and writes over a few tensors, over streams that stop and go: as if one by one."""
-    rng = random.Random(seed)
-    session = make_session(devices=[THREE_WORKERS, TWO_STREAMS])
-    arrays = [np.arange(8, dtype=np.int64) + n for n in range(5)]
-    tensors = [session.asarray(a, device=rng.choice(session.devices)) for a in arrays]
-    for _ in range(60):
-        step(rng, tensors, arrays, session)
-        if rng.random() < 0.2:
-            device, stream = rng.choice(GATES)
-            gate = device_of(session, device)
-            rng.choice((gate.hold, gate.hold, gate.resume))(stream)
-            session.flush()
-    for device, stream in rng.sample(GATES, len(GATES)):
-        device_of(session, device).resume(stream)
-    for tensor, array in zip(tensors, arrays, strict=True):
-        np.testing.assert_array_equal(tensor.numpy(), array)
-    assert_sound(session)
 
 
 # --- 2: barriers

@@ -102,10 +102,10 @@ def test_a_pointwise_op_gives_in_pieces_what_it_gives_at_once(name: str) -> None
     attributes, start = itertools.cycle(ATTRIBUTES.get(name, [{}])), POINTWISE.index(name)
     for turn, dtype in enumerate(DTYPES, start):  # each op has other layouts for its dtypes: together all are there
         found = list(layouts(dtype, op.least_operands()))
-        for operands in (found[turn % 4], found[4 + turn % (len(found) - 4)]):
-            if name == "where" and isinstance(operands[0], np.ndarray):
-                operands[0] = operands[0].astype(bool)
-            ran += compare(op, operands, next(attributes), (2, 3, 7, 12)[turn % 4], short_buffers)
+        operands = found[turn // 2 % 4 if turn % 2 else 4 + turn // 2 % (len(found) - 4)]
+        if name == "where" and isinstance(operands[0], np.ndarray):
+            operands[0] = operands[0].astype(bool)
+        ran += compare(op, operands, next(attributes), (2, 3, 7, 12)[turn % 4], short_buffers)
     assert ran
 
 

@@ -54,7 +54,7 @@ STEPS_OF_ANY_KIND = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(STEPS_OF_ANY_KIND, max_size=14))
 def test_generations_are_those_of_a_model(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("history") / "checkpoints"

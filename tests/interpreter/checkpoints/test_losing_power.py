@@ -30,7 +30,7 @@ from .histories import (
 )
 from .losing_power import Disk, State
 
-SOME = 4
+SOME = 2
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tensord.interpreter.concurrency import leader_followers
 from tensord.interpreter.concurrency.bell import Bell
 from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.interpreter.concurrency.leader_followers import LeaderFollowers
@@ -178,6 +179,31 @@ def test_what_ends_several_waits_at_once_leaves_one_of_the_rest_to_lead(post: Le
     assert post.asleep.acquire(timeout=WAIT)
     post.bring("b", "c")
     assert followers[0].end() is followers[2].end() is True
+
+
+def test_a_leader_that_leaves_wakes_all_before_the_one_that_leads_next(
+    post: Letters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A letter has come that nobody has told of, behind the last round of the one who leaves."""
+    monkeypatch.setattr(leader_followers, "SLICE", 3 * WAIT)
+    told = threading.Event()
+
+    def leaves() -> bool:
+        if told.is_set():
+            post.boxes.add("a")
+        return told.is_set()
+
+    leader = threading.Thread(target=post.waiting.wait, args=(leaves,))
+    leader.start()
+    assert post.asleep.acquire(timeout=WAIT)
+    first, second = follower_of(post, "a"), follower_of(post, "b")
+    told.set()
+    post.ring()
+    leader.join(WAIT)
+    assert first.end() is True
+    assert post.asleep.acquire(timeout=WAIT)  # the second one sleeps as the leader
+    post.bring("b")
+    assert second.end() is True
 
 
 def test_work_of_a_thread_that_does_not_lead_wakes_leader_and_followers(post: Letters) -> None:

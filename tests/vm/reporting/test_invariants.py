@@ -16,24 +16,8 @@ from tensord.vm.model.session import Cause
 from tensord.vm.placement.views import twin
 from tensord.vm.reporting.invariants import CHECKS, MOST, violations
 from tensord.vm.scheduler import fair_queue
-from tests.model.ops import failing_ops
-from tests.model.programs import random_program
-from tests.model.scheduler import Machine
 
 from ..parts import Parts, copy_of
-
-SEEDS = 8
-
-
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_an_engine_in_the_middle_of_a_random_program_is_sound(seed: int) -> None:
-    with failing_ops():
-        program = random_program(seed)
-        machine = Machine(program, seed, strict=True)  # checks after every pass
-        machine.run(program.steps)
-        assert violations(machine.engine) == []
-        machine.wind_up()
-        assert violations(machine.engine) == []
 
 
 class Busy(Parts):

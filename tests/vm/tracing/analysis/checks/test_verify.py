@@ -10,9 +10,10 @@ from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.inside import PartRecord
 from tensord.vm.tracing.record import EdgeRecord, OperandRecord, Record
 
+from .....each_case import each_case
 from ..trace_programs import random_trace, record
 
-SEEDS = range(15)
+SEEDS = range(6)
 
 
 def kinds(problems: list[Problem]) -> list[ProblemKind]:
@@ -141,11 +142,11 @@ class TestBarriers:
 
 
 class TestRandomPrograms:
-    @pytest.mark.parametrize("seed", SEEDS)
+    @each_case("seed", SEEDS)
     def test_a_valid_trace_has_no_problems(self, seed):
         assert [str(problem) for problem in random_trace(seed).verify()] == []
 
-    @pytest.mark.parametrize("seed", SEEDS)
+    @each_case("seed", SEEDS)
     def test_a_removed_edge_is_missed(self, seed):
         trace = random_trace(seed)
         target, number = an_edge(trace, random.Random(seed))
@@ -155,7 +156,7 @@ class TestRandomPrograms:
         assert (problem.kind, problem.instruction) == (ProblemKind.MISSING, target.id)
         assert (problem.source, problem.copy) == (gone.source, gone.copy)
 
-    @pytest.mark.parametrize("seed", SEEDS)
+    @each_case("seed", SEEDS)
     def test_an_added_edge_is_superfluous(self, seed):
         trace, rng = random_trace(seed), random.Random(seed)
         target = rng.choice(trace.records)
@@ -167,7 +168,7 @@ class TestRandomPrograms:
             (one.kind, one.instruction, one.source) for one in problems
         ]
 
-    @pytest.mark.parametrize("seed", SEEDS)
+    @each_case("seed", SEEDS)
     def test_a_changed_reason_is_noticed(self, seed):
         trace, rng = random_trace(seed), random.Random(seed)
         target, number = an_edge(trace, rng)
@@ -177,14 +178,14 @@ class TestRandomPrograms:
         (problem,) = replaced(trace, target._replace(edges=tuple(edges))).verify()
         assert (problem.kind, problem.instruction) == (ProblemKind.REASON, target.id)
 
-    @pytest.mark.parametrize("seed", SEEDS)
+    @each_case("seed", SEEDS)
     def test_a_doubled_edge_is_noticed(self, seed):
         trace = random_trace(seed)
         target, number = an_edge(trace, random.Random(seed))
         (problem,) = replaced(trace, target._replace(edges=(*target.edges, target.edges[number]))).verify()
         assert (problem.kind, problem.instruction) == (ProblemKind.DUPLICATE, target.id)
 
-    @pytest.mark.parametrize("seed", SEEDS)
+    @each_case("seed", SEEDS)
     def test_who_leaves_before_its_source_has_overtaken_it(self, seed):
         trace, rng = random_trace(seed), random.Random(seed)
         target = rng.choice([one for one in trace.records if one.edges and one.erased])
@@ -196,7 +197,7 @@ class TestRandomPrograms:
             (one.kind, one.instruction, one.source) for one in problems
         ]
 
-    @pytest.mark.parametrize("seed", SEEDS)
+    @each_case("seed", SEEDS)
     def test_an_early_erasure_that_hides_an_edge_is_noticed(self, seed):
         """Erased right before the admission of who waits for it: the edge should not have been made."""
         trace, rng = random_trace(seed), random.Random(seed)
@@ -206,7 +207,7 @@ class TestRandomPrograms:
         problems = replaced(trace, source._replace(erased=target.admitted - 1, status="DONE")).verify()
         assert ProblemKind.SUPERFLUOUS in kinds(problems)
 
-    @pytest.mark.parametrize("seed", SEEDS)
+    @each_case("seed", SEEDS)
     def test_edges_to_lost_records_are_excused(self, seed):
         trace = random_trace(seed)
         # What the ring loses is what was erased first.
@@ -280,13 +281,13 @@ class TestSanity:
 class TestParts:
     """Any part of a trace is as consistent as the whole: what is left out explains what is missing."""
 
-    @pytest.mark.parametrize("seed", range(6))
+    @each_case("seed", SEEDS)
     def test_of_a_session(self, seed):
         whole = random_trace(seed)
         for session in (1, 2):
             assert whole.only(one for one in whole.records if one.session == session).verify() == []
 
-    @pytest.mark.parametrize("seed", range(6))
+    @each_case("seed", SEEDS)
     def test_of_what_began_or_ended_later(self, seed):
         whole = random_trace(seed)
         ticks = sorted(one.erased for one in whole.records if one.erased)
