@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
-from functools import cache
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeAlias, TypeVar, get_type_hints
 
 from ..interpreter.errors import MetadataError
 from ..interpreter.schema.opdef import find
@@ -84,10 +83,15 @@ def rows(kinds: Mapping[str, type[Any]]) -> list[tuple[str, ...]]:
     ]
 
 
-@cache
-def _declared(kind: type[Any]) -> list[tuple[Field[Any], tuple[Any, ...]]]:
-    hints = get_type_hints(kind, include_extras=True)
-    return [(field, getattr(hints[field.name], "__metadata__", ())) for field in fields(kind)]
+Declared: TypeAlias = list[tuple[Field[Any], tuple[Any, ...]]]
+_DECLARED: Final[dict[type[Any], Declared]] = {}  # of the kinds that were asked for: devices of a kind are opened often
+
+
+def _declared(kind: type[Any]) -> Declared:
+    if kind not in _DECLARED:
+        hints = get_type_hints(kind, include_extras=True)
+        _DECLARED[kind] = [(field, getattr(hints[field.name], "__metadata__", ())) for field in fields(kind)]
+    return _DECLARED[kind]
 
 
 def _default(field: Field[Any], declared: Sequence[Any]) -> str:

@@ -16,6 +16,7 @@ from tensord.streams.spill import PAGE, Block
 from tensord.vm.memory import making_room
 from tensord.vm.memory.victims import victims
 
+from ..each_case import each_case
 from .looking_inside import WAIT, allocated, assert_sound, held, ones, records, store_of, until
 
 KIB = 256  # float32 elements
@@ -164,7 +165,7 @@ def test_evict_takes_a_value_of_the_host_to_the_store(make_session, tmp_path):
     assert x.numpy()[0] == 7
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "why"),
     [
         ({"directory": "/nowhere/at/all", "quota": 1024}, "no file can be made in /nowhere/at/all: No such file"),

@@ -66,7 +66,7 @@ HOST_VISIBLE = [Opcode.ACCESS, Opcode.RELEASE, Opcode.BARRIER, Opcode.WAIT]
 
 
 class TestTable:
-    @pytest.mark.parametrize("opcode", Opcode)
+    @each_case("opcode", Opcode)
     def test_an_opcode_has_the_traits_that_are_written_down_here(self, opcode: Opcode) -> None:
         category, unusual = EXPECTED[opcode.value]
         assert TRAITS[opcode]._asdict() == {"category": category, **USUAL, **unusual}

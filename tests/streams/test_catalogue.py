@@ -127,7 +127,7 @@ def test_blas_threads_are_refused_where_nothing_can_limit_them(monkeypatch, with
     assert check_devices([{"name": "cpu:0", "blas_threads": 0}])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("option", "told"),
     [
         ({"interval": 5}, "has an interval and no directory of durable names"),

@@ -202,7 +202,7 @@ def test_values_that_live_at_a_time_do_not_disturb_each_other(seed: int) -> None
         assert run(program, inputs, fusions=fusions) == run(program, inputs)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@each_case("dtype", ["float16", "float32", "float64"])
 def test_pieces_of_packed_arrays_keep_the_signs_of_nan(dtype: str) -> None:
     rng, builder, size = np.random.default_rng(0), Builder(), 60_000
     given = [np.copysign(rng.choice([np.nan, 1.0], size), rng.choice([-1, 1], size)).astype(dtype) for _ in range(2)]
@@ -381,7 +381,7 @@ def test_a_fusion_of_one_element_or_none_has_temporaries_of_that_shape(shape: tu
     assert output.all()
 
 
-@pytest.mark.parametrize("step", [2, 3, 7])
+@each_case("step", [2, 3, 7])
 def test_no_piece_has_one_element(step: int) -> None:
     for size in range(2, 30):
         pieces = [list(range(size))[each] for each in slices_of(size, step)]

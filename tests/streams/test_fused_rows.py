@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs.builder import Builder
@@ -110,7 +109,7 @@ def test_pieces_of_rows_get_the_bits_of_the_steps_one_by_one(
     assert seen(outputs, loose) == seen(expected, loose)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@each_case("function", FUNCTIONS)
 def test_threads_may_share_the_rows(function: Any) -> None:
     program, fusion = function(90, 1000)
     inputs, outputs = given_to(program, fusion)

@@ -23,7 +23,7 @@ SOUND = {
 }
 
 
-@pytest.mark.parametrize("kind", Format)
+@each_case("kind", Format)
 def test_a_name_says_nothing_about_the_format(kind):
     with opened(SOUND[kind], "x.txt") as file:
         header = describe(file)
@@ -38,7 +38,7 @@ def test_what_is_of_no_known_format_is_said_with_its_beginning(content):
         describe(file)
 
 
-@pytest.mark.parametrize("kind", Format)
+@each_case("kind", Format)
 def test_a_file_that_is_cut_short_anywhere_is_an_error(kind):
     content = SOUND[kind]
     for length in range(len(content)):

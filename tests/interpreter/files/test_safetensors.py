@@ -197,7 +197,7 @@ def test_a_dtype_that_tensord_has_not_fails_for_its_tensor_alone_or_is_raw_bits(
         assert read_array(file, entry).tobytes() == data
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("header", "limits", "text"),
     [
         ({"a": F}, FileLimits(header=10), "its header has .* bytes; the limit is 10 bytes"),

@@ -89,7 +89,7 @@ def test_headers_are_read_from_one_block(monkeypatch):
     assert calls == [0, 100, 4190, 9990]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "why"),
     [
         (lambda fd: os.truncate(fd, 5), r"it has now 5 bytes, not 10 bytes"),

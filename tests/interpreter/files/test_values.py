@@ -55,7 +55,7 @@ def test_other_orders_are_turned_piece_by_piece(monkeypatch, chunk, dtype, defla
     np.testing.assert_array_equal(read, array)
 
 
-@pytest.mark.parametrize("shape", [(0, 2**59), (2**59, 0), (2**29, 0, 2**30)])
+@each_case("shape", [(0, 2**59), (2**59, 0), (2**29, 0, 2**30)])
 def test_an_empty_array_of_another_order_is_there_at_once(shape):
     header = f"{{'descr': '<f8', 'fortran_order': True, 'shape': {shape}}}"
     with opened(npy_of(header)) as file:

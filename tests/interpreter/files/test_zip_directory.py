@@ -187,7 +187,7 @@ def test_too_many_members_are_refused_before_the_directory_is_read():
         read_directory(file, FileLimits())
 
 
-@pytest.mark.parametrize("content", [SOUND, DEFLATED, long_archive()], ids=["stored", "deflated", "long"])
+@each_case("content", [SOUND, DEFLATED, long_archive()], ids=["stored", "deflated", "long"])
 def test_any_byte_may_be_wrong(content):
     for at in range(len(content)):
         for value in (0, 0xFF, content[at] ^ 1, content[at] ^ 0x80):

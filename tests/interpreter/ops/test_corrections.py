@@ -73,7 +73,7 @@ def test_ordinary_values_have_numpys_results(name, evaluate, make, assert_same, 
     assert_same(np.where(unusual, 0, found), np.where(unusual, 0, expected))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@each_case("dtype", ["float16", "float32", "float64"])
 def test_floor_division_of_infinities_is_the_standards(dtype, evaluate, assert_same):
     x1 = np.array([INF, INF, -INF, -INF, 3, -3, 3, -3, INF, NAN, 0, 7, -7, 6], dtype)
     x2 = np.array([2, -2, 2, -2, -INF, INF, INF, -INF, INF, 1, INF, 2, 2, 0.7], dtype)
@@ -125,7 +125,7 @@ def test_log1p_keeps_the_digits_of_small_complex_numbers(dtype, evaluate):
     np.testing.assert_allclose(found.imag, np.arctan2(wide.imag, 1 + wide.real), rtol=4 * eps)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@each_case("dtype", ["float16", "float32", "float64"])
 def test_a_power_is_no_root_however_the_exponent_is_shared(dtype, evaluate, assert_same):
     base = np.array([[-INF, -0.0, 4], [0.25, -1, NAN]], dtype)
     expected = np.array([[INF, 0.0, 2], [0.5, NAN, NAN]], dtype)
@@ -186,7 +186,7 @@ def test_counting_bits_gives_the_next_float_of_all_there_are(dtype):
 EDGES = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 7.0, INF, -INF, NAN]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@each_case("dtype", ["float16", "float32", "float64"])
 def test_remainders_elsewhere_are_those_of_numpy(dtype):
     x1, x2 = np.meshgrid(*[np.array(EDGES, dtype)] * 2)
     for operands in ((x1, x2), (x1, -2.5), (7.0, x2), (x1, -3)):
@@ -216,7 +216,7 @@ def test_a_python_bool_is_a_bool_to_nextafter_elsewhere():
     np.testing.assert_array_equal(evaluate_elsewhere("nextafter", x, True), np.nextafter(x, True))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@each_case("dtype", ["float16", "float32", "float64"])
 def test_quotients_elsewhere_are_those_of_numpy(dtype):
     edges = [edge for edge in EDGES if not np.isinf(edge)]
     x1, x2 = np.meshgrid(*[np.array([*edges, 0.1, 0.3, np.finfo(dtype).max, np.finfo(dtype).tiny], dtype)] * 2)
@@ -256,7 +256,7 @@ def test_functions_of_complex_numbers_elsewhere_are_those_of_numpy(name, evaluat
             np.testing.assert_array_equal(*signs)
 
 
-@pytest.mark.parametrize("dtypes", [("complex128", "complex128"), ("complex64", "float32"), ("float64", "complex128")])
+@each_case("dtypes", [("complex128", "complex128"), ("complex64", "float32"), ("float64", "complex128")])
 def test_quotients_of_complex_numbers_elsewhere_are_those_of_numpy(dtypes):
     x1, x2 = (each.ravel() for each in np.meshgrid(complex_grid(), complex_grid()))
     x1, x2 = (x.astype(d) if "complex" in d else x.real.astype(d) for x, d in zip((x1, x2), dtypes, strict=True))
@@ -270,7 +270,7 @@ def test_quotients_of_complex_numbers_elsewhere_are_those_of_numpy(dtypes):
         np.testing.assert_allclose(found[stated], expected[stated], rtol=4 * np.finfo(expected.dtype).eps)
 
 
-@pytest.mark.parametrize("exponent", [1, 1.0, 1 + 0j])
+@each_case("exponent", [1, 1.0, 1 + 0j])
 def test_to_the_power_of_one_complex_numbers_elsewhere_stay_what_they_are(exponent):
     x = np.array([1 + 2j, complex(0.5, 3.4e38), 0j], "complex64")
     np.testing.assert_array_equal(evaluate_elsewhere("pow", x, exponent), x)

@@ -64,7 +64,7 @@ def test_arange(evaluate, assert_same, start, stop, step):
     assert_same(evaluate("arange", start=start, stop=stop, step=step), expected)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "float16", "int64"])
+@each_case("dtype", ["uint8", "float16", "int64"])
 def test_arange_of_a_dtype(evaluate, assert_same, dtype):
     assert_same(evaluate("arange", start=1, stop=9, step=3, dtype=dtype), np.arange(1, 9, 3, dtype=dtype))
 

@@ -72,13 +72,13 @@ def test_a_complex_total_is_not_cast_to_real_numbers(evaluate):
         evaluate("cumulative_sum", np.ones(2, "complex64"), dtype="float64")
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, "diff"])
+@each_case("name", [*FUNCTIONS, "diff"])
 def test_an_axis_that_is_not_there_is_an_index_error(name, evaluate):
     with pytest.raises(IndexError, match="axis 1 is out of bounds for 1 dimensions"):
         evaluate(name, np.ones(3), axis=1)
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, "diff"])
+@each_case("name", [*FUNCTIONS, "diff"])
 def test_inputs_may_be_strided_and_read_only(name, evaluate, assert_same):
     x = np.arange(24).reshape(4, 6)[::-2, ::3].T
     x.flags.writeable = False

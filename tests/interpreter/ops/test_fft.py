@@ -105,7 +105,7 @@ def test_there_are_three_norms(norm, kind, evaluate):
         evaluate("fft", np.ones(3), norm=norm)
 
 
-@pytest.mark.parametrize("name", ["rfft", "ihfft", "rfftn"])
+@each_case("name", ["rfft", "ihfft", "rfftn"])
 def test_transforms_of_real_points_take_no_complex_ones(name, evaluate):
     with pytest.raises(TypeError, match="it takes real floating-point dtypes"):
         evaluate(name, np.ones(3, "complex64"))

@@ -49,7 +49,7 @@ def test_data_that_are_not_fit_for_bins_are_a_fault(session):
     assert (counts.tolist(), edges.tolist()) == ([0, 1], [0.0, 1.0, 2.0])
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int64", "float32"])
+@each_case("dtype", ["int8", "int64", "float32"])
 def test_every_element_is_counted_once_elsewhere(dtype):
     limits = np.iinfo(dtype) if dtype != "float32" else np.finfo(dtype)
     x = np.array([limits.min / 2, -1, 0, 1, limits.max / 2, limits.max / 2], dtype)

@@ -137,7 +137,7 @@ def test_cross(evaluate, make, assert_same, shapes, dtypes, data):
     assert_same(evaluate("cross", x, y, axis=axis), expected)
 
 
-@pytest.mark.parametrize(("left", "right"), [((2,), (2,)), ((3,), (1,)), ((4, 3, 1), (4, 3, 3))])
+@each_case(("left", "right"), [((2,), (2,)), ((3,), (1,)), ((4, 3, 1), (4, 3, 3))])
 def test_vectors_of_a_cross_product_have_three_components(infer, left, right):
     with pytest.raises(MetadataError, match="have 3 components here"):
         infer("cross", Meta.of(left, "float32"), Meta.of(right, "float32"))
@@ -271,7 +271,7 @@ def test_any_memory_layout_does(name, shapes, attributes, make):
     np.testing.assert_allclose(strided, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "shapes", "attributes", "multiplications"),
     [
         ("matmul", ((100, 50), (50, 20)), {}, 100_000),

@@ -172,7 +172,7 @@ def test_matrix_norm_is_frobenius_by_default(evaluate):
     assert evaluate("matrix_norm", x) == np.linalg.norm(x)
 
 
-@pytest.mark.parametrize("ord_", ["nuc", 2, -2])
+@each_case("ord_", ["nuc", 2, -2])
 def test_there_are_no_singular_values_in_half_precision(ord_, infer):
     with pytest.raises(MetadataTypeError, match="float16 matrices do not have"):
         infer("matrix_norm", Meta.of((2, 2), "float16"), ord=ord_)
@@ -206,7 +206,7 @@ def test_trace(evaluate, make, assert_same, shape, dtype, offset):
         assert_close(actual, expected, dtype)
 
 
-@pytest.mark.parametrize(("dtype", "wide"), [("int8", "int64"), ("uint8", "uint64"), ("bool", "int64")])
+@each_case(("dtype", "wide"), [("int8", "int64"), ("uint8", "uint64"), ("bool", "int64")])
 def test_the_trace_of_integers_is_of_64_bits(dtype, wide, evaluate, assert_same):
     assert_same(evaluate("trace", np.eye(2, dtype=dtype)), np.array(2, wide))
 
@@ -260,7 +260,7 @@ def test_every_dtype_has_a_diagonal(dtype, evaluate, make, assert_same):
     assert_same(evaluate("diagonal", x, offset=-1), np.diagonal(x, -1, -2, -1))
 
 
-@pytest.mark.parametrize("name", ["diagonal", "trace", "matrix_norm"])
+@each_case("name", ["diagonal", "trace", "matrix_norm"])
 def test_a_vector_is_no_matrix(infer, name):
     with pytest.raises(MetadataError, match="a matrix has two dimensions"):
         infer(name, Meta.of((3,), "float32"))

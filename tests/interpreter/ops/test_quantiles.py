@@ -62,7 +62,7 @@ def test_fractions_have_at_most_two_axes(evaluate, name):
             run(name, np.ones(3), np.zeros((1, 2, 3)))
 
 
-@pytest.mark.parametrize("x", [np.array(3), np.array(-0.0, "float32"), np.array([1.0, np.nan])])
+@each_case("x", [np.array(3), np.array(-0.0, "float32"), np.array([1.0, np.nan])])
 def test_over_no_axes_each_element_is_its_median_elsewhere(x):
     found = evaluate_elsewhere("median", x, axis=())
     np.testing.assert_array_equal(found, x)

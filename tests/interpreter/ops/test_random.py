@@ -259,7 +259,7 @@ def test_a_permutation_is_of_a_number_of_things(infer, n):
         infer("permutation", int, n=n)
 
 
-@pytest.mark.parametrize("wrong", [float, bool, X])
+@each_case("wrong", [float, bool, X])
 def test_seeds_and_calls_are_ints(infer, wrong):
     for stream in ((wrong,), (int, wrong)):
         with pytest.raises(MetadataTypeError):
@@ -268,7 +268,7 @@ def test_seeds_and_calls_are_ints(infer, wrong):
             infer("permute", X, *stream)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "metas", "attributes"),
     [("normal", (int,) * 4, {"shape": 2}), ("permute", (X,), {}), ("permute", (X, int, int, int, int), {})],
 )

@@ -172,13 +172,13 @@ def test_counts_of_another_shape_are_refused(infer, shape, axis):
         infer("repeat_each", Meta.of((2, 3), "int8"), Meta.of(shape, "int64"), axis=axis)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "float32", "complex64"])
+@each_case("dtype", ["bool", "float32", "complex64"])
 def test_counts_are_integers(infer, dtype):
     with pytest.raises(MetadataTypeError, match="repeats takes integer dtypes"):
         infer("repeat_each", Meta.of((2,), "int8"), Meta.of((2,), dtype))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("counts", "complaint"),
     [
         (np.array([1, -2, 3]), "a negative number of repeats: -2"),
@@ -307,7 +307,7 @@ def test_take_along_axis_needs_shapes_that_broadcast(infer, indices, complaint):
         infer("take_along_axis", Meta.of((2, 3), "int8"), Meta.of(indices, "int64"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "shapes"), [("take", [(3,), (2,)]), ("take_along_axis", [(3,), (2,)]), ("repeat_each", [(3,), (3,)])]
 )
 def test_an_axis_that_does_not_exist_is_an_index_error(infer, name, shapes):

@@ -31,7 +31,7 @@ def test_positions_in_what_a_sorter_sorts(evaluate, make, assert_same, size, sha
     assert_same(evaluate("searchsorted", x1, x2, sorter, side=side), np.searchsorted(x1, x2, side=side, sorter=sorter))
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint64"])
+@each_case("dtype", ["uint8", "int16", "uint64"])
 def test_a_sorter_is_of_any_integer_dtype(dtype, evaluate):
     x1, sorter = np.array([3.0, 1.0, 2.0]), np.array([1, 2, 0], dtype)
     assert evaluate("searchsorted", x1, np.array([2.5]), sorter).tolist() == [2]

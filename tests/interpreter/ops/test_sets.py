@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
+
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 DTYPE = st.sampled_from(sorted(DTYPES))
 
@@ -65,7 +67,7 @@ def test_a_complex_number_with_a_nan_part_is_distinct(evaluate_several):
     assert sorted(evaluate_several("unique_counts", x)[1].tolist()) == [1, 1, 1, 2]
 
 
-@pytest.mark.parametrize(("name", "count"), [("unique_all", 4), ("unique_counts", 2), ("unique_inverse", 2)])
+@each_case(("name", "count"), [("unique_all", 4), ("unique_counts", 2), ("unique_inverse", 2)])
 def test_all_results_are_pending_and_bounded(name, count, infer):
     x = Meta.of((10,), "int16")
     assert infer(name, x) == (None,) * count

@@ -137,9 +137,7 @@ def test_both_sides_are_of_the_dtypes_of_lapack(infer, right):
         infer("solve", SQUARES, Meta.of((3,), right))
 
 
-@pytest.mark.parametrize(
-    ("name", "operands", "attributes"), [("inv", 1, {}), ("solve", 2, {}), ("matrix_power", 1, {"n": -2})]
-)
+@each_case(("name", "operands", "attributes"), [("inv", 1, {}), ("solve", 2, {}), ("matrix_power", 1, {"n": -2})])
 def test_a_singular_matrix_has_no_inverse(evaluate, name, operands, attributes):
     x = np.stack([np.eye(2), np.ones((2, 2))])
     with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):

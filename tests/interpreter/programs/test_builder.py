@@ -124,7 +124,7 @@ def test_a_constant_has_at_most_64_bits(value):
     refuses(numbers(), MetadataError, "more than 64 bits", lambda b: b.number("int", "constant", value=value))
 
 
-@pytest.mark.parametrize("value", [2**64 - 1, -(2**63), 0])
+@each_case("value", [2**64 - 1, -(2**63), 0])
 def test_any_integer_of_64_bits_is_a_constant(value):
     builder = numbers()
     builder.number("int", "constant", value=value)

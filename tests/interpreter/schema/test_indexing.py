@@ -48,7 +48,7 @@ def test_an_index_that_selects_all_is_known(case):
     assert selects_all(check_index(index), shape) == written.all()
 
 
-@pytest.mark.parametrize("index", [3, (0, 0, 0), (..., 2)])
+@each_case("index", [3, (0, 0, 0), (..., 2)])
 def test_an_index_out_of_bounds_does_not_select_all(index):
     assert not selects_all(check_index(index), (3, 2))
 

@@ -13,6 +13,8 @@ from tensord.interpreter.ops.special.kernels import LIBRARY
 from tensord.interpreter.schema.library import Library
 from tensord.interpreter.schema.opdef import find, lacking, no_kernel, ops_of
 
+from ...each_case import each_case
+
 CUPY = ModuleType("cupy")
 
 
@@ -55,7 +57,7 @@ def test_ops_are_bounded_once_their_library_is_imported(monkeypatch):
     assert not find("hyp1f1").prompt
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("device", "lacks", "message"),
     [
         (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.attributes import AXIS, SHAPE
 from tensord.interpreter.schema.op_table import by_family, same_dtypes, shown
@@ -83,7 +81,7 @@ def test_operands_without_a_name_get_the_usual_one(inputs, operands, expected):
     assert op.operand_names() == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("least", "operands", "uses", "counts"),
     [
         (1, ("x", "weight", "bias"), ["x", "[weight]", "[bias]"], (1, 3)),

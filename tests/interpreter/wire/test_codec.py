@@ -109,7 +109,7 @@ def test_a_header_over_the_limit_is_not_looked_at() -> None:
         decode(frame, 101)
 
 
-@pytest.mark.parametrize("claim", [b"\xdd\x7f\xff\xff\xff", b"\xdd\x00\xff\xff\xff", b"\xdf\x00\xff\xff\xff"])
+@each_case("claim", [b"\xdd\x7f\xff\xff\xff", b"\xdd\x00\xff\xff\xff", b"\xdf\x00\xff\xff\xff"])
 def test_a_length_that_lies_costs_no_memory(claim: bytes) -> None:
     tracemalloc.start()
     try:

@@ -50,7 +50,7 @@ def test_so_many_bytes_are_not_an_array_of_another_size(shape: tuple[int, ...]) 
         array_of(bytes(8), shape, np.dtype("float64"))
 
 
-@pytest.mark.parametrize("shape", [(0, 2**62, 2**62), (0,) + (2,) * 63, (0, 2**63 - 1)])
+@each_case("shape", [(0, 2**62, 2**62), (0,) + (2,) * 63, (0, 2**63 - 1)])
 def test_dimensions_beyond_what_numpy_counts_are_refused_without_bytes_too(shape: tuple[int, ...]) -> None:
     with pytest.raises(ProtocolError, match="no array is a float64"):
         array_of(b"", shape, np.dtype("float64"))

@@ -12,6 +12,8 @@ import pytest
 from tensord.interpreter.wire.host_memory import HostMemory, host_memory_of, is_clients, room_of
 from tensord.interpreter.wire.segments import Segment, available, new_number
 
+from ...each_case import each_case
+
 SIZE = 1 << 16
 
 
@@ -31,7 +33,7 @@ def segment() -> Any:
 KINDS = [plain, part_of_a_block, *([segment] if available() else [])]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_case("kind", KINDS)
 def test_each_array_over_it_lives_as_long_as_its_views(kind: Any) -> None:
     """Whatever the memory itself is: NumPy takes the bottom of a chain of views for the base, but for one like this."""
     memory = HostMemory.over(kind(), SIZE, None)
@@ -48,7 +50,7 @@ def test_each_array_over_it_lives_as_long_as_its_views(kind: Any) -> None:
     assert ends == ["second", "first", "memory"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_case("kind", KINDS)
 def test_it_is_found_from_arrays_and_their_views(kind: Any) -> None:
     memory = HostMemory.over(kind(), SIZE, "loans")
     array: Any = np.ndarray((4, SIZE // 32), np.float64, memory)

@@ -15,6 +15,7 @@ from tensord.vm.model.session import Cause
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.flat import Place
 
+from ...each_case import each_case
 from ..bare_engine import ONE, Bare, Client, array_of
 from ..parts import Parts, copy_of
 
@@ -320,7 +321,7 @@ def test_what_others_share_counts_where_it_comes_to_lie() -> None:
     parts.drain()
 
 
-@pytest.mark.parametrize("there", [0, 1, 3])
+@each_case("there", [0, 1, 3])
 def test_what_an_ended_session_holds_on_a_device_is_found_wherever_it_is_among_its_handles(there: int) -> None:
     """Without a look at each of the others if there is nothing, on a device from which values are evicted."""
     parts = Parts("cpu:0", "sim:0", memory=PIECE * 9 * VALUE, eviction=Eviction.COST)

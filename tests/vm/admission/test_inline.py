@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.wire.messages import CALL, RELEASE, Fetch, Publish, Release, Signature, ToDevice, Upload, Wait
@@ -309,7 +308,7 @@ def test_a_quota_of_tensors_counts_either_way(name: str, left: int) -> None:
     both.send([CALL, NEGATE, (Y,), (NEW + 5,), 0, 1])
 
 
-@pytest.mark.parametrize("name", ["an op", "both die", "a kernel that raises", "in place"])
+@each_case("name", ["an op", "both die", "a kernel that raises", "in place"])
 def test_memory_that_is_not_there_is_missed_either_way(name: str) -> None:
     both = Both()
 
@@ -359,7 +358,7 @@ class TestForeign:
         both.send([CALL, NEGATE, (NEW + 11,), (NEW + 20,), 0b1, 1])
 
 
-@pytest.mark.parametrize("damaged", [None, (), 0, [], [CALL], {"CALL": 1}])
+@each_case("damaged", [None, (), 0, [], [CALL], {"CALL": 1}])
 def test_what_is_no_message_does_not_end_its_batch(damaged: Any) -> None:
     both = Both()
     both.each(lambda client: client.send(damaged, MESSAGES["an op"]))
@@ -386,7 +385,7 @@ class TestWhichWay:
             assert len(client.bare.engine.live) == instructions
             client.bare.drain()
 
-    @pytest.mark.parametrize(
+    @each_case(
         "name", ["in place", "a view as operand", "a scalar", "the first dies", "all die", "a view op", "a release"]
     )
     def test_these_are_taken_by_the_short_one(self, name: str) -> None:
@@ -394,7 +393,7 @@ class TestWhichWay:
         engine = client.bare.engine
         assert engine.admission.inline.run(client.session, iter([MESSAGES[name]])) is END
 
-    @pytest.mark.parametrize(
+    @each_case(
         "name",
         [
             "a failed operand",

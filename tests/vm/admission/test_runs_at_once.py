@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import tensord as td
 from tensord.interpreter.programs.program import Program
 
+from ...each_case import each_case
 from ..bare_engine import Bare
 from ..programs import link, run
 
@@ -22,7 +22,7 @@ parameter %2 z: float64[1] on d0
 return %5"""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("names", "at_once", "expected"),
     [("xyz", True, 18.0), ("xxz", False, 36.0), ("xyx", False, 8.0), ("xyX", False, 8.0), ("Xyx", False, 8.0)],
 )

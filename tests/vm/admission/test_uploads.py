@@ -10,6 +10,7 @@ from tensord.interpreter.wire.messages import Release, encode_message
 from tensord.vm.admission.inline import COPIED_BYTES
 from tensord.vm.tracing.flat import Place
 
+from ...each_case import each_case
 from ..bare_engine import Bare
 
 SMALL, LARGE = np.arange(8.0), np.arange(float(COPIED_BYTES))
@@ -26,8 +27,8 @@ def test_a_small_upload_is_there_at_once_in_memory_of_the_device() -> None:
     assert client.fetch(client.ids) == SMALL.tolist()
 
 
-@pytest.mark.parametrize("values", [SMALL, LARGE], ids=["small", "large"])
-@pytest.mark.parametrize("inline", [True, False])
+@each_case("values", [SMALL, LARGE], ids=["small", "large"])
+@each_case("inline", [True, False])
 def test_uploads_leave_one_kind_of_record_and_no_memory_behind(values: np.ndarray, inline: bool) -> None:
     """Whatever way they took."""
     bare = Bare(inline=inline)
@@ -44,7 +45,7 @@ def test_uploads_leave_one_kind_of_record_and_no_memory_behind(values: np.ndarra
     assert bare.device.allocated == client.session.account.bytes == 0
 
 
-@pytest.mark.parametrize("dtype", ["nonsense", "float32", "int64"])
+@each_case("dtype", ["nonsense", "float32", "int64"])
 def test_a_dtype_that_is_not_the_payloads_is_refused(dtype: str) -> None:
     """NumPy's float64 is equal to None, and so to what is not found."""
     client = Bare().client()

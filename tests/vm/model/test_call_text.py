@@ -10,8 +10,10 @@ import tensord as td
 from tensord.interpreter.schema.opdef import find
 from tensord.vm.model.signature import call_text
 
+from ...each_case import each_case
 
-@pytest.mark.parametrize(
+
+@each_case(
     ("op", "attributes", "text"),
     [
         ("advanced_getitem", {"index": ("tensor", slice(0, 0))}, "advanced_getitem(x[tensor, 0:0])"),

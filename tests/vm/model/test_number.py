@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import numpy as np
-import pytest
 
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.opdef import REGISTRY
@@ -71,7 +70,7 @@ def test_a_number_that_is_refused_leaves_the_array_as_it_was() -> None:
     assert number.of(5) == 5
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "metas", "module"),
     [
         ("add", (Meta.of((2,), "float32"), Meta.of((2,), "float32")), np),

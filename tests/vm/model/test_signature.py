@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.model.signature import attributes_of, brief, plain
+
+from ...each_case import each_case
 
 
 def test_attributes_with_their_defaults_are_left_out():
@@ -16,7 +16,7 @@ def test_attributes_with_their_defaults_are_left_out():
     assert attributes_of(op, op.freeze({"axis": (0,), "keepdims": True})) == "axis=(0,), keepdims=True"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "text"),
     [
         ((), "()"),

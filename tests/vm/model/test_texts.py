@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 import msgpack
-import pytest
 
 from tensord.vm.model.texts import ENTRY, Texts, size_of
+
+from ...each_case import each_case
 
 LINE = "x" * 1000
 
@@ -36,7 +37,7 @@ def test_a_text_larger_than_the_bound_is_not_kept() -> None:
     assert (len(texts), texts.nbytes) == (0, 0)
 
 
-@pytest.mark.parametrize("letters", ["x", "ü", "語", "\N{GRINNING FACE}"])
+@each_case("letters", ["x", "ü", "語", "\N{GRINNING FACE}"])
 def test_the_size_is_that_in_memory_whatever_the_letters(letters: str) -> None:
     text = 200 * letters
     assert size_of(text) >= ENTRY + sys.getsizeof(text)

@@ -17,6 +17,7 @@ from tensord.interpreter.wire.messages import LINK, PROGRAM, RUN, Link, ProgramP
 from tensord.vm.model.linked import Linked
 from tensord.vm.routines.programs import add_part, check_run, drop, link, routine_of, steps_of_runs, written_by
 
+from ...each_case import each_case
 from ..programs import ONE, accumulate, chain_of, parts_of
 
 DEVICES = ("cpu:0", "sim:0")
@@ -106,7 +107,7 @@ def test_the_quota_of_steps_is_of_programs_and_routines_together() -> None:
     assert session.steps == 10
 
 
-@pytest.mark.parametrize("id_", [1, 2, 3])
+@each_case("id_", [1, 2, 3])
 def test_an_id_that_is_not_new_defines_nothing(id_: int) -> None:
     session = Session()
     session.add(1, chain_of(2))
@@ -143,7 +144,7 @@ def test_a_run_may_be_of_inputs_whose_metas_are_not_known_yet(found: Meta | None
         check_run(routine_of(session, 2), Run(2, (1,), (), (5,), (), 0), [Meta.of((2,), "float64")], 2)
 
 
-@pytest.mark.parametrize(("outputs", "newest"), [((5,), 2), ((6,), 3), ((100,), 2)])
+@each_case(("outputs", "newest"), [((5,), 2), ((6,), 3), ((100,), 2)])
 def test_results_may_lie_anywhere_behind_the_room_for_values_inside(outputs: tuple[int, ...], newest: int) -> None:
     session = Session()
     session.add(1, chain_of(2))

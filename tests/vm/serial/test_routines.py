@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs.builder import Builder
@@ -32,6 +31,7 @@ from tensord.interpreter.wire.messages import (
 )
 from tensord.vm.serial.engine import SerialEngine
 
+from ...each_case import each_case
 from ..parts import Parts
 from ..programs import LINE, ONE, accumulate, chain_of, increment, parts_of
 
@@ -270,7 +270,7 @@ CONVERSATIONS: list[Conversation] = [
 ]
 
 
-@pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda one: one.__name__)
+@each_case("conversation", CONVERSATIONS, ids=lambda one: one.__name__)
 def test_both_engines_answer_the_same(conversation: Conversation) -> None:
     found = []
     for machine in (Serially(), Parts(*DEVICES), Parts(*DEVICES, inline=True)):

@@ -141,7 +141,7 @@ def test_operands_that_do_not_fit_are_refused(infer, name, metas, attributes, er
     assert isinstance(caught.value, error)
 
 
-@pytest.mark.parametrize(("value", "error"), [("erf", ValueError), (None, TypeError), (True, TypeError)])
+@each_case(("value", "error"), [("erf", ValueError), (None, TypeError), (True, TypeError)])
 def test_gelu_has_two_forms(infer, value, error):
     with pytest.raises(error, match="'approximate': expected one of 'tanh', 'none'"):
         infer("gelu", X, approximate=value)

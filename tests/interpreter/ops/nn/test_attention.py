@@ -93,7 +93,7 @@ def test_gradients_are_what_differences_say(block, mask, front, attributes, monk
     check_gradients(NAME, operands, varied=3, count=4, **attributes)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_case("dtype", FLOATS)
 def test_less_precision(dtype):
     operands = [normal((2, 3, 5, 4), dtype, seed) / 3 for seed in range(4)]
     exact = [operand.astype("float64") for operand in operands]
@@ -119,7 +119,7 @@ def test_what_is_masked_may_be_nan(evaluate):
     assert np.isnan(evaluate(NAME, q, k, v)).all()
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_case("dtype", FLOATS)
 def test_large_scores_do_not_overflow(dtype, evaluate):
     q, k = np.full((1, 64), 200, dtype), np.array([[200] * 64, [-200] * 64], dtype)
     np.testing.assert_array_equal(evaluate(NAME, q, k, np.array([[1], [2]], dtype)), [[1]])

@@ -81,7 +81,7 @@ def test_gradients_are_what_differences_say(x, weight, attributes, block, monkey
     check_gradients("conv2d", operands, varied=3, count=2, **attributes)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_case("dtype", FLOATS)
 def test_less_precision(dtype):
     x, weight = (normal(shape, dtype) / 3 for shape in ((2, 3, 6, 6), (4, 3, 3, 3)))
     (found,) = evaluate_all("conv2d", x, weight)

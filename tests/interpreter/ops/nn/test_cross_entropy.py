@@ -127,7 +127,7 @@ def test_they_do_so_in_every_layout_and_with_rows_of_minus_infinity(name: str, d
             compare(name, of_logits(logits), of_labels(labels), apart=apart)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_case("dtype", FLOATS)
 def test_the_gradient_may_be_written_over_the_logits(dtype: str) -> None:
     rng = np.random.default_rng(3)
     logits, labels = rng.standard_normal((200, 10)).astype(dtype), rng.integers(0, 10, 200)

@@ -33,7 +33,7 @@ def test_the_seed_alone_decides_whatever_the_dtype_the_values_and_the_device(eva
     assert 0.4 < (other == first).mean() < 0.6
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+@each_case("rate", [0.1, 0.5, 0.9])
 def test_as_many_are_dropped_as_the_rate_says(rate, evaluate):
     found = evaluate("dropout", np.ones(40_000), 2**64 - 1, rate=rate)
     assert abs((found == 0).mean() - rate) < 0.01

@@ -20,7 +20,7 @@ def log_softmax(x):
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_case("dtype", FLOATS)
 def test_cross_entropy(dtype, evaluate):
     logits, labels = normal((6, 4), dtype), np.array([0, 1, 2, 3, 0, 3], "uint8")
     expected = -log_softmax(logits.astype("float64"))[np.arange(6), labels].mean()
@@ -85,7 +85,7 @@ def test_impossible_labels_have_an_infinite_loss(evaluate):
     assert np.isfinite(evaluate("cross_entropy", logits, np.array([0, 0])))
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_case("dtype", FLOATS)
 def test_large_logits_do_not_overflow(dtype, evaluate, assert_same):
     logits = np.array([[1e4, -1e4], [3e4, 3e4]], dtype)
     loss = evaluate("cross_entropy", logits, np.array([0, 1]))

@@ -11,6 +11,8 @@ from tensord.vm.tracing.flat import Place
 from tests.vm.bare_engine import Bare
 from tests.vm.parts import Parts
 
+from ....each_case import each_case
+
 
 @pytest.fixture
 def bare():
@@ -150,7 +152,7 @@ def test_what_happens_during_a_long_walk_is_told_apart(bare):
     assert sum(row["bytes"] for row in rows) + pool["unaccounted"] == total["total"] == 599 * 8
 
 
-@pytest.mark.parametrize("by", ["", "colour", 3, None, ["session"]])
+@each_case("by", ["", "colour", 3, None, ["session"]])
 def test_only_what_there_is_can_be_summed_up_by(by):
     with pytest.raises(ProtocolError, match="memory is summed up by session, name, device, location, not by"):
         by_what(by)

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.fusion import find_fusions
@@ -15,6 +14,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.vm.routines.compiling.arena import ALIGNMENT, Arena
 from tensord.vm.routines.compiling.segments import LARGEST, LONGEST, Piece
 
+from ....each_case import each_case
 from ..compiled_programs import pieces_of
 
 SMALL = Meta.of((4, 4), "float64")
@@ -119,7 +119,7 @@ class TestPieces:
         assert max(map(len, found)) <= 5 * LONGEST // 4
         assert [n for piece in found for n in piece] == [*range(4 * LONGEST)]
 
-    @pytest.mark.parametrize("ops", [["transpose"], ["negative", ("negative", 1)], ["negative", "transpose"]])
+    @each_case("ops", [["transpose"], ["negative", ("negative", 1)], ["negative", "transpose"]])
     def test_the_time_grows_with_the_steps_alone(self, ops: list[Any]) -> None:
         seconds = []
         for count in (1000, 4000):

@@ -14,6 +14,7 @@ from tensord.streams.faults import Fault
 from tensord.vm import engine as engine_module
 from tensord.vm.reporting.invariants import violations
 
+from ....each_case import each_case
 from ...bare_engine import Bare
 from ...linked import Linked, scalar, upload
 from ...parts import Parts
@@ -125,9 +126,7 @@ def cancel_and_close(it: Held) -> None:
     close(it)
 
 
-@pytest.mark.parametrize(
-    ("end", "why"), [(cancel, "cancelled"), (close, "closed"), (cancel_and_close, "closed")], ids=name_of
-)
+@each_case(("end", "why"), [(cancel, "cancelled"), (close, "closed"), (cancel_and_close, "closed")], ids=name_of)
 def test_a_loop_that_is_stopped_poisons_what_it_writes_for_those_who_hold_it(
     end: Callable[[Held], None], why: str
 ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER
 from tensord.interpreter.programs.program import Program
@@ -15,6 +13,7 @@ from tensord.interpreter.wire.locations import LINE_BITS
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Release, Signature, ToDevice
 from tensord.vm.model.session import rest_of_run
 
+from ....each_case import each_case
 from ...bare_engine import Bare, Client, array_of
 from ...parts import Parts
 from ...programs import ONE, link, run_message
@@ -92,7 +91,7 @@ def test_numbers_stand_in_the_places_of_their_slots() -> None:
     assert [call.inputs[1] for call in found.of(Call)] == [2.5, 2]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("uses", "released"),
     [
         ([("negative", [0])], [0]),  # of what comes from outside nothing
@@ -136,7 +135,7 @@ def test_operands_beyond_the_bits_of_a_call_are_released_behind_it() -> None:
     assert found.messages[-1] is behind
 
 
-@pytest.mark.parametrize("count", [62, 63, 64, 65, 70])
+@each_case("count", [62, 63, 64, 65, 70])
 def test_a_call_of_many_operands_releases_them_all(count: int) -> None:
     builder = Builder()
     x = builder.parameter(ONE)

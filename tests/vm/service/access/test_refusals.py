@@ -16,6 +16,7 @@ from tensord.vm.service.access.refusals import BURST, PERIOD, Refusals
 from tensord.vm.service.connections.listener import Listener
 
 from ....daemon import Daemon
+from ....each_case import each_case
 from ....puppet import eventually
 
 
@@ -34,7 +35,7 @@ def test_a_flood_has_few_lines_and_the_next_one_says_how_many_had_none(caplog: p
     assert caplog.text.count("unlogged") == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "value", "keyed", "local", "reason"),
     [
         (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH, True, False, "has no keys"),

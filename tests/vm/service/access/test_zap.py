@@ -78,7 +78,7 @@ def test_credentials_in_another_form_are_refused(address):
     assert ask(Gatekeeper(), zap.IPC, address)[0] == b"400"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("address", "status"),
     [
         (b"127.0.0.1", b"200"),
@@ -145,14 +145,14 @@ def test_a_flood_of_refused_peers_is_not_kept(caplog):
     assert "a peer was refused" in caplog.text
 
 
-@pytest.mark.parametrize("mechanism", [b"PLAIN", b"GSSAPI", b"CURVE", b"", b"null"])
+@each_case("mechanism", [b"PLAIN", b"GSSAPI", b"CURVE", b"", b"null"])
 def test_other_mechanisms_and_domains_are_refused(mechanism):
     assert ask(Gatekeeper(), zap.IPC, b"localhost:%d:0:1" % ME, mechanism, b"user", b"password")[0] == b"400"
     assert ask(Gatekeeper(), b"", b"localhost:%d:0:1" % ME)[0] == b"400"
     assert ask(Gatekeeper(), b"global", b"127.0.0.1")[0] == b"400"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "frames",
     [[], [b"1.0"], [b"1.0", b"7"], [b"1.0", b"7", b"", b"", b""], [b"2.0", b"7", b"", b"", b"", b"NULL"]],
 )

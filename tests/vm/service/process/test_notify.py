@@ -9,6 +9,8 @@ import pytest
 
 from tensord.vm.service.process.notify import Notifier
 
+from ....each_case import each_case
+
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request, tmp_path):
@@ -59,7 +61,7 @@ def test_a_full_queue_stops_nobody(manager):
     notifier.close()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("environment", "period"),
     [
         ({"WATCHDOG_USEC": "30000000"}, 15.0),

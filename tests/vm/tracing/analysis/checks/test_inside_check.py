@@ -260,7 +260,7 @@ def spoilt(segment: SegmentRecord) -> Iterator[tuple[str, SegmentRecord]]:
     yield "it names what its program does not have", segment._replace(reads=(99,))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@each_case("seed", range(2))
 def test_a_segment_that_no_machine_has_made_is_wrong_and_nothing_worse(seed):
     rng, program = random.Random(seed), random_local(seed)
     for segment in compiled(program):

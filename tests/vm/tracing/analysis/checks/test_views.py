@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.tracing.analysis.checks.views import layout_of_view
 
+from .....each_case import each_case
 
-@pytest.mark.parametrize(
+
+@each_case(
     ("shape", "op", "attributes", "offset", "strides"),
     [
         ((3,), "flip", {}, 16, (-8,)),

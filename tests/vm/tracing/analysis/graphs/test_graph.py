@@ -11,6 +11,7 @@ from tensord.vm.tracing.analysis.graphs.graph_export import to_dot, to_json, to_
 from tensord.vm.tracing.analysis.recorded.text import duration
 from tensord.vm.tracing.analysis.trace import Trace
 
+from .....each_case import each_case
 from ..trace_programs import random_trace, record
 
 NASTY = 'a"b\\N\\ <c>&lt; #35; `d` | [e] {f}\n\x1b[31m\u202e;'
@@ -66,7 +67,7 @@ class TestDependences:
             (3, 5, "barrier", "waited"),
         }
 
-    @pytest.mark.parametrize("seed", range(4))
+    @each_case("seed", range(4))
     def test_every_recorded_edge_is_in_it_and_none_is_missing(self, seed):
         trace = random_trace(seed)
         recorded = {(edge.source, one.id, edge.copy) for one in trace.records for edge in one.edges}
@@ -159,7 +160,7 @@ class TestDot:
         assert dot.count("->") == 1
         assert 'n1 -> n2 [label="RAW, WAR" style=solid]' in dot
 
-    @pytest.mark.parametrize("seed", range(5))
+    @each_case("seed", range(5))
     def test_grammar(self, seed):
         lines = to_dot(random_trace(seed).graph()).splitlines()
         assert [line for line in lines if not DOT_LINE.fullmatch(line.strip())] == []
@@ -186,7 +187,7 @@ class TestMermaid:
         (elided,) = [line for line in lines if line.startswith("  linkStyle") and "8 4" in line]
         assert arrows[int(elided.split()[1])] == '  n2 -->|"RAW"| n3'
 
-    @pytest.mark.parametrize("seed", range(5))
+    @each_case("seed", range(5))
     def test_grammar(self, seed):
         lines = to_mermaid(random_trace(seed).graph()).splitlines()
         assert [line for line in lines if not MERMAID_LINE.fullmatch(line.strip())] == []
@@ -204,7 +205,7 @@ def test_json_has_everything(trace):
     assert {"source": 2, "target": 3, "reason": "RAW", "copy": 8, "mark": "elided"} in parsed["edges"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ns", "text"),
     [
         (0, "0 ns"),

@@ -17,6 +17,7 @@ from tensord.vm.tracing.analysis.graphs.layers import places
 from tensord.vm.tracing.analysis.graphs.pictures import CROWDED, page_of, picture_of
 from tensord.vm.tracing.analysis.trace import Trace
 
+from .....each_case import each_case
 from ..trace_programs import random_trace, record
 
 NASTY = '</script><img src=x onerror="alert(1)">@DATA@ &amp; \x00'
@@ -54,13 +55,13 @@ class TestFold:
         other = record(99, (5, "const"), (99, "mut"), ticks=(98, 99), status="DONE")
         assert [len(node.records) for node in fold(Trace([*steps, other]).graph()).nodes] == [1, 4, 4, 1]
 
-    @pytest.mark.parametrize("field", [{"device": "sim:0"}, {"status": "FAILED"}, {"session": 2}, {"caused_by": 2}])
+    @each_case("field", [{"device": "sim:0"}, {"status": "FAILED"}, {"session": 2}, {"caused_by": 2}])
     def test_what_differs_is_in_no_chain(self, field):
         steps = list(chain(9).records)
         steps[5] = steps[5]._replace(**field)
         assert [len(node.records) for node in fold(Trace(steps).graph()).nodes] == [1, 4, 1, 4]
 
-    @pytest.mark.parametrize("seed", range(4))
+    @each_case("seed", range(4))
     def test_every_instruction_is_in_one_node_and_every_edge_goes_forward(self, seed):
         graph = random_trace(seed).graph()
         picture = fold(graph)
@@ -79,7 +80,7 @@ class TestSelection:
             n.id for n in Trace([*steps, record(5, (2, "const"), ticks=(20, 21))]).graph().select(**selection).nodes
         ]
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("selection", "ids"),
         [
             ({"upstream": 3}, [1, 2, 3]),
@@ -183,7 +184,7 @@ class TestPage:
         shown, sizes = self.sizes(page_of(Trace(crossed).graph()))
         assert (shown, sizes) == ("line", {"instruction": 1200, "line": 2, "span": 600})
 
-    @pytest.mark.parametrize(("node", "shown"), [("instruction", "instruction"), ("line", "line"), ("span", "line")])
+    @each_case(("node", "shown"), [("instruction", "instruction"), ("line", "line"), ("span", "line")])
     def test_it_opens_with_the_picture_that_is_asked_for(self, node, shown):
         """A picture that has as many nodes as a finer one is not there twice."""
         assert self.sizes(page_of(chain(10).graph(), node))[0] == shown

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tensord.interpreter.wire.locations import DEPTH
 from tensord.vm.tracing.analysis.recorded.span_names import matches, names_of, paths_of
 
@@ -16,7 +14,7 @@ def test_the_spans_of_a_loop_have_one_name():
     assert set(names_of(LOOP).values()) == {"epoch 1/step */forward"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("names", "shown"),
     [
         (("step 1", "step 20"), "step *"),
@@ -34,7 +32,7 @@ def test_names_that_differ_in_numbers_alone_are_one_and_that_one_finds_them(name
     assert all(matches(path, shown) for path in found)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "names", [("conv2d", "conv3d"), ("3x3", "5x3"), ("forward", "backward"), ("step 1", "step one"), ("1a", "2a")]
 )
 def test_other_names_stay_apart(names):

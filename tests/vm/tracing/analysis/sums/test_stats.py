@@ -33,7 +33,7 @@ MATMUL: dict[str, Any] = {"op": "matmul", "inputs": (meta(128, 64), meta(64, 256
 
 
 class TestVolume:
-    @pytest.mark.parametrize(
+    @each_case(
         ("fields", "text"),
         [
             (MATMUL, "(128, 64) x (64, 256) float32"),
@@ -49,7 +49,7 @@ class TestVolume:
     def test_what_of(self, fields, text):
         assert of(record(1, **fields)) == text
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("fields", "count"),
         [
             (MATMUL, 2 * 128 * 64 * 256),
@@ -177,7 +177,7 @@ class TestStats:
     def test_a_stream_is_idle_after_its_last_instruction(self):
         assert self.lost(ran(1, 10, 20), taken=50) == {"idle": 30}
 
-    @pytest.mark.parametrize("seed", range(5))
+    @each_case("seed", range(5))
     def test_work_and_losses_of_a_stream_add_up_to_the_time_from_its_first_instruction(self, seed):
         trace = random_trace(seed)
         for row in stats(trace, trace.records).streams:
@@ -208,7 +208,7 @@ class TestDiff:
         assert change.slower + change.more == change.after.total - change.before.total
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("amount", "ns", "text"),
     [
         (0, 5, ""),
@@ -224,7 +224,7 @@ def test_rates_have_no_exponents(amount, ns, text):
     assert rate(amount, ns) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ns", "text"),
     [
         (999, "999 ns"),
@@ -239,6 +239,6 @@ def test_durations_have_no_exponents(ns, text):
     assert duration(ns) == text
 
 
-@pytest.mark.parametrize(("nbytes", "text"), [(0, "0 B"), (999, "999 B"), (1023 * 1024, "0.999 MiB")])
+@each_case(("nbytes", "text"), [(0, "0 B"), (999, "999 B"), (1023 * 1024, "0.999 MiB")])
 def test_sizes_in_pictures_have_no_exponents(nbytes, text):
     assert memory_picture._size(nbytes) == text

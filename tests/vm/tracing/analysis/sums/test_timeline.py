@@ -9,6 +9,7 @@ from tensord.interpreter.opcodes import Opcode
 from tensord.vm.tracing.analysis.sums.timeline import to_chrome
 from tensord.vm.tracing.analysis.trace import Trace
 
+from .....each_case import each_case
 from ..trace_programs import random_trace, record
 
 
@@ -112,7 +113,7 @@ def test_bytes_moved_add_up_per_stream(trace):
     ]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_case("seed", range(5))
 def test_every_record_of_a_random_trace_is_there(seed):
     trace = random_trace(seed)
     found = events(trace)
@@ -167,7 +168,7 @@ class TestFormat:
             self.check(event)
         return found
 
-    @pytest.mark.parametrize("seed", range(5))
+    @each_case("seed", range(5))
     def test_every_event_of_a_random_trace(self, seed):
         found = self.whole(random_trace(seed))["traceEvents"]
         named = {(event["pid"], event["tid"]) for event in found if event["name"] == "thread_name"}

@@ -13,6 +13,7 @@ from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.analysis.waits.why import why
 from tensord.vm.tracing.analysis.waits.why_export import to_json, to_text
 
+from .....each_case import each_case
 from ..trace_programs import random_trace, record
 
 
@@ -270,7 +271,7 @@ class TestStreamOrder:
         last = ran(3, 100, 610, 620, (2, "RAW", 8))
         assert [one.id for one in why(Trace([slow, skipped, last]), 3).path] == [3, 2, 1]
 
-    @pytest.mark.parametrize("seed", range(4))
+    @each_case("seed", range(4))
     def test_the_spans_of_any_path_add_up_to_the_time_from_received_to_finished(self, seed):
         trace = random_trace(seed)
         for one in trace.records:
@@ -334,7 +335,7 @@ def test_dependences_that_had_been_met_are_listed(trace):
     assert why(trace, 4).met == ()
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_case("seed", range(5))
 def test_any_instruction_can_be_explained(seed):
     trace = random_trace(seed)
     for one in trace.records:
