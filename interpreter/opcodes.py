@@ -14,6 +14,8 @@ from typing import NamedTuple
 class Opcode(StrEnum):
     """Kinds of instructions. The names are OneFlow's where OneFlow has the instruction.
 
+    A FENCE is done when its device has completed all that was launched there before it at admission.
+
     An UPLOAD reads bytes of the host that nobody changes, and a device alone sees its effect, so events order others
     behind it.
     """
@@ -27,6 +29,7 @@ class Opcode(StrEnum):
     BARRIER = "Barrier"
     WAIT = "Wait"
     RUN = "RunRoutine"
+    FENCE = "Fence"
 
 
 class Traits(NamedTuple):
@@ -71,6 +74,7 @@ TRAITS: dict[Opcode, Traits] = {
         covers_session=True,
     ),
     Opcode.RUN: Traits("routine", tolerant=True),
+    Opcode.FENCE: Traits("fence", holds_memory=False, cancellable=False),
     Opcode.WAIT: Traits("wait", on_control=True, host_visible=True, holds_memory=False, needs_device=False),
 }
 

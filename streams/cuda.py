@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic
+from time import monotonic, sleep
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -59,6 +59,7 @@ from .stream import Sink, StreamKind
 
 _STAGED: Final = 64 << 20  # bytes of pinned memory that users' arrays leave to staging
 
+_PATIENCE: Final = 0.001  # seconds between two looks at what is to end with the device
 MOST_AXES: Final = 32  # of CuPy's arrays
 _NO_MEMORY: Final = 2  # cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for which CuPy has no name
 
@@ -135,6 +136,7 @@ class CudaDevice(PooledDevice):
         self._streams = (*self._compute, *self._copies.values())
         self._launcher.serve(self._streams)
         self._peers: dict[int, bool] = {}
+        self.launches = len(self._compute) == 1  # else memory may be behind launches on several streams
         self._start()
 
     def _start(self) -> None:
@@ -191,7 +193,7 @@ class CudaDevice(PooledDevice):
             try:
                 return self._memory.malloc(nbytes)
             except MemoryError:
-                if any(stream.queued for stream in self._streams):
+                if self.order.issued > self.order.reached or any(stream.queued for stream in self._streams):
                     self._launcher.free_blocks()
                     raise
             self.give_back_blocks()
@@ -226,7 +228,9 @@ class CudaDevice(PooledDevice):
         try:
             return self._memory.malloc(nbytes)
         except MemoryError:
-            self.pool.spill()
+            launched = self.order.issued
+            self._compute[0].raw.synchronize()
+            self.pool.spill(launched)
             self._cupy.fft.config.get_plan_cache().clear()
             self.give_back_blocks()
             return self._memory.malloc(nbytes)
@@ -371,6 +375,19 @@ class CudaDevice(PooledDevice):
                 self._cupy.fft.config.get_plan_cache().set_size(0)
             yield
 
+    def enter(self) -> Any:
+        cuda = self._cupy.cuda
+        device, allocator = cuda.Device(self.ordinal), cuda.using_allocator(self._new_temporary)
+        stream = self._compute[0].raw
+        device.__enter__()
+        allocator.__enter__()
+        stream.__enter__()
+        return device, allocator, stream
+
+    def leave(self, before: Any) -> None:
+        for context in reversed(before):
+            context.__exit__(None, None, None)
+
     def least_temporaries(self, op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:
         return least_temporaries(op, metas, outputs)
 
@@ -380,9 +397,23 @@ class CudaDevice(PooledDevice):
             self.lost = KernelError(f"device {self.name} is lost: {type(error).__name__}: {error}")
             self.refusing = True
 
+    def _await_launches(self, deadline: float) -> bool:
+        """Wait for what the driving thread has launched; False if that has not ended by then."""
+        if self.lost is not None or self.order.issued == self.order.reached:
+            return True
+        with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # the device is lost
+            event = self._launcher.events.take()
+            event.record(self._compute[0].raw)
+            while not event.done:
+                if monotonic() > deadline:
+                    return False
+                sleep(_PATIENCE)
+        return True
+
     def close(self, timeout: float) -> bool:
         deadline = monotonic() + timeout
         ended = all([self._launcher.close(deadline), *(stream.join(deadline) for stream in self._streams)])
+        ended = self._await_launches(deadline) and ended
         self.pool.trim(0)
         self.pinned.trim()
         self._staged.trim()

@@ -160,7 +160,7 @@ class Launcher:
             while extends(stream, burst):
                 self._enter(stream, burst, stream.backlog.popleft())
                 self._launch(stream, burst)
-            self._end(stream, burst)
+            self.end(stream, burst)
         stream.launched.put(burst)
 
     def launch_aside(self, stream: CudaStream, burst: Burst) -> None:
@@ -171,9 +171,21 @@ class Launcher:
                     source.event.synchronize()
         burst.tasks[0].started = self.clock()
         self._launch(stream, burst)
-        self._end(stream, burst)
+        self.end(stream, burst)
         stream.aside = False
         self._inbox.put(None)
+
+    def launch_fence(self, stream: CudaStream, burst: Burst, task: Task) -> None:
+        """Launch a task on the driving thread, and mark its place behind all that this thread has launched there."""
+        before = self.owner.enter()
+        try:
+            self._enter(stream, burst, task)
+            self.launching.stream = stream
+            self._launch(stream, burst)
+            self.end(stream, burst)
+        finally:
+            self.launching.stream = None
+            self.owner.leave(before)
 
     def _enter(self, stream: CudaStream, burst: Burst, task: Task) -> None:
         task.started = self.clock()
@@ -202,7 +214,7 @@ class Launcher:
             stream.raw.use()
             launching.stream = stream
 
-    def _end(self, stream: CudaStream, burst: Burst) -> None:
+    def end(self, stream: CudaStream, burst: Burst) -> None:
         """Record the mark of a burst and let others follow it."""
         mark = None
         if self.owner.lost is None and not self._abandoned:

@@ -65,6 +65,12 @@ class Owner(Protocol):
     def current(self) -> AbstractContextManager[object]:
         """Make the device current on this thread, with its own allocator, within a `with` block."""
 
+    def enter(self) -> Any:
+        """Make the device, its allocator and its first compute stream current on this thread; what `leave` takes."""
+
+    def leave(self, before: Any) -> None:
+        """Make current again what was so before."""
+
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an asynchronous error."""
 
@@ -111,6 +117,33 @@ class CudaStream(Stream):
     def submit(self, tasks: Sequence[Task]) -> None:
         self._launcher.submit(self, tasks)
 
+    def fence(self, task: Task) -> None:
+        burst = Burst()
+        self._launcher.launch_fence(self, burst, task)
+        self.unwatched.append(burst)
+
+    def poll(self) -> Sequence[Task]:
+        done: list[Task] = []
+        while self.unwatched and self._is_over(self.unwatched[0]):
+            burst = self.unwatched.popleft()
+            self._settle(burst)
+            done += self._stamp(burst)
+        return done
+
+    def _is_over(self, burst: Burst) -> bool:
+        mark, owner = burst.mark, self._launcher.owner
+        if mark is None or owner.lost is not None:
+            return True
+        try:
+            return mark.passed()
+        except BaseException as error:
+            owner.lose(error)
+            return True
+
+    def watch(self) -> None:
+        while self.unwatched:
+            self.launched.put(self.unwatched.popleft())
+
     def running(self) -> tuple[Task, int] | None:
         """The first task that is not done, and its start; it may still be launching, since a first launch compiles."""
         try:
@@ -156,21 +189,23 @@ class CudaStream(Stream):
             self.report()
             self._launcher.launch_aside(self, burst)
         self._await(burst)
-        self._complete(burst)
+        self._done += self._stamp(burst)
 
     def _await(self, burst: Burst) -> None:
-        mark, owner = burst.mark, self._launcher.owner
-        if mark is None or owner.lost is not None:
-            return
-        try:
-            if self._done and not mark.passed():
-                self.report()
-            mark.synchronize()
-        except BaseException as error:
-            owner.lose(error)
+        if self._done and not self._is_over(burst):
+            self.report()
+        self._settle(burst)
 
-    def _complete(self, burst: Burst) -> None:
-        """Stamp and fail the tasks of a burst that is done; they are reported with the next report."""
+    def _settle(self, burst: Burst) -> None:
+        mark, owner = burst.mark, self._launcher.owner
+        if mark is not None and owner.lost is None:
+            try:
+                mark.synchronize()
+            except BaseException as error:
+                owner.lose(error)
+
+    def _stamp(self, burst: Burst) -> list[Task]:
+        """Stamp, and if need be fail, the tasks of a burst that is done; these."""
         owner, mark, tasks = self._launcher.owner, burst.mark, burst.tasks
         end = self._launcher.clock() if mark is None or not mark.time else mark.time
         time = max(self._freed, *(began_after(source) for source in tasks[0].event_sources), 0)
@@ -181,9 +216,9 @@ class CudaStream(Stream):
             task.started = max(time, task.started)
             task.finished = time = task.started + max(0, end - task.started) // left
             left -= 1
-            self.flying.popleft()
-        self._freed = time
-        self._done += tasks
+            self.flying.remove(task)  # the first, or nearly: fences come from another thread
+        self._freed = max(self._freed, time)
+        return tasks
 
 
 def began_after(source: Task) -> int:

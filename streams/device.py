@@ -33,17 +33,36 @@ class Eviction(StrEnum):
     NEVER = "never"
 
 
+class Order:
+    """The launches at admission on one device, which have their places in the order of its first compute stream.
+
+    `issued`: the number of the newest, given when the call that launched it has returned; `reached`: the highest that
+    is known to be complete. Only the driving thread writes them (`vm.model.launches`).
+    """
+
+    __slots__ = ("issued", "reached")
+
+    def __init__(self) -> None:
+        self.issued = 0
+        self.reached = 0
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Buffer:
-    """A piece of one device's memory. `array` is the last array bound to it, which has the meta `meta`."""
+    """A piece of one device's memory. `array` is the last array bound to it, which has the meta `meta`.
 
-    __slots__ = ("array", "meta", "nbytes", "raw")
+    `behind`: the number of the last launch that used it, in the order of the device, when its owner let go of it
+    (`vm.model.launches`). Launches that come later in that order may use the memory at once.
+    """
+
+    __slots__ = ("array", "behind", "meta", "nbytes", "raw")
 
     def __init__(self, nbytes: int, raw: Any) -> None:
         self.nbytes = nbytes  # the requested size, which is also the accounted one
         self.raw = raw  # the device's own object for the memory
         self.array: Array = None
         self.meta: Meta | None = None
+        self.behind = 0
 
 
 class Kept(NamedTuple):
@@ -80,6 +99,9 @@ class Device(ABC):
         # True: one task may call kernel after kernel, as segments of routines do. Not where calling a kernel only
         # launches work on the device: there such a task would have to be a graph of launches.
         self.segments = False
+        # True: calling a kernel only puts work in the order of a stream, so ops may be launched at admission.
+        self.launches = False
+        self.order = Order()
         self.op_time = 0.0  # seconds that an op takes here at the least, whatever its kernel takes
 
     def least_temporaries(self, op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:  # noqa: ARG002
@@ -184,6 +206,18 @@ class Device(ABC):
     def host_array(self, meta: Meta) -> NDArray[np.generic]:
         """A fresh host array fit to be copied from or to this device (pinned where that helps)."""
         return np.empty(meta.shape, meta.dtype)
+
+    def got_to(self, number: int) -> None:
+        """All launches up to that number are complete."""
+        self.order.reached = number
+
+    def enter(self) -> Any:
+        """Make this thread ready to launch on the first compute stream; what `leave` takes. For a device that
+        `launches`."""
+        return None
+
+    def leave(self, before: Any) -> None:  # noqa: B027 - as `enter`
+        """Make current again what was so before `enter`."""
 
     @abstractmethod
     def close(self, timeout: float) -> bool:

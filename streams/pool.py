@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..interpreter.compilation import mypyc_attr
-from .device import Buffer, Device, Kept
+from .device import Buffer, Device, Kept, Order
 
 _SIZES_REMEMBERED = 4096  # distinct sizes whose class is looked up instead of computed
 _PART = 64  # so small a part of `keep` is emptied at once,
@@ -56,11 +56,16 @@ class PooledBuffer(Buffer):
 
 class Pool:
     """`keep`: bytes of free memory to keep at most. `new` makes a block, of the `capacity` for what is asked for.
-    `cached`: bytes of free memory kept."""
+    `cached`: bytes of free memory kept. A buffer that launches of `order` may still use is not dropped before they are
+    complete: whoever gets its memory then knows nothing of them."""
 
-    def __init__(self, keep: int, new: Callable[[int], Any], capacity: Callable[[int], int]) -> None:
+    def __init__(
+        self, keep: int, new: Callable[[int], Any], capacity: Callable[[int], int], order: Order | None = None
+    ) -> None:
         self.keep = keep
         self.cached = 0
+        self.order = order or Order()
+        self._parked: deque[PooledBuffer] = deque()  # to be dropped, once launches are complete
         self._new = new
         self._capacity = capacity
         self._spilt: deque[int] = deque()  # capacities of buffers that another thread has dropped
@@ -108,16 +113,18 @@ class Pool:
             while shelf.buffers and self.cached > target and left:
                 left -= 1
                 with suppress(IndexError):
-                    shelf.buffers.pop()
+                    self._drop(shelf.buffers.pop())
                     self.cached -= shelf.capacity
 
-    def spill(self) -> None:
-        """Drop all free buffers. Any thread may do that: `cached` is right again with the next `trim`."""
+    def spill(self, reached: int = 0) -> None:
+        """Drop all free buffers. Any thread may do that: `cached` is right again with the next `trim`. `reached`: the
+        number of a launch that this thread has waited for."""
         for shelf in list(self._shelves.values()):
             with suppress(IndexError):
                 while True:
-                    shelf.buffers.pop()
+                    self._drop(shelf.buffers.pop(), reached)
                     self._spilt.append(shelf.capacity)
+        self.drop_parked(reached)
 
     def kept(self) -> Kept:
         """The free memory. It is not in one piece: each block comes from the system, and goes back, by itself."""
@@ -135,11 +142,27 @@ class Pool:
 
     def _make_room(self, buffer: PooledBuffer, shelf: Shelf) -> None:
         if shelf.capacity > self.keep // 2:
+            self._drop(buffer)
             return
         self.trim(self.keep - max(shelf.capacity, self.keep // _PART), _FEW)
         if self.cached + shelf.capacity <= self.keep:
             self.cached += shelf.capacity
             shelf.buffers.append(buffer)
+        else:
+            self._drop(buffer)
+
+    def _drop(self, buffer: PooledBuffer, reached: int = 0) -> None:
+        """Let go of a buffer, now or once the launches that use it are complete."""
+        if buffer.behind > max(reached, self.order.reached):
+            self._parked.append(buffer)
+
+    def drop_parked(self, reached: int) -> None:
+        """Let go of what waited for launches up to that number, which are complete. Any thread may do that."""
+        for _ in range(len(self._parked)):
+            with suppress(IndexError):
+                buffer = self._parked.popleft()
+                if buffer.behind > reached:
+                    self._parked.append(buffer)
 
     def _find_shelf(self, nbytes: int) -> Shelf:
         capacity = self._capacity(nbytes)
@@ -176,7 +199,7 @@ class PooledDevice(Device):
 
     def __init__(self, name: str, xp: Any, limit: int, missing: Iterable[str], keep: int) -> None:
         super().__init__(name, xp, limit, frozenset(missing))
-        self.pool = Pool(keep, self._new_memory, self._capacity)
+        self.pool = Pool(keep, self._new_memory, self._capacity, self.order)
         self.refusing = False
 
     @abstractmethod
@@ -233,6 +256,10 @@ class PooledDevice(Device):
             return None
         self.allocated = total
         return buffer
+
+    def got_to(self, number: int) -> None:
+        super().got_to(number)
+        self.pool.drop_parked(number)
 
     def kept(self) -> Kept:
         return self.pool.kept()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias
@@ -83,6 +84,7 @@ class Stream(ABC):
     `inline`: a small bounded task may run on the driving thread while the stream is drained.
     `events`: the stream can be ordered after a task of another such stream without the host.
     `late_errors`: a task's error may surface after its successors were executed.
+    `unwatched`: fences, so far as the driving thread looks for them itself, which no other thread does then.
     `steered`: something interferes with the stream's tasks, such as a delay or a fault; set from any thread.
     """
 
@@ -96,6 +98,7 @@ class Stream(ABC):
         self.events = False
         self.late_errors = False
         self.steered = False
+        self.unwatched: deque[Any] = deque()  # fences that the driving thread looks for itself
 
     @abstractmethod
     def submit(self, tasks: Sequence[Task]) -> None:
@@ -104,6 +107,18 @@ class Stream(ABC):
     def steer(self, task: Task) -> None:
         """Execute a task, or a part of one, with all that interferes. Called on the stream's thread."""
         task.execute()
+
+    def fence(self, task: Task) -> None:
+        """Execute a task on the driving thread, which launches what it has, and mark its place in the order. It is
+        reported when the device has got there. For the first compute stream of a device that `launches`."""
+        raise NotImplementedError(self.name)
+
+    def poll(self) -> Sequence[Task]:
+        """Those of the fences that nobody watches which the device has passed by now; they are not reported again."""
+        return ()
+
+    def watch(self) -> None:  # noqa: B027 - most streams have no fences
+        """Have the stream's own thread wait for the fences, and report them."""
 
     @abstractmethod
     def running(self) -> tuple[Task, int] | None:

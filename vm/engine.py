@@ -103,7 +103,9 @@ class Engine:
         self._leaving = self.directory.leaving
         self._due = self.admission.durable.checkpoints.due
         # Batches behind a run with control flow, or with much that is unfinished: the run takes turns with all others.
+        # And those of sessions that have launched too far ahead.
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
+        self._fenced = [device.compute[0] for device in self.scheduler.fences.devices]  # streams that have fences
         self._opened = 0
         self.fault: BaseException | None = None
 
@@ -145,6 +147,8 @@ class Engine:
 
     def schedule(self) -> bool:
         """One pass; False if there was nothing to do."""
+        if self._fenced:
+            self.scheduler.fences.poll()
         busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
         busy = busy or self._due
         if not busy and not (self.held and self.in_run()):
@@ -182,11 +186,28 @@ class Engine:
             scheduler.stamp(scheduler.clock())  # kernels may have run in this pass
             self.admission.cancellation.release_some()
 
+    def poll(self) -> bool:
+        """Look for fences that devices have passed. Is it worth looking again, since the next is not far?"""
+        return self.scheduler.fences.poll()
+
+    def watch(self) -> None:
+        """The driving thread is about to sleep: other threads look for the fences now."""
+        if self._fenced:
+            self.scheduler.fences.watch()
+
+    @property
+    def unwatched(self) -> bool:
+        """Are there fences for which no thread looks but the driving one?"""
+        return any(stream.unwatched for stream in self._fenced)
+
     def handle_pending(self) -> None:
         """Admit a window of messages."""
         pending, room = self.pending, WINDOW
         while pending and room > 0:
             session, rest = pending[0]
+            if session.flooded:
+                self.held.setdefault(session, deque()).append(pending.popleft())
+                continue
             if (run := session.unfolding) is not None:
                 if run.asks or session in self.held or not may_go_on(session):
                     self.held.setdefault(session, deque()).append(pending.popleft())

@@ -49,6 +49,7 @@ from .runtime import HANG_AFTER, Runtime, answering
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends a session's unsent messages
 PIECE = 0.005  # seconds for which a thread that submits something carries on a run
+LOOK = 0.0005  # seconds that a thread that waits looks for a fence before it sleeps
 WINDOW = 8192  # unfinished instructions that a session may have
 WINDOW_BYTES = 1 << 30  # bytes of unconsumed uploads that a session may have
 
@@ -137,12 +138,15 @@ class VirtualMachine(Runtime):
 
     def await_credit(self, session: VmSession) -> None:
         """Wait while the session has too many unfinished instructions. Cancel, release and close need no credit."""
-        if len(session.live) > WINDOW or session.payload > WINDOW_BYTES:
-            self.wait_until(lambda: len(session.live) <= WINDOW // 2 and session.payload <= WINDOW_BYTES)
+        if len(session.live) > WINDOW or session.payload > WINDOW_BYTES or session.flooded:
+            self.wait_until(
+                lambda: len(session.live) <= WINDOW // 2 and session.payload <= WINDOW_BYTES and not session.flooded
+            )
 
     def has_room(self, session: VmSession, share: float) -> bool:
         """Has the session at most that share of a window unfinished? True once the machine is closed."""
-        return self.closed or (len(session.live) <= WINDOW * share and session.payload <= WINDOW_BYTES * share)
+        few = len(session.live) <= WINDOW * share and session.payload <= WINDOW_BYTES * share
+        return self.closed or (few and not session.flooded)
 
     def cancel(self, session: VmSession) -> None:
         """Cancel the session's pending instructions; running ones finish unseen.
@@ -260,10 +264,28 @@ class VirtualMachine(Runtime):
 
     def serve(self, predicate: Callable[[], bool], timeout: float | None) -> None:
         """Sleep until an instruction has finished, or until woken; then drive. Called by the leader."""
-        if not (self.engine.finished or predicate() or self.closed):
+        if not (self.engine.finished or predicate() or self.closed or self.look(predicate)):
             with SHIELD.exposed:
                 self.bell.sleep(timeout)
         self.drive()
+
+    def look(self, predicate: Callable[[], bool]) -> bool:
+        """Look for a moment whether devices pass the fences that nobody watches, since to sleep and to be woken takes
+        longer. True once the predicate holds; else other threads watch them from now on."""
+        engine = self.engine
+        until = 0.0
+        while engine.unwatched:
+            until = until or time.monotonic() + LOOK
+            with self.lock:
+                engine.poll()
+            if engine.finished:
+                self.drive()
+                if predicate():
+                    return True
+            elif time.monotonic() > until:
+                with self.lock:
+                    engine.watch()
+        return False
 
     def unattended(self) -> None:
         """Check for completions now that no thread leads: they woke a leader that is gone."""
@@ -285,7 +307,7 @@ class VirtualMachine(Runtime):
         while self.chores:
             self.chores.popleft()()
         engine = self.engine
-        if engine.finished or self.cancellations or engine.in_run() or engine.directory.leaving:
+        if engine.finished or self.cancellations or engine.in_run() or engine.directory.leaving or engine.unwatched:
             self.lock.give_way()
             self.drive()
         found = [hook() for hook in list(self.hooks.values())]  # a list, since every hook has to be called

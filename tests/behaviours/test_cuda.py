@@ -152,10 +152,12 @@ def test_a_large_value_is_read_straight_into_pinned_memory(gpu: Gpu, session: An
     np.testing.assert_array_equal(found, LARGE + 1)
 
 
-def test_a_small_value_that_was_read_stays_on_the_host_too(session: Any) -> None:
+def test_a_small_value_is_read_in_the_order_of_the_launches_by_one_copy(gpu: Gpu, session: Any) -> None:
     x = (session.asarray(np.ones(4), device="cuda:0") + 1).wait()
+    before = gpu.calls["memcpyAsync"]
     np.testing.assert_array_equal(x.numpy(), np.full(4, 2.0))
-    assert sorted(x.residency()) == ["cpu:0", "cuda:0"]
+    assert gpu.calls["memcpyAsync"] == before + 1
+    assert list(x.residency()) == ["cuda:0"]
 
 
 @pytest.mark.parametrize("device", ["cpu:0", "cuda:0"])

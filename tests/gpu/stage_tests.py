@@ -32,6 +32,7 @@ ELSEWHERE = (
     "conformance/test_scipy.py",
     "behaviours/test_daemon.py",
     "behaviours/test_cuda.py",  # over the fake of CUDA's runtime, which would stand in for the GPU's own
+    "behaviours/test_launches.py",  # as well
 )
 
 

@@ -37,10 +37,11 @@ class ModelCudaStream(CudaStream):
     @property
     def executed(self) -> range:
         """What may be reported: the host waits for it then."""
-        return range(self.launched.qsize())
+        return range(self.launched.qsize() + len(self.unwatched))
 
     def report(self, count: int = 0) -> None:
         """Complete and report that many bursts, from the stream's thread as it were."""
+        self.watch()
         with self.of.on_a_thread_of_its_own():
             for _ in range(count):
                 burst = self.launched.get()

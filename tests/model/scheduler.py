@@ -95,6 +95,13 @@ class Files:
         ]
 
 
+class Anything(set[Any]):
+    """A set that has everything, as far as it is asked by Python."""
+
+    def __contains__(self, what: object) -> bool:
+        return True
+
+
 class Habits:
     """How often the scheduler does what, drawn once per run."""
 
@@ -170,6 +177,8 @@ class Machine:
             self.devices[name].inject(Fault.of(fault))
         self.engine = Engine(self.devices, self.clock)
         self.engine.admission.cancellation.piece = piece
+        if seed % 3:
+            self.launch_from_the_first_call_on()
         segments = self.engine.admission.routines.segments
         segments.compile = failing_inside(segments.compile, program.failing)
         segments.after_passes = sparing(segments.after_passes, program.failing)
@@ -188,6 +197,12 @@ class Machine:
         self.in_order = runs(program) and (self.shares or world.tight > 0)
         self.engine.admission.routines.patience = world.patience
         self.engine.admission.durable.checkpoints.job = SnapshotJob
+
+    def launch_from_the_first_call_on(self) -> None:
+        """As if all kernels were compiled: programs have few calls that are alike."""
+        for device in self.engine.tiers.values():
+            if device.launches is not None:
+                device.launches.warm = Anything()
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
         """A device over the fake that is installed. Freed memory is sometimes kept, and sometimes poisoned at once."""
@@ -262,6 +277,7 @@ class Machine:
         for stream in self.streams:
             if stream.can_execute():
                 stream.execute()
+            if stream.executed:  # a fence, else
                 stream.report(len(stream.executed))
                 return True
         return False

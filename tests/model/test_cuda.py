@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from tensord import build_info
 from tensord.streams import cuda_launcher
 from tensord.streams.cuda_stream import Burst, CudaStream
 from tensord.streams.stream import StreamKind
+from tensord.vm.admission.cancellation import PIECE
+from tensord.vm.admission.inline import Inline
+from tensord.vm.scheduler.fences import Fences
 
 from ..streams.fake_cuda.gpu import Stream
 from .programs import GPUS
@@ -20,7 +24,7 @@ PROGRAMS = 5  # `make model-long GPUS=1` runs as many as one likes
 
 def test_random_programs_on_gpus_give_what_serial_execution_gives() -> None:
     wrong = failures(0, PROGRAMS, GPUS)
-    text = "\n".join(f"{REPLAY.format(seed=seed)} --gpus\n    {problems[0]}" for seed, problems in wrong)
+    text = "\n".join(f"{REPLAY.format(seed=seed, piece=PIECE)} --gpus\n    {problems[0]}" for seed, problems in wrong)
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
 
 
@@ -43,7 +47,29 @@ def keeps_nothing(burst: Any, **given: Any) -> None:
     burst.keep = deque(maxlen=0)
 
 
-init_burst, goes_aside = Burst.__init__, cuda_launcher.goes_aside
+def orders_nothing(*_what: Any) -> None:
+    """Nobody waits for what was launched at admission."""
+
+
+def reached_at_once(self: Any, *given: Any) -> None:
+    """A launch counts as complete when it is launched."""
+    number_launch(self, *given)
+    result = given[-1]
+    result.written = result.touched = 0
+
+
+init_burst, goes_aside, number_launch = Burst.__init__, cuda_launcher.goes_aside, Inline.launched
+
+
+# Functions that are not replaced where they are compiled.
+LAUNCHES = [
+    pytest.param(*mutant, marks=pytest.mark.skipif(bool(build_info().compiled), reason="compiled"))
+    for mutant in [
+        (Fences, "order", orders_nothing),
+        (Fences, "order_barrier", orders_nothing),
+        (Inline, "launched", reached_at_once),
+    ]
+]
 
 
 @pytest.mark.parametrize(
@@ -53,6 +79,7 @@ init_burst, goes_aside = Burst.__init__, cuda_launcher.goes_aside
         (CudaStream, "_await", no_await),
         (cuda_launcher, "goes_aside", never_aside),
         (Burst, "__init__", keeps_nothing),
+        *LAUNCHES,
     ],
 )
 def test_the_fake_shows_what_a_gpu_would_do_to_broken_code(

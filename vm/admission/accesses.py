@@ -25,11 +25,13 @@ from ...streams.stream import StreamKind
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
+from ..model.launches import Fence
 from ..model.session import Cause, VmSession
 from ..model.signature import UPLOAD
 from ..model.tensor import Binding, Copy, Moved, Tensor
 from ..model.unfolding import Answer
 from ..placement.residency import Residency
+from ..scheduler.dispatch import INLINE_BYTES
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
@@ -145,7 +147,14 @@ class Accesses:
             return
         instruction = self.reading(session, tensor, source, "fetch", location)
         answer_with_results(instruction, session, request, count_read, bytes_of(tensor))
-        self.scheduler.admit(instruction)
+        self.begin_reading(instruction, source)
+
+    def begin_reading(self, instruction: Instruction, source: Binding) -> None:
+        """Launch a reading now, or admit it."""
+        if isinstance(instruction, Fence):
+            self.scheduler.fences.read(instruction, source)
+        else:
+            self.scheduler.admit(instruction)
 
     def ask(self, session: VmSession, tensor: Tensor, label: str, location: int) -> Answer:
         """Read a value for a run of the session, in which that is called `label`."""
@@ -164,25 +173,36 @@ class Accesses:
             answer.set(done.results, done.error)
 
         instruction.on_retire = instruction.on_doom = tell
-        self.scheduler.admit(instruction)
+        self.begin_reading(instruction, source)
         return answer
 
     def near(self, session: VmSession, tensor: Tensor, location: int) -> Binding:
         """The copy of a value that the host reads."""
         source, host = self.readable(tensor), self.residency.host
+        if may_read_in_order(source):
+            return source
         if host is not None and not source.copy.device.backend.host and is_worth_keeping(self.residency, source, host):
             return self.residency.bring(tensor, host, Cause(session, location))  # kept, so that it moves once
         return source
 
-    def reading(self, session: VmSession, tensor: Tensor, source: Binding, label: str, location: int) -> Instruction:
-        """An instruction, not admitted yet, whose result is a copy of the value on the host."""
+    def reading(
+        self, session: VmSession, tensor: Tensor, source: Binding, label: str, location: int, *, at_once: bool = True
+    ) -> Instruction:
+        """An instruction, not admitted yet, whose result is a copy of the value on the host. A Fence, if it can be
+        launched now, unless it is not to be `at_once`."""
         device = source.copy.device
-        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, label, device, location)
-        instruction.inputs = (source,)
-        instruction.reads = (source.copy,)
-        await_metas(instruction)
-        if not device.backend.host:
-            instruction.stream = device.backend.copy_stream(StreamKind.D2H)
+        instruction: Instruction
+        if at_once and may_read_in_order(source):
+            self.scheduler.ids += 1
+            instruction = Fence(self.scheduler.ids, session, device, Opcode.ACCESS, label, location)
+            instruction.received = self.scheduler.now
+        else:
+            instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, label, device, location)
+            instruction.inputs = (source,)
+            instruction.reads = (source.copy,)
+            await_metas(instruction)
+            if not device.backend.host:
+                instruction.stream = device.backend.copy_stream(StreamKind.D2H)
 
         def read(array: Any) -> Any:
             meta = tensor.meta
@@ -349,7 +369,7 @@ class Accesses:
 
     def look(self, cause: Cause, tensor: Tensor, host: DeviceState, found: list[Any], n: int) -> Copy:
         """Read a value, or its error, into `found[n]`. Returns the signal that is written when it is there."""
-        instruction = self.reading(cause.session, tensor, self.readable(tensor), "fetch", cause.location)
+        instruction = self.reading(cause.session, tensor, self.readable(tensor), "fetch", cause.location, at_once=False)
         signal = self.residency.new_copy(host, 0, 1)
         instruction.writes = (signal,)
 
@@ -363,6 +383,15 @@ class Accesses:
         instruction.on_retire = instruction.on_doom = keep
         self.scheduler.admit(instruction)
         return signal
+
+
+def may_read_in_order(source: Binding) -> bool:
+    """May a value be read where its device launches, behind what was launched before: is it small, there, and sound?"""
+    copy, tensor, _, strides = source
+    if copy.device.launches is None or copy.writer is not None or copy.poison is not None or copy.buffer is None:
+        return False
+    meta = tensor.meta
+    return strides is None and meta is not None and 0 < meta.nbytes <= INLINE_BYTES and copy.device.backend.lost is None
 
 
 def count_read(done: Instruction) -> None:

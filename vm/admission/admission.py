@@ -154,7 +154,8 @@ class Admission:
             Restore: durable.restore,
         }
         dispatcher = scheduler.dispatcher
-        self._steps = (inline.run, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`
+        run_inline = inline.run_and_leave if scheduler.launching else inline.run
+        self._steps = (run_inline, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`
         for kind in LIMITED:
             self.handlers[kind] = within_limits(self.handlers[kind])
 
@@ -376,6 +377,8 @@ class Admission:
     def query(self, session: VmSession, message: Query) -> None:
         """Answer a question about the machine, as of this place in program order."""
         request = message.request
+        if self.scheduler.launching:
+            self.scheduler.fences.look()
         try:
             found = self.answer(session, message.what, message.arguments)
         except TensordError as error:

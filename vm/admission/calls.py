@@ -44,6 +44,8 @@ class Calls:
         try:
             plan = plan_of(session, number)
             refuse_cancelled(session)
+            if plan.launchable and not plan.immediate:
+                launch_from_now_on(session, number, plan)
             self.admit_call(session, plan, inputs, outputs, released, location)
         except TensordError as error:
             known = session.plans.get(number)
@@ -146,6 +148,14 @@ class Calls:
         if plan.in_place and updates(plan, instruction, bindings[0].tensor):  # a partial write reads its target
             instruction.inputs = (bindings[0], *instruction.inputs[1:])
         return bindings
+
+
+def launch_from_now_on(session: VmSession, number: int, plan: Plan) -> None:
+    """Let the calls to come be launched at admission, if their kernels are compiled and loaded by now."""
+    launches = plan.device.launches
+    if launches is not None and plan.key in launches.warm:
+        plan.immediate = True
+        session.immediate[number] = plan
 
 
 def aliases(

@@ -32,7 +32,7 @@ from typing import Any, TypeAlias
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import CALL, RELEASE, Call, Upload
-from ...streams.device import Buffer
+from ...streams.device import Buffer, Device
 from ..memory.binding import bind
 from ..memory.ledger import has_spare
 from ..memory.pins import end_pins
@@ -42,6 +42,7 @@ from ..memory.release import release
 from ..model.charges import charge, credit, has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
+from ..model.launches import Launches
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import NOTHING, UPLOAD, Maker
@@ -49,6 +50,8 @@ from ..model.tensor import Binding, Copy, Storage, Tensor
 from ..placement.residency import Residency
 from ..placement.views import known_view_of
 from ..scheduler.dispatch import INLINE_BYTES
+from ..scheduler.fair_queue import PORTION
+from ..scheduler.fences import FEW
 from ..scheduler.scheduler import Scheduler
 from .names import Names
 
@@ -70,6 +73,8 @@ class Inline:
         self.scheduler = scheduler
         self.residency = residency
         self.names = names
+        self.entered: Device | None = None  # that this thread is ready to launch on
+        self.before: Any = None  # what was current on it before
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
@@ -103,12 +108,15 @@ class Inline:
             ):
                 return message
             plan = immediate.get(number)
-            if plan is None or session.cancelled is not None or not plan.stream.inline:
+            if plan is None or session.cancelled is not None:
+                return message
+            device = plan.device
+            launches = device.launches
+            if launches is None and not plan.stream.inline:
                 return message
             if not trusted and len(inputs) != plan.count:
                 return message
             (output,) = outputs
-            device = plan.device
             if plan.two:
                 first, second = inputs
                 m, n = plan.metas
@@ -137,6 +145,8 @@ class Inline:
                 if bound is None:
                     return message
                 arguments, traced = bound
+            if launches is not None and not self.may_launch(session, plan, launches, inputs):
+                return message
             if device.short:
                 touch_operands(device, tensors, inputs, plan.metas)
             inherited = 0
@@ -170,16 +180,64 @@ class Inline:
                 else:
                     plan.kernel(*arguments, target)
             except BaseException as error:
+                if launches is not None:
+                    self.launched(session, plan, launches, inputs, copy)
+                    scheduler.fences.await_launches(device)  # the fence tells whether the device is lost
                 self.keep_failure(plan, session, message, id_, error, started)
             else:
                 scheduler.latest = finished = clock()
                 if ring.enabled:
                     copies = traced + (copy.id, copy.version)  # noqa: RUF005 - half the time of a display with a star
                     used = device.backend.allocated
-                    ring.append((id_, plan.traits, copies, tick, scheduler.now, started, finished, location, used))
+                    entry = (id_, plan.traits, copies, tick, scheduler.now, started, finished, location, used)
+                    ring.append(entry if launches is None else (*entry, 0, launches.order.issued + 1))
+                if launches is not None:
+                    self.launched(session, plan, launches, inputs, copy)
             if released != inherited:
                 self.names.release_operands(session, plan, inputs, outputs, released & ~inherited)
         return END
+
+    def run_and_leave(self, session: VmSession, messages: Iterator[Sequence[Any]]) -> Any:
+        """`run`, where devices launch: afterwards the thread's current device, stream and allocator are as before."""
+        try:
+            return self.run(session, messages)
+        finally:
+            if self.entered is not None:
+                entered, self.entered = self.entered, None
+                entered.leave(self.before)
+                self.before = None
+
+    def may_launch(self, session: VmSession, plan: Plan, launches: Launches, inputs: Sequence[Any]) -> bool:
+        """May the op be launched now, as far as its device and its kernel are concerned? Then this thread is ready."""
+        device = plan.device
+        backend = device.backend
+        if backend.lost is not None:
+            return False
+        if plan.scratch and not has_spare(device, plan.scratch + plan.output.nbytes):
+            return False
+        strides = strides_of(session.tensors, inputs, plan)
+        if strides and (plan.key, strides) not in launches.warm:
+            return False
+        if self.entered is not backend:
+            if self.entered is not None:
+                self.entered.leave(self.before)
+            self.entered, self.before = backend, backend.enter()
+        return True
+
+    def launched(self, session: VmSession, plan: Plan, launches: Launches, inputs: Sequence[Any], result: Copy) -> None:
+        """The op has its place in the order of the device: number it."""
+        device = plan.device
+        launches.order.issued = number = launches.order.issued + 1
+        launches.work += plan.work
+        tensors = session.tensors
+        for value, meta in zip(inputs, plan.metas):  # noqa: B905 - as in `bind_operands`
+            if type(meta) is Meta:
+                tensor = tensors.get(value)
+                if tensor is not None:  # else the result has its copy
+                    tensor.storage.copies[device].touched = number
+        result.written = result.touched = number
+        if number - launches.order.reached >= FEW or launches.work - launches.done >= PORTION:
+            self.scheduler.fences.launched(session, device, launches)
 
     def view(self, session: VmSession, plan: Plan, inputs: Sequence[Any], output: int, released: int) -> bool:
         """Let a view op take effect, if its plan has seen such a base before; no instruction runs."""
@@ -297,6 +355,8 @@ class Inline:
         scheduler = self.scheduler
         instruction = Instruction(id_, session, Opcode.CALL, plan.label, plan.device, location)
         instruction.plan = plan
+        if plan.device.launches is not None:
+            instruction.launch = plan.device.launches.order.issued
         read = [session.tensors.get(v) for v, scalar in zip(inputs, plan.scalars, strict=True) if not scalar]
         instruction.reads = tuple({t.storage.copies[plan.device]: None for t in read if t is not None})
         instruction.writes = tuple({session.tensors[v].storage.copies[plan.device]: None for v in outputs})
@@ -367,12 +427,19 @@ class Inline:
 
     def wait(self, session: VmSession, copies: Sequence[Copy], location: int) -> bool:
         """Is a wait for these copies over at once?"""
-        if any(copy.writer is not None or copy.poison is not None for copy in copies):
-            return False
+        for copy in copies:
+            if copy.writer is not None or copy.poison is not None or copy.is_awaited:
+                return False
         traits = (session.id, WAIT, "wait", copies[0].device.name, "r" * len(copies), NOTHING)
         flat = tuple([part for copy in copies for part in (copy.id, copy.version)])
         self.scheduler.keep_record(traits, flat, self.scheduler.clock(), location)
         return True
+
+
+def strides_of(tensors: dict[int, Tensor], inputs: Sequence[Any], plan: Plan) -> tuple[Any, ...]:
+    """The strides of the operands, None for a packed one; () if all are packed."""
+    found = [tensors[value].strides for value, meta in zip(inputs, plan.metas, strict=True) if type(meta) is Meta]
+    return () if found.count(None) == len(found) else tuple(found)
 
 
 def touch_operands(

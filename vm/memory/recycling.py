@@ -58,6 +58,9 @@ def recycle(tensor: Tensor, known: bool = False) -> bool:
     storage.sharers = tensor.holders = 0
     copy.current = False
     copy.buffer = None
+    if copy.touched:
+        buffer.behind = max(buffer.behind, copy.touched)
+        copy.written = copy.touched = 0
     device.planned -= copy.nbytes
     device.backend.free(buffer)
     if len(device.spares) < SPARES and not tensor.bound:

@@ -56,6 +56,7 @@ def _free(copy: Copy) -> None:
     buffer = copy.buffer
     if buffer is not None:
         copy.buffer = None
+        buffer.behind = max(buffer.behind, copy.touched)
         if copy.exposed:
             copy.device.backend.discard(buffer)
         else:
@@ -70,6 +71,7 @@ def _hand_to_stream(copy: Copy) -> None:
     if not stream.queued:  # all uses have been executed, and only wait for their sources' statuses
         _free(copy)
     elif not copy.exposed:
+        copy.buffer.behind = max(copy.buffer.behind, copy.touched)
         copy.device.reusable.setdefault(stream, []).append(copy.buffer)
         copy.buffer = None
 

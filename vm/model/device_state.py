@@ -27,6 +27,7 @@ Only `memory` writes the fields of the ledger. Their invariants:
 - `mapped` counts the exports of each copy that clients read in place;
 - `leaving`: ended sessions have handles that are still to be released, so memory here may become free, and `planned`
   may count some that no serial run would count (`admission.cancellation` sets this);
+- `launches`: the launches at admission, None where there are none;
 - `reusable` are buffers that no copy owns. Their last users are queued on that stream, so only later instructions of
   the stream may reuse them until the stream is drained.
 """
@@ -42,6 +43,7 @@ from ...streams.stream import Stream
 
 if TYPE_CHECKING:
     from .instruction import Instruction
+    from .launches import Launches
     from .session import VmSession
     from .tensor import Copy, Storage, Tensor
 
@@ -74,6 +76,7 @@ class DeviceState:
         "floor",
         "inline_work",
         "late_errors",
+        "launches",
         "leaving",
         "live",
         "lost",
@@ -115,6 +118,7 @@ class DeviceState:
         self.unsettled: list[Storage] | None = None  # of a lost device; None until they are looked at
         self.abandoned = False  # it is lost, nothing on it is live, and none of its copies is healthy
         self.arena: Any = None  # memory that no limit counts, for runs of segments at admission: one after the other
+        self.launches: Launches | None = None  # set by the scheduler
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         self.tiers: tuple[DeviceState, ...] = ()
         self.policy = backend.eviction

@@ -102,6 +102,7 @@ class Instruction:
         "inputs",
         "kernel",
         "label",
+        "launch",
         "location",
         "most",
         "on_control",
@@ -135,7 +136,7 @@ class Instruction:
         "writes",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one for each field
         self, id_: int, session: VmSession, opcode: Opcode, label: str, device: DeviceState, location: int
     ) -> None:
         self.id = id_
@@ -179,6 +180,7 @@ class Instruction:
         self.on_doom: Callable[[Instruction], None] | None = None
         self.scratch = 0  # bytes set aside for its kernel's temporaries, from its dispatch until it was executed
         self.replans = 0  # how often memory was looked for beyond the plan
+        self.launch = 0  # its number, if it was launched at admission; of a Fence the highest that it covers
         self.most = 0  # bytes that are planned for results whose size data decide, while it lives
         self.bytes_moved = 0
         self.used = 0  # bytes of its device's memory in use once its results had theirs

@@ -37,7 +37,9 @@ class Plan:
         "immediate",
         "in_place",
         "kernel",
+        "key",
         "label",
+        "launchable",
         "layouts",
         "maker",
         "metas",
@@ -95,6 +97,11 @@ class Plan:
         self.forward = forwardable(op, metas, self.outputs)
         self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
         self.immediate = not self.open and runs_at_once(op) and self.work <= device.inline_work and not self.scratch
+        # On a device that launches: may it be launched at admission, once kernels that `key` stands for have run there?
+        self.launchable = device.launches is not None and not self.open and runs_at_once(op) and not op.blocking
+        self.key = key_of(op, attributes, metas, self.outputs) if self.launchable else None
+        if device.launches is not None:
+            self.immediate = self.launchable and self.key in device.launches.warm
         # Its results are views, where strides can express them: such a call may take effect at admission, too.
         self.views = op.view is not None and not self.in_place and not self.pending and len(metas) == 1
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
@@ -160,6 +167,35 @@ def runs_at_once(op: OpDef) -> bool:
     """May calls of the op run where they are admitted, if they are small? One of several results may fail alone, which
     the fast path cannot report."""
     return op.prompt and op.outputs == 1 and op.view is None and not op.partial
+
+
+def key_of(
+    op: OpDef, attributes: FrozenAttributes, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas
+) -> tuple[Any, ...]:
+    """What selects the compiled kernels of a call, so far as they depend on it: equal keys have the same kernels.
+
+    Those of an elementwise op depend on the dtypes, the axes that are left when neighbours are joined, and the width of
+    an index; what library functions and reductions choose by is not known, so their shapes have to be the same.
+    """
+    taken = tuple(map(plain, metas))
+    if not op.elementwise or None in outputs:
+        return (op.name, attributes, taken)
+    shapes = [meta.shape for meta in (*metas, *outputs) if isinstance(meta, Meta)]
+    wide = any(meta.nbytes >> 31 for meta in (*metas, *outputs) if isinstance(meta, Meta))
+    return (op.name, attributes, tuple([dtype for _, dtype in taken]), joined_axes(shapes), wide)
+
+
+def joined_axes(shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[bool, ...], ...]:
+    """For each axis of packed arrays that are broadcast together, which of them extend along it; neighbours that agree
+    are one axis, and axes of length 1 are none. Arrays without elements have no kernels."""
+    rank = max(map(len, shapes), default=0)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    found: list[tuple[bool, ...]] = []
+    for lengths in zip(*padded, strict=True):
+        extends = tuple([length != 1 for length in lengths])
+        if any(extends) and (not found or found[-1] != extends):
+            found.append(extends)
+    return tuple(found)
 
 
 def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:

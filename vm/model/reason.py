@@ -12,6 +12,8 @@ class Reason(StrEnum):
     RAW = "RAW"
     WAR = "WAR"
     WAW = "WAW"
+    # It takes memory that a launch at admission may still use.
+    MEMORY = "memory"
     # A Barrier waits for every earlier instruction of its session.
     BARRIER = "barrier"
 

@@ -70,6 +70,7 @@ class VmSession:
         "errors",
         "evicted",
         "files",
+        "flooded",
         "generation",
         "id",
         "immediate",
@@ -151,6 +152,7 @@ class VmSession:
         self.closed = False
         self.shares = False  # has it ever published or looked up a name?
         self.queues: dict[Stream, SessionQueue] = {}
+        self.flooded = False  # has it launched as far ahead of a device as it may?
         self.cancelled: TensordError | None = None
         self.errors = 0
         self.moved = [0, 0]  # transfers that it has caused, and their bytes
@@ -164,8 +166,8 @@ class VmSession:
         return self.unfolding is not None  # asked here, since type checkers think that an attribute stays what it was
 
     def waits(self) -> bool:
-        """Is it in the middle of a run that cannot go on before a value is there?"""
-        return self.unfolding is not None and self.unfolding.waits()
+        """Has it launched too far ahead, or is it in the middle of a run that cannot go on before a value is there?"""
+        return self.flooded or (self.unfolding is not None and self.unfolding.waits())
 
     def where(self, location: int) -> str | None:
         """The user's line behind a location number; None for one that was never sent."""

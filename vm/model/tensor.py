@@ -14,7 +14,9 @@ Invariants:
 - `exposed` counts the clients' mappings of its memory, so far as the machine knows: what `memory.overwriting` says of
   such memory holds until it is 0 again, which for some it never is;
 - `writer` is the leading write of the access list, or None once it is finished; `readers` are the unfinished reads
-  that came after it. A finished access leaves in O(1).
+  that came after it. A finished access leaves in O(1);
+- `written` and `touched` are the numbers of the latest launch at admission that wrote the copy, and of the latest that
+  used it at all, in the order of its device (`launches`); 0 if there was none.
 
 Source: OneFlow's MirroredObject and its access list; Glow's device-resident tensors for the map of valid copies.
 """
@@ -54,10 +56,12 @@ class Copy:
         "queued",
         "readers",
         "stream",
+        "touched",
         "uses",
         "version",
         "view",
         "writer",
+        "written",
     )
 
     def __init__(self, id_: int, device: DeviceState, nbytes: int, version: int) -> None:
@@ -72,6 +76,8 @@ class Copy:
         self.uses = 0
         self.queued = 0
         self.exposed = 0
+        self.written = 0
+        self.touched = 0
         self.stream: Stream | None = None
         self.current = True
         self.view: ViewKey | None = None
@@ -84,6 +90,12 @@ class Copy:
         if writer is None:
             return self.poison is None
         return writer.error is None and not writer.traits.copies
+
+    @property
+    def is_awaited(self) -> bool:
+        """Has a launch that wrote it still to be completed, as far as is known?"""
+        launches = self.device.launches
+        return launches is not None and self.written > launches.order.reached
 
     def __repr__(self) -> str:
         return f"<copy {self.id} on {self.device.name} v{self.version}>"

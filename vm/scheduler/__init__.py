@@ -2,6 +2,7 @@
 
 - `edges`: edges between accesses of copies
 - `scheduler`: instructions from admission to retirement; `dispatch`: ready instructions go to streams
+- `fences`: who waits for what was launched at admission
 - `fair_queue`: how many instructions one session may queue on a stream
 - `errors`: errors that follow RAW edges; `results`: results whose shape depends on data
 - `pending_metas`: metas that depend on data

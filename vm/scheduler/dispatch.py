@@ -56,6 +56,9 @@ class Dispatcher:
         self.failed = failed
         self.replan = replan
         self.holders: Holders = name_nobody
+        # Where ops are launched at admission.
+        self.order_memory: Callable[[Instruction, Stream], None] | None = None
+        self.await_launches: Callable[[DeviceState], bool] | None = None
         self.now = 0  # stamped once per pass
         self.ready: deque[Instruction] = deque()
         self.doomed: deque[Instruction] = deque()  # will not run; their own edges are satisfied
@@ -133,6 +136,8 @@ class Dispatcher:
                 return
         if not reserve(instruction):
             instruction.stream = chosen
+            if self.await_launches is not None and self.await_launches(instruction.device):
+                return
             if is_stuck(instruction) and not self.replan(instruction, need_of(instruction)):
                 self.failed(instruction, out_of_memory(instruction, self.holders(instruction.device)))
             return
@@ -193,6 +198,8 @@ class Dispatcher:
         stream.queued += 1
         if instruction.soft:
             elide(instruction, stream)
+        if self.order_memory is not None:
+            self.order_memory(instruction, stream)
         for copy in touched_copies(instruction):
             copy.stream = stream if copy.stream is stream or not copy.queued else None
             copy.queued += 1

@@ -22,6 +22,7 @@ from ...interpreter.errors import TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
+from ..memory.binding import bind_arguments
 from ..memory.ledger import expect, has_spare, plan_most, settle, wait_for_memory
 from ..memory.making_room import Room, evict_idle, make_room
 from ..memory.refusals import Refusals, question
@@ -31,12 +32,14 @@ from ..model.account import Account
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
+from ..model.launches import Fence, Launches
 from ..model.reason import EVICT, REPLAN, Reason
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, Copy, Storage
 from ..tracing.ring import Ring
 from . import edges, errors
 from .dispatch import Dispatcher
+from .fences import Fences
 from .pending_metas import PendingMetas
 from .results import adopt_results
 
@@ -70,6 +73,11 @@ class Scheduler:
         self.failed = 0
         self.nobody = VmSession(0, drop_reply)  # owns planned transfers and copies
         self.live: dict[int, Instruction] = {}
+        for device in tiers.values():
+            if device.backend.launches:
+                device.launches = Launches(device)
+        self.fences = Fences(self, list(tiers.values()))
+        self.launching = bool(self.fences.devices)
         self.snapshots: dict[Storage, int] = {}  # how many of its sharers are a checkpoint's, and have not been read
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
@@ -81,6 +89,9 @@ class Scheduler:
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
         self.dispatcher = dispatcher = Dispatcher(tiers, clock, self.complete, self.fail_waiting, self.replan)
+        if self.launching:
+            dispatcher.order_memory = self.fences.order_memory
+            dispatcher.await_launches = self.fences.await_launches
         self.try_ready = dispatcher.try_ready
         self.retry = dispatcher.retry
         self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready, self.make_late_share)
@@ -132,7 +143,9 @@ class Scheduler:
     def admit(self, instruction: Instruction) -> None:
         """Consume its operands, build its edges, account for its memory; ready if no edge is unsatisfied."""
         self._plan_room(instruction)
-        self._enter(instruction)
+        if self.launching:
+            self.fences.order(instruction)
+        self.enter(instruction)
         for value in instruction.inputs + instruction.outputs:
             if isinstance(value, Binding):
                 value.tensor.bound = True
@@ -150,14 +163,27 @@ class Scheduler:
             sources.append(earlier)
             if earlier is session.barrier:
                 break
-        self._enter(instruction)
+        if self.launching:
+            self.fences.order_barrier(instruction)
+        self.enter(instruction)
         session.barrier = instruction
         self._consume(instruction)
         for source in reversed(sources):
             edges.add_edge(source, instruction, Reason.BARRIER, 0)
         self.try_ready(instruction)
 
-    def _enter(self, instruction: Instruction) -> None:
+    def admit_launched(self, instruction: Instruction) -> None:
+        """Admit an instruction that is launched here and now, in the order of its stream."""
+        self.enter(instruction)
+        self._consume(instruction)
+        instruction.move(Status.READY)
+        instruction.move(Status.DISPATCHED)
+        try:
+            bind_arguments(instruction)
+        except BaseException as error:
+            instruction.fail(error)
+
+    def enter(self, instruction: Instruction) -> None:
         """Give the instruction its tick, and enter it into the live tables."""
         self.tick += 1
         instruction.admitted = self.tick
@@ -368,6 +394,8 @@ class Scheduler:
         if instruction.status in PENDING:
             instruction.settle_poison()
         instruction.move(instruction.outcome())
+        if self.launching and instruction.plan is not None and instruction.error is None:
+            note_warm(instruction)
         edges.release_accesses(instruction)
         self.tick += 1
         self.ring.add(instruction, self.tick)
@@ -377,6 +405,8 @@ class Scheduler:
             self.tell(errors.whose(instruction) or self.nobody, instruction.error)
         for error in instruction.own_failures():
             self.tell(instruction.author, error)
+        if self.launching and isinstance(instruction, Fence):
+            self.fences.passed(instruction)
         if instruction.on_retire is not None:
             instruction.on_retire(instruction)
         if instruction.error is not None or instruction.failures is not None:
@@ -418,6 +448,9 @@ class Scheduler:
 
     def _spread(self, instruction: Instruction) -> None:
         """Doom the readers of failed results."""
+        if isinstance(instruction, Fence) and instruction.error is not None:
+            guarded = {about for one in instruction.dependents for _, _, about, _ in one.edges}
+            self.doom(errors.readers_of(instruction, guarded), instruction.error)
         for copy in instruction.writes:
             error = instruction.failure_of(copy)
             if error is not None:
@@ -461,6 +494,14 @@ def may_need_scratch(instruction: Instruction) -> bool:
     """Will its kernel perhaps have temporaries that count? Their size depends on metas that are pending."""
     plan = instruction.plan
     return plan is not None and (plan.op.scratch is not None or (plan.in_place and not plan.op.elementwise))
+
+
+def note_warm(instruction: Instruction) -> None:
+    """The kernels of an op have run on a device that launches: they are compiled and loaded there."""
+    plan, launches = instruction.plan, instruction.device.launches
+    if launches is not None and plan is not None and plan.launchable and not instruction.pending:
+        strides = tuple([one.strides for one in instruction.inputs if type(one) is Binding])
+        launches.warm.add(plan.key if strides.count(None) == len(strides) else (plan.key, strides))
 
 
 def tell_doomed(instruction: Instruction) -> None:

@@ -39,6 +39,7 @@ from .connections.peer import Peer
 FAULTS = 20
 STUCK_RETRY = 0.005
 SLEEP = 1.0
+LOOK_NS = 500_000  # that the loop looks for a fence before it sleeps
 
 
 class Timer:
@@ -158,11 +159,16 @@ class Loop:
             return zmq.zmq_poll(self.polled, 0)
         polling, began = self.polling, time.monotonic_ns()
         budget = polling.budget()
+        if engine.unwatched:
+            budget = max(budget, LOOK_NS)
         while budget and time.monotonic_ns() - began < budget:
             ready = zmq.zmq_poll(self.polled, 0)
+            if engine.unwatched:
+                engine.poll()
             if ready or self.engine.finished:
                 polling.succeeded()
                 return ready
+        engine.watch()
         self.asleep = True
         try:
             rest = STUCK_RETRY if front.stuck else self.due - time.monotonic()

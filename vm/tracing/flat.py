@@ -2,7 +2,8 @@
 
 There are two forms. The long form has the fields of `Record`, with flat operands and edges, the location as a number of
 its session, and metas, attributes and work as a signature (`model.signature`). The short form is for an instruction
-that ran at admission and never had an edge; it has one field more if the instruction moved bytes.
+that ran at admission and never had an edge; it has one field more if the instruction moved bytes, and two if it was
+launched.
 
 A signature is shared by all entries of a plan. That of a segment says fifth what it is a part of: the number of its
 routine, and its steps. An instruction that has no plan, and the same meta for everything that
@@ -18,11 +19,12 @@ from typing import Any, NamedTuple, TypeAlias
 from .inside import PartRecord
 from .record import EdgeRecord, Kind, MetaRecord, OperandRecord, Record
 
-LONG = 21  # fields of the long form
+LONG = 22  # fields of the long form
 IMMEDIATE = 9  # fields of the short form
 MOVED = 10  # with the bytes that it moved
-SHORT = frozenset({IMMEDIATE, MOVED})
-ERASED = {LONG: 12, IMMEDIATE: 3, MOVED: 3}  # form -> position of the erasure's tick
+LAUNCHED = 11  # with those, 0, and its number in the order of the launches of its device
+SHORT = frozenset({IMMEDIATE, MOVED, LAUNCHED})
+ERASED = {LONG: 12, IMMEDIATE: 3, MOVED: 3, LAUNCHED: 3}  # form -> position of the erasure's tick
 SIGNATURE = 18  # its position in the long form
 TRAIT = 5  # its position in the second field of the short form
 KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value, "f": Kind.FREED.value}
@@ -52,7 +54,7 @@ def inflate_long(entry: Sequence[Any], where: Where) -> Record:
     id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = (
         entry
     )
-    nbytes, author, location, error, signature, used, held = rest
+    nbytes, author, location, error, signature, used, held, launch = rest
     received, ready, dispatched, started, finished = times
     inputs, outputs, attributes, work, part = described(signature, kinds)
     place = where(author, location)
@@ -85,17 +87,23 @@ def inflate_long(entry: Sequence[Any], where: Where) -> Record:
         HELD[held],
         part,
         caused_by=author,
+        launch=launch,
     )
 
 
 def long_form(entry: Sequence[Any]) -> tuple[Any, ...]:
-    """The long form of a short entry: it ran at admission, between two ticks, and waited for nothing."""
-    id_, traits, copies, erased, received, started, finished, location, used, *moved = entry
+    """The long form of a short entry: it ran, or was launched, at admission, between two ticks, and waited for nothing.
+
+    What is launched goes to the first of the streams that compute.
+    """
+    id_, traits, copies, erased, received, started, finished, location, used, *more = entry
+    moved, launch = more[0] if more else 0, more[1] if len(more) > 1 else 0
     session, opcode, op, device, kinds, signature = traits
     access = (kinds, copies[::2], copies[1::2], (), erased - 1, erased)
     times = (received, received, received, started, finished)
-    rest = (moved[0] if moved else 0, session, location, "", signature, used, 0)
-    return (id_, session, opcode, op, "DONE", device, f"{device}/control", *access, times, *rest)
+    rest = (moved, session, location, "", signature, used, 0, launch)
+    stream = f"{device}/compute0" if launch else f"{device}/control"
+    return (id_, session, opcode, op, "DONE", device, stream, *access, times, *rest)
 
 
 def operands(kinds: str, copies: Sequence[int], versions: Sequence[int]) -> tuple[OperandRecord, ...]:

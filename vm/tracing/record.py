@@ -82,6 +82,7 @@ class Record(NamedTuple):
     part: PartRecord | None = None  # what a RunRoutine is of its routine
     stamps: tuple[int, ...] = ()  # when each of its calls started and ended, if that was asked for
     caused_by: int = 0  # the session that needed it: `session`, unless the machine has planned it for another one
+    launch: int = 0  # its number among the launches at admission of its device; of a Fence the highest that it covers
 
 
 class Holding(NamedTuple):

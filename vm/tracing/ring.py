@@ -95,6 +95,7 @@ def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
         plan.signature if plan is not None and not plan.open else bound_signature(i),
         i.used,
         i.held,
+        i.launch,
     )
 
 

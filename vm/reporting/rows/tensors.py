@@ -129,7 +129,7 @@ def _is_ready(tensor: Tensor) -> bool:
     if type(tensor) is Moved:
         key = tensor.view_key()
         copies = [copy for copy in copies if copy.device is tensor.home and copy.view in (None, key)]
-    return tensor.meta is not None and any(copy.writer is None for copy in copies)
+    return tensor.meta is not None and any(copy.writer is None and not copy.is_awaited for copy in copies)
 
 
 def shape_of(tensor: Tensor) -> dict[str, Any]:

@@ -300,6 +300,8 @@ class Front:
                     run = None
                     continue
                 yield message
+            if session.flooded:
+                return
             if scheduler.latest > until or session.answering > most:
                 if self.fresh or session.answering > most or scheduler.latest > last or self.happened():
                     return

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .....interpreter.opcodes import traits_of
+from .....interpreter.opcodes import Opcode, traits_of
 from ....model.reason import Reason
 from ...record import Kind, Record
 
@@ -91,6 +91,48 @@ class Barriers:
 
     def erase(self, record: Record) -> None:
         self._live.get(record.session, {}).pop(record.id, None)
+
+
+class Launches:
+    """What was launched at admission, and how far each device is known to have got.
+
+    A launch counts for its device from its admission to the end of a fence that covers it. A record that reads what a
+    launch wrote, or writes what one used, needs such a fence, unless it follows on the same stream.
+    """
+
+    def __init__(self) -> None:
+        self._reached: dict[str, int] = {}
+        self._written: dict[int, tuple[str, int]] = {}  # copy -> the device and the number of the launch
+        self._touched: dict[int, tuple[str, int]] = {}
+        self._newest: dict[int, dict[str, int]] = {}  # session -> device -> the number of its latest launch
+
+    def admit(self, record: Record) -> Iterator[tuple[int, str, int]]:
+        """The launches on which a record depends, each as copy, device and number; then enter the record."""
+        launched = record.launch > 0
+        if is_barrier(record):
+            newest = self._newest.get(record.session, {}).items()
+            yield from ((0, device, number) for device, number in newest if number > self._reached.get(device, 0))
+        if launched and not is_fence(record):
+            self._newest.setdefault(record.session, {})[record.device] = record.launch
+        for copy, (_, writes) in accesses(record).items():
+            device, number = (self._touched if writes else self._written).get(copy, ("", 0))
+            follows = launched or not record.stream or record.stream == f"{device}/compute0"
+            if number > self._reached.get(device, 0) and not follows:
+                yield copy, device, number
+            if launched and not is_fence(record):
+                self._touched[copy] = (record.device, record.launch)
+                if writes:
+                    self._written[copy] = (record.device, record.launch)
+
+    def erase(self, record: Record) -> None:
+        """A fence has ended."""
+        if is_fence(record):
+            self._reached[record.device] = max(self._reached.get(record.device, 0), record.launch)
+
+
+def is_fence(record: Record) -> bool:
+    """Does it end when its device has got to a launch? A value that is read in the order of its device does so, too."""
+    return record.launch > 0 and record.opcode != Opcode.CALL
 
 
 def is_barrier(record: Record) -> bool:

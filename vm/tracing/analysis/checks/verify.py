@@ -25,7 +25,7 @@ from ....model.reason import Reason
 from ...record import EdgeRecord, Kind, Record
 from ..inside.insides import Insides
 from ..recorded.records import Records
-from .dependences import AccessLists, Barriers, Key
+from .dependences import AccessLists, Barriers, Key, Launches, is_fence
 from .run_check import wrong_segment, wrong_times
 
 LIVE = frozenset({"WAITING", "READY", "DISPATCHED"})
@@ -51,6 +51,7 @@ class ProblemKind(StrEnum):
     IDS = "duplicate id"
     INSIDE = "wrong inside"
     VERSION = "wrong version"
+    UNFENCED = "missing fence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def verify(trace: Records) -> list[Problem]:
         for edge in record.edges:
             problems += _obeyed(trace, record, edge)
     problems += _ticks(trace)
+    problems += _unfenced(trace)
     problems += _versions(trace)
     problems += _insides(trace)
     return problems
@@ -140,6 +142,8 @@ def _superfluous(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[P
     source = trace.find(edge.source)
     if source is None and (trace.dropped or trace.before):
         return
+    if source is not None and is_fence(source):
+        return  # `_unfenced` says which there have to be
     if source is None:
         why = "the trace has no such instruction"
     elif source is record:
@@ -158,7 +162,7 @@ def _obeyed(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[Proble
     source = trace.find(edge.source)
     if source is None or source is record:
         return
-    if record.erased and not 0 < source.erased < record.erased:
+    if record.erased and not 0 < source.erased < record.erased and edge.reason != Reason.MEMORY:
         yield _about(ProblemKind.OVERTAKEN, record, edge, f"it was erased before #{source.id}, which it waits for")
     if edge.elided:
         yield from _may_be_elided(record, edge, source)
@@ -197,6 +201,23 @@ def _ticks(trace: Records) -> Iterator[Problem]:
         elif tick in taken:
             yield Problem(ProblemKind.TICKS, record.id, f"tick {tick} is also one of #{taken[tick]}")
         taken[tick] = record.id
+
+
+def _unfenced(trace: Records) -> Iterator[Problem]:
+    """Check that whoever depends on a launch, and does not follow it on its stream, waits for a fence behind it."""
+    launches = Launches()
+    for _tick, phase, index in _events(trace):
+        record = trace.records[index]
+        if phase != _ADMITTED:
+            launches.erase(record)
+            continue
+        for copy, device, number in launches.admit(record):
+            sources = [trace.find(edge.source) for edge in record.edges if edge.copy == copy]
+            if record.admitted <= trace.base_tick or any(one is None and trace.dropped for one in sources):
+                continue
+            if not any(one is not None and one.device == device and one.launch >= number for one in sources):
+                message = f"it depends on launch {number} of {device} by copy {copy}, and waits for no fence behind it"
+                yield Problem(ProblemKind.UNFENCED, record.id, message, copy=copy)
 
 
 def _duplicate_ids(trace: Records) -> Iterator[Problem]:

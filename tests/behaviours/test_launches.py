@@ -1,0 +1,207 @@
+"""Ops that are launched at admission on a CUDA device, over the fake of CUDA's runtime: who waits for them, and how."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.interpreter.errors import KernelError
+from tensord.interpreter.opcodes import Opcode
+from tensord.streams.cuda_launcher import Launcher
+from tensord.vm.scheduler.fences import MOST
+
+from ..streams.fake_cuda.gpu import Gpu, IllegalAddress
+from ..streams.fake_cuda.module import installed
+from .looking_inside import device_of, machine_of, until
+
+DEVICES: list[Any] = ["cpu:0", {"name": "cuda:0", "memory": "64MiB", "cache": "8MiB"}]
+ONES = np.ones(1024)
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> Iterator[Gpu]:
+    with installed(Gpu(seed=1, memory=1 << 30)) as fake:
+        yield fake
+
+
+@pytest.fixture
+def session() -> Iterator[Any]:
+    with td.connect("local", devices=DEVICES) as opened:
+        x = opened.asarray(ONES, device="cuda:0")
+        for _ in range(2):  # the first call of each op takes the long way: its kernels are compiled
+            y = x + x
+            y += x
+            y = y * 2.0
+            y.numpy()
+        yield opened
+
+
+def put(session: Any, value: float = 1.0) -> Any:
+    """A tensor that is there."""
+    return session.asarray(ONES * value, device="cuda:0").wait()
+
+
+def hold(gpu: Gpu, session: Any, name: str = "compute") -> None:
+    """Keep the compute stream from working until `gpu.release(name)`."""
+    gpu.enqueue(device_of(session, "cuda:0").compute[0].raw.queue, lambda: None, gpu.hold(name))
+
+
+def launches(session: Any) -> list[Any]:
+    """The records of what was launched at admission."""
+    return [one for one in session.trace().records if one.launch and one.opcode == Opcode.CALL]
+
+
+def test_a_chain_is_launched_without_the_launcher_and_costs_few_events(
+    gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = one = put(session)
+    session.sync()
+    submitted: list[Any] = []
+    submit = Launcher.submit
+
+    def noting(*given: Any) -> None:
+        submitted.append(given)
+        submit(*given)
+
+    monkeypatch.setattr(Launcher, "submit", noting)
+    gpu.calls.clear()
+    for _ in range(2000):
+        x = x + one
+    assert x.numpy()[0] == 2001
+    assert not submitted
+    assert gpu.calls["launchKernel"] == 2000
+    assert gpu.calls["eventRecord"] + gpu.calls["eventCreate"] <= 0.02 * 2000
+    found = launches(session)
+    assert [one.launch for one in found] == sorted(one.launch for one in found)
+    assert {one.stream for one in found} == {"cuda:0/compute0"}
+    assert session.trace().verify() == []
+
+
+def test_a_wait_and_a_sync_end_when_the_device_has_got_there(gpu: Gpu, session: Any) -> None:
+    x = put(session)
+    hold(gpu, session)
+    y = x + x
+    session.flush()
+    over: list[str] = []
+
+    def wait_by(wait: Any, name: str) -> None:
+        wait()
+        over.append(name)
+
+    threads = [threading.Thread(target=wait_by, args=each) for each in ((session.sync, "sync"), (y.wait, "wait"))]
+    for thread in threads:
+        thread.start()
+    until(session, lambda: len(machine_of(session).engine.live) >= 2)
+    assert not over
+    gpu.release("compute")
+    for thread in threads:
+        thread.join(10)
+    assert sorted(over) == ["sync", "wait"]
+
+
+def test_a_value_is_ready_once_the_device_has_got_there(gpu: Gpu, session: Any) -> None:
+    x = put(session)
+    hold(gpu, session)
+    y = x + x
+    assert not any(y.is_ready() for _ in range(20))
+    gpu.release("compute")
+    until(session, y.is_ready)
+
+
+def test_an_upload_into_memory_that_a_launch_reads_comes_behind_it(gpu: Gpu, session: Any) -> None:
+    x = put(session, 3.0)
+    session.sync()
+    hold(gpu, session)
+    y = x + x
+    del x  # its memory is free for launches that follow, and behind them for others
+    session.flush()
+    uploads = [session.asarray(ONES * 7.0, device="cuda:0") for _ in range(3)]
+    session.flush()
+    gpu.release("compute")
+    np.testing.assert_array_equal(y.numpy(), ONES * 6.0)
+    assert all((one.numpy() == 7.0).all() for one in uploads)
+    assert any(edge.reason == "memory" for record in session.trace().records for edge in record.edges)
+    assert session.trace().verify() == []
+
+
+def test_a_copy_to_another_device_comes_behind_the_launch_that_makes_the_value(gpu: Gpu, session: Any) -> None:
+    x = put(session)
+    hold(gpu, session)
+    y = (x + x).to_device("cpu:0")
+    session.flush()
+    gpu.release("compute")
+    np.testing.assert_array_equal(y.numpy(), ONES * 2.0)
+    records = {one.id: one for one in session.trace().records}
+    moved = max(id_ for id_, one in records.items() if one.opcode == Opcode.TRANSFER)
+    assert [records[edge.source].opcode for edge in records[moved].edges] == [Opcode.FENCE]
+
+
+def test_who_launches_too_far_ahead_waits(gpu: Gpu, session: Any) -> None:
+    x = one = put(session)
+    session.sync()
+    order = device_of(session, "cuda:0").order
+    hold(gpu, session)
+    done = threading.Event()
+
+    def run() -> None:
+        y = x
+        for _ in range(4 * MOST):
+            y = y + one
+        assert y.numpy()[0] == 1 + 4 * MOST
+        done.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    until(session, lambda: order.issued - order.reached >= MOST)
+    assert not done.wait(0.1)
+    assert order.issued - order.reached < 3 * MOST
+    gpu.release("compute")
+    thread.join(20)
+    assert done.is_set()
+
+
+def test_what_was_current_of_cupy_is_current_again(gpu: Gpu, session: Any) -> None:
+    x = put(session)
+    cupy = device_of(session, "cuda:0")._cupy
+    with cupy.cuda.Device(1):
+        mine = cupy.cuda.Stream(non_blocking=True)
+    with cupy.cuda.Device(1), mine:
+        (x + x).wait()
+        x += x
+        x.numpy()
+        assert cupy.cuda.get_current_stream() is mine
+        assert gpu.device == 1
+
+
+def test_a_launch_that_faults_loses_the_device_for_what_depends_on_it_alone(gpu: Gpu, session: Any) -> None:
+    def fault() -> None:
+        raise IllegalAddress
+
+    x, there = put(session), session.asarray(ONES, device="cpu:0")
+    session.sync()
+    gpu.enqueue(device_of(session, "cuda:0").compute[0].raw.queue, fault)
+    y = x + x
+    z = y.to_device("cpu:0")
+    for lost in (y, z, x + x):
+        with pytest.raises(KernelError, match=r"illegal memory access|cuda:0 is lost"):
+            lost.numpy()
+    np.testing.assert_array_equal((there + 1.0).numpy(), ONES * 2.0)
+    session.sync()
+
+
+def test_a_session_that_ends_leaves_its_launches_to_the_device(gpu: Gpu) -> None:
+    with td.connect("local", devices=DEVICES) as one:
+        x = put(one)
+        for _ in range(2):
+            (x + x).numpy()
+        hold(gpu, one)
+        y = x + x
+        one.flush()
+        gpu.release("compute")
+        del y
+    assert not gpu.bugs

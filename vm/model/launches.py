@@ -1,0 +1,68 @@
+"""Launches: what was put in the order of a device's stream at admission, and how far the device is known to have got.
+
+On a device that `launches`, calling a kernel only gives work a place in the order of a stream: its *number*. An op that
+is launched at admission is finished as far as later launches are concerned: they come behind it on the same stream. For
+everybody else it is finished once the device has *reached* that number: the other streams of the device, the host, and
+whoever takes over its memory.
+
+They wait for a *fence*: an instruction without a kernel that the stream reports when it has got so far. A fence is made
+where somebody needs one, covers all launches before it, and serves all who come until the next launch. So there is one
+mechanism for waiting, that of edges, and a launch that nobody waits for costs nothing but its number.
+
+`Copy.written` and `Copy.touched` are the numbers of launches that used a copy, `Buffer.behind` those of memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.opcodes import Opcode
+from .device_state import DeviceState
+from .instruction import Instruction
+from .session_queue import SessionQueue
+
+if TYPE_CHECKING:
+    from .session import VmSession
+
+
+class Fence(Instruction):
+    """An instruction that is reported when its device has reached the number `launch`; `work`: what it had done by
+    then, in element operations. It has no kernel, or one that the driving thread launches: a small value is read so."""
+
+    __slots__ = ("work",)
+
+    def __init__(
+        self,
+        id_: int,
+        session: VmSession,
+        device: DeviceState,
+        opcode: Opcode = Opcode.FENCE,
+        label: str = "fence",
+        location: int = 0,
+    ) -> None:
+        super().__init__(id_, session, opcode, label, device, location)
+        launches = device.launches
+        if launches is None:
+            raise AssertionError(f"{device.name} launches nothing")
+        self.stream = launches.queue.stream
+        self.launch = launches.order.issued
+        self.work = launches.work
+
+
+class Launches:
+    """The launches of one device. `order` has their numbers; `work` is what was launched and `done` what is known to be
+    complete of it, in element operations. `fence`: the newest one that is not reached. `queue`: counts the
+    fences on the stream, of no session. `flooded`: sessions that have launched as far ahead as they may. `warm`: the
+    keys of plans whose kernels are compiled and loaded (`Plan.key`), alone or with the strides of their operands.
+    """
+
+    __slots__ = ("done", "fence", "flooded", "order", "queue", "warm", "work")
+
+    def __init__(self, device: DeviceState) -> None:
+        self.queue = SessionQueue(device.compute[0], device)
+        self.order = device.backend.order
+        self.work = 0
+        self.done = 0
+        self.fence: Fence | None = None
+        self.flooded: dict[VmSession, None] = {}
+        self.warm: set[Any] = set()

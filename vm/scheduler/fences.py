@@ -1,0 +1,199 @@
+"""Fences: how everybody but later launches of the same stream waits for what was launched at admission.
+
+`vm.model.launches` says what a launch and a fence are. A fence is dispatched where it is made: it is the source of an
+edge like any instruction that a stream has, so events order other streams behind it, and the host waits for its report.
+
+Who waits:
+
+- an instruction that reads what a launch has written, or writes what a launch has used, unless it goes to the same
+  stream, whose order is enough (`order`);
+- a Barrier, for all launches so far (`order_barrier`);
+- an instruction of another stream that takes memory which launches may still use (`order_memory`).
+
+A session that launches faster than its device works is *flooded*: the machine takes no more of its messages until the
+device has got on. Every `OFTEN` launches there is a fence, so that the machine knows of that. Launches cost the host
+much the same whatever their kernels take, so both their number and their work are bounded.
+
+Rejected: an event for each launch. Recording one takes 0.4 us, and nobody waits for most of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ...streams.stream import Stream
+from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
+from ..model.launches import Fence, Launches
+from ..model.reason import Reason
+from ..model.session import VmSession
+from ..model.tensor import Binding, Copy
+from . import edges
+from .fair_queue import AHEAD, PORTION
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+
+OFTEN: Final = 128  # launches from one fence to the next, at the most
+MOST: Final = 256  # launches that a session alone on its device may be ahead
+FEW: Final = 32  # the same beside other sessions
+
+
+class Fences:
+    """Makes the fences of all devices that launch, and orders instructions behind them."""
+
+    def __init__(self, scheduler: Scheduler, devices: Sequence[DeviceState]) -> None:
+        self.scheduler = scheduler
+        self.devices = [device for device in devices if device.launches is not None]
+
+    def behind(self, device: DeviceState, launches: Launches, number: int) -> Fence:
+        """A fence that covers the launch of that number, which is not reached."""
+        newest = launches.fence
+        if newest is not None and newest.launch >= number:
+            return newest
+        self.scheduler.ids += 1
+        fence = Fence(self.scheduler.ids, self.scheduler.nobody, device)
+        fence.received = self.scheduler.now
+        self.launch(fence, launches)
+        device.live[fence] = None
+        launches.fence = fence
+        return fence
+
+    def launch(self, fence: Fence, launches: Launches) -> None:
+        """Put a fence, with what it launches, in the order of its device, and have its stream report it."""
+        scheduler, queue = self.scheduler, launches.queue
+        scheduler.admit_launched(fence)
+        fence.ready = fence.dispatched = fence.started = scheduler.clock()
+        queue.stream.queued += 1
+        queue.enter(fence)
+        for copy in fence.reads:
+            note_queued(copy, queue.stream)
+        queue.stream.fence(fence)
+
+    def read(self, fence: Fence, source: Binding) -> None:
+        """Launch the reading of a value that is there in the order of its device."""
+        launches = fence.device.launches
+        if launches is None:
+            raise AssertionError(f"{fence.device.name} launches nothing")
+        fence.inputs, fence.reads = (source,), (source.copy,)
+        source.tensor.bound = True
+        self.launch(fence, launches)
+
+    def look(self) -> None:
+        """Somebody asks how far things are: have a fence behind all launches, so that the answer changes in time."""
+        for device in self.devices:
+            self.await_launches(device)
+
+    def passed(self, fence: Fence) -> None:
+        """The device has got to a fence, or is lost."""
+        device = fence.device
+        launches = device.launches
+        if launches is None:
+            return
+        device.live.pop(fence, None)
+        if launches.fence is fence:
+            launches.fence = None
+        if fence.launch > launches.order.reached:
+            device.backend.got_to(fence.launch)
+        launches.done = max(launches.done, fence.work)
+        if launches.flooded:
+            for session in [one for one in launches.flooded if not too_far(device, launches, 2)]:
+                del launches.flooded[session]
+                session.flooded = False
+        self.scheduler.retry(device)
+
+    def poll(self) -> bool:
+        """Report what fences the devices have passed; are there any that no other thread waits for?"""
+        left = False
+        for device in self.devices:
+            stream = device.compute[0]
+            if stream.unwatched:
+                self.scheduler.finished.extend(stream.poll())
+                left = left or bool(stream.unwatched)
+        return left
+
+    def watch(self) -> None:
+        """The driving thread is about to sleep: let the streams' threads wait for the fences."""
+        for device in self.devices:
+            if device.compute[0].unwatched:
+                device.compute[0].watch()
+
+    # -- who waits -------------------------------------------------------------------------------------------------
+
+    def order(self, instruction: Instruction) -> None:
+        """Order an instruction that is being admitted behind the launches that it depends on."""
+        for copy in instruction.reads:
+            if copy.written:
+                self._order(instruction, copy, copy.written, Reason.RAW)
+        for copy in instruction.writes:
+            if copy.touched and copy not in instruction.reads:
+                self._order(instruction, copy, copy.touched, Reason.WAW if copy.written == copy.touched else Reason.WAR)
+            elif copy.touched > copy.written:
+                self._order(instruction, copy, copy.touched, Reason.RAW)
+
+    def _order(self, instruction: Instruction, copy: Copy, number: int, reason: Reason) -> None:
+        device = copy.device
+        launches = device.launches
+        if launches is None or number <= launches.order.reached:
+            return
+        if instruction.device is device and instruction.stream is None and not instruction.on_control:
+            return  # it goes to the stream of the launches, the only one that computes
+        fence = self.behind(device, launches, number)
+        if not any(source == fence.id and about == copy.id for source, _, about, _ in instruction.edges):
+            edges.add_edge(fence, instruction, reason, copy.id)
+
+    def order_barrier(self, barrier: Instruction) -> None:
+        """Order a Barrier behind all launches so far."""
+        for device in self.devices:
+            launches = device.launches
+            if launches is not None and launches.order.issued > launches.order.reached:
+                edges.add_edge(self.behind(device, launches, launches.order.issued), barrier, Reason.BARRIER, 0)
+
+    def order_memory(self, instruction: Instruction, stream: Stream) -> None:
+        """Order an instruction that is being handed to a stream behind the launches that may still use its memory."""
+        for binding in instruction.outputs:
+            copy = binding.copy
+            launches, buffer = copy.device.launches, copy.buffer
+            if launches is None or buffer is None or buffer.behind <= launches.order.reached:
+                continue
+            if stream is launches.queue.stream:
+                continue
+            fence = self.behind(copy.device, launches, buffer.behind)
+            if fence not in instruction.event_sources:
+                instruction.event_sources = (*instruction.event_sources, fence)
+                instruction.edges.append((fence.id, Reason.MEMORY, copy.id, True))
+
+    def await_launches(self, device: DeviceState) -> bool:
+        """An instruction lacks memory: may launches that are not complete have some? Then it is tried again."""
+        launches = device.launches
+        if launches is None or launches.order.issued <= launches.order.reached:
+            return False
+        self.behind(device, launches, launches.order.issued)
+        return True
+
+    # -- launching -------------------------------------------------------------------------------------------------
+
+    def launched(self, session: VmSession, device: DeviceState, launches: Launches) -> None:
+        """Something was launched: see to it that fences follow each other, and that nobody launches too far ahead."""
+        fence = launches.fence
+        covered = launches.order.reached if fence is None else fence.launch
+        flooded = too_far(device, launches, 1)
+        if flooded or launches.order.issued - covered >= OFTEN:
+            self.behind(device, launches, launches.order.issued)
+        if flooded:
+            launches.flooded[session] = None
+            session.flooded = True
+
+
+def note_queued(copy: Copy, stream: Stream) -> None:
+    """Note that an access to the copy is handed to a stream."""
+    copy.stream = stream if copy.stream is stream or not copy.queued else None
+    copy.queued += 1
+
+
+def too_far(device: DeviceState, launches: Launches, part: int) -> bool:
+    """Is the device behind its launches by that part of what is allowed, or more?"""
+    alone = len(device.users) < 2
+    ahead, work = launches.order.issued - launches.order.reached, launches.work - launches.done
+    return ahead * part >= (MOST if alone else FEW) or work * part >= (AHEAD if alone else PORTION)
