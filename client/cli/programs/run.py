@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from ....interpreter.errors import MetadataError, ProtocolError
 from ..line import options
@@ -82,8 +81,7 @@ def run(
         arrays = session.fetch(found)
         told = linked.report() if report else None
     for array, path in zip(arrays, outputs, strict=False):
-        with path.open("wb") as file:
-            np.save(file, array)
+        save(array, path)
     tell(parsed, arrays, outputs, told)
 
 
@@ -184,6 +182,14 @@ def array_in(path: str) -> Any:
         if entry.meta is None:
             raise MetadataError(f"{path} is no .npy file of numbers: it {entry.error}")
         return read_array(file, entry)
+
+
+def save(array: Any, path: Path) -> None:
+    """Write the array as a .npy file of exactly that name."""
+    import numpy as np
+
+    with path.open("wb") as file:
+        np.save(file, array)
 
 
 def number(name: str, text: str) -> Any:

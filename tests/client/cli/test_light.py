@@ -55,6 +55,7 @@ def imported(*arguments: str, address: str = "", status: int = 0) -> set[str]:
         ("status --help", ("tensord.client.cli.traces.trace",)),
         ("trace --help", ("tensord.client.cli.traces.dag",)),
         ("trace dag --help", ("tensord.client.cli.traces.memory",)),
+        ("run --help", ("tensord.client.cli.daemon.admin",)),
     ],
 )
 def test_a_light_command_imports_nothing_that_it_does_not_need(line: str, more: tuple[str, ...]) -> None:
