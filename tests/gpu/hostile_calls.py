@@ -31,7 +31,7 @@ COMPUTING = frozenset(
 )
 INTEGERS = (-1, 0, 1, 2, 3, 5, -4, -1000, 1000, 2**31 - 1, 2**31, -(2**31) - 1, 2**32 + 1, -(2**63), 2**63 - 1)
 FLOATS = (-1.0, -1e-9, 2.0, 1e30, -1e30, np.nan, np.inf, -np.inf)
-NUMBERS = (-1, 0, 2**20, 2**31 - 1, 2**31, 2**63 - 1, -(2**63), 1e308, float("nan"), float("inf"), -0.5)
+NUMBERS = (-1, 0, 2**16, 2**31 - 1, 2**31, 2**40, 2**63 - 1, -(2**63), 1e308, float("nan"), float("inf"), -0.5)
 # Calls that the definitions do not suggest: positions that are right, in a dtype that cannot hold the length of the
 # axis, and edges of no bin.
 ITS_OWN = (

@@ -33,7 +33,7 @@ from .stage_ops import Results, call, results
 
 LONGEST = 60.0  # seconds of one op
 LAST_WORDS = 5.0  # seconds in which a process that hangs writes where
-MEMORY = "1GiB"  # of each device: absurd sizes are refused early
+MEMORY = "96MiB"  # of each device: absurd sizes are refused early
 GUARD = 4096  # elements of a tensor that no call touches
 VAST = "vast"  # what the process is called that makes calls of such sizes
 MEANWHILE = "the device is lost"

@@ -13,11 +13,15 @@ DEVICE = 1 << 26
 
 def parts(xp: ArrayModule, count: int, nbytes: int) -> list[slice]:
     """range(count) in slices of at most a block, at `nbytes` an element; of one element at least."""
-    block = HOST if xp is np else DEVICE
-    step = max(1, min(count, block // max(nbytes, 1)))
+    step = _step(count, nbytes, HOST if xp is np else DEVICE)
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
 
 def block_bytes(count: int, nbytes: int) -> int:
-    """The bytes of the largest of these blocks on the host."""
-    return nbytes * max((part.stop - part.start for part in parts(np, count, nbytes)[:1]), default=0)
+    """The bytes of the largest of these blocks on the host. There may be any number: nobody has memory for them yet."""
+    return nbytes * min(_step(count, nbytes, HOST), count)
+
+
+def _step(count: int, nbytes: int, block: int) -> int:
+    """The elements of a block."""
+    return max(1, min(count, block // max(nbytes, 1)))
