@@ -1,4 +1,4 @@
-"""Sessions of the command line: on a daemon they are looks, and their waits end when the daemon hangs.
+"""Sessions of the command line, whose waits end when the daemon hangs.
 
 An answer may take long (a checkpoint is written, values are read), so while one is awaited the daemon is asked
 something else, which it answers at once.
@@ -11,7 +11,7 @@ from typing import Any, Final
 from ....interpreter.wire.addresses import for_client, is_local
 from ....interpreter.wire.messages import Query
 from ...outbox.outbox import Outbox
-from ...session.connect import connect, connect_daemon
+from ...session.connect import USUAL, Wanted, connect, connect_daemon
 from ...session.session import Session
 from ...transport.interface import Reply
 from ...transport.link import SILENCE, hangs
@@ -19,12 +19,12 @@ from ...transport.link import SILENCE, hangs
 PERIOD: Final = 1.0  # seconds between two such questions
 
 
-def session_at(address: str) -> Session:
-    """A session with the daemon. The log tells of a look at level debug only."""
+def session_at(address: str, wanted: Wanted = USUAL) -> Session:
+    """A session with the daemon; without a name, the log tells of it at level debug only."""
     if is_local(address):
-        return connect(address)
+        return connect(address, wanted)
     text = for_client(address).text
-    return connect_daemon(text, outbox=patient(text))
+    return connect_daemon(text, wanted, patient(text))
 
 
 def patient(address: str) -> type[Outbox]:

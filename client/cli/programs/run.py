@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....interpreter.errors import MetadataError, ProtocolError
+from ...transport.seeking import running
 from ..line import options
 from ..line.output import in_json, print_json
 
@@ -63,7 +64,7 @@ def run(
     text = None if program is None else parsed_from(program)
     if text is not None:
         check(text, given, captured, outputs)
-    with session_at(address, slots.values(), published=name is not None) as session:
+    with session_for(address, slots.values(), published=name is not None) as session:
         if text is None:
             linked = looked_up(session, str(name))
             parsed = linked.program
@@ -121,15 +122,16 @@ def looked_up(session: Session, name: str) -> LinkedProgram:
     return found
 
 
-def session_at(address: str | None, devices: Iterable[str], *, published: bool) -> AbstractContextManager[Session]:
+def session_for(address: str | None, devices: Iterable[str], *, published: bool) -> AbstractContextManager[Session]:
     """A session with the daemon at the address, else in this process, with the devices that are named. What is
     `published` is found on a daemon alone: on the one that runs, if there is no address."""
-    from ...session.connect import Wanted, connect
-    from ...transport.seeking import running
+    from ....interpreter.wire.names import program_name
+    from ...session.connect import Wanted
+    from ..daemon.patient import session_at
 
     if address is not None or published:
-        return connect(address or running())
-    return connect("local", Wanted(["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")]))
+        return session_at(address or running(), Wanted(name=program_name()))
+    return session_at("local", Wanted(["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")]))
 
 
 def pairs(given: Sequence[str], what: str) -> dict[str, str]:

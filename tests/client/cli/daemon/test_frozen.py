@@ -54,6 +54,7 @@ def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
         "checkpoint checkpoints",
         "restore checkpoints",
         "load x.npy",
+        "run --name x",
     ],
 )
 def test_it_ends_with_what_to_do(
