@@ -11,7 +11,7 @@ On the hot path, a CALL stays an array: see `call_arrays`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 from ..types.meta import DTYPES, MAX_NDIM, SCALAR_TYPES, Meta, OperandMeta
 from .fields import (
@@ -387,6 +387,7 @@ class Restore(NamedTuple):
     request: Request
 
 
+# In the order of their numbers.
 NamedMessage: TypeAlias = (
     Call
     | Release
@@ -420,39 +421,7 @@ NamedMessage: TypeAlias = (
     | Restore
 )
 
-DECLARATIONS: dict[MessageKind, type[NamedMessage]] = {
-    MessageKind.CALL: Call,
-    MessageKind.RELEASE: Release,
-    MessageKind.UPLOAD: Upload,
-    MessageKind.FETCH: Fetch,
-    MessageKind.WAIT: Wait,
-    MessageKind.SYNC: Sync,
-    MessageKind.EFFECT: Effect,
-    MessageKind.CHAIN: Chain,
-    MessageKind.SIGNATURE: Signature,
-    MessageKind.LOCATION: Location,
-    MessageKind.PUBLISH: Publish,
-    MessageKind.LOOKUP: Lookup,
-    MessageKind.UNPUBLISH: Unpublish,
-    MessageKind.TO_DEVICE: ToDevice,
-    MessageKind.RESTART: Restart,
-    MessageKind.ATOMIC: Atomic,
-    MessageKind.NAMES: ListNames,
-    MessageKind.QUERY: Query,
-    MessageKind.SPAN: Span,
-    MessageKind.PROGRAM: ProgramPart,
-    MessageKind.LINK: Link,
-    MessageKind.RUN: Run,
-    MessageKind.CONVENTION: Convention,
-    MessageKind.HINT: Hint,
-    MessageKind.FILE: File,
-    MessageKind.LOAD: Load,
-    MessageKind.WRITE: Write,
-    MessageKind.FLUSH: Flush,
-    MessageKind.CHECKPOINT: Checkpoint,
-    MessageKind.RESTORE: Restore,
-}
-
+DECLARATIONS: dict[MessageKind, type[NamedMessage]] = dict(zip(MessageKind, get_args(NamedMessage), strict=True))
 _PAYLOAD = Upload._fields.index("payload") + 1
 KINDS: dict[type[NamedMessage], int] = {declaration: int(kind) for kind, declaration in DECLARATIONS.items()}
 
