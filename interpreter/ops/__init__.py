@@ -32,7 +32,7 @@ The families:
 
 from __future__ import annotations
 
-from . import (
+from . import (  # noqa: F401 - each fills the registry
     creation,
     cumulative,
     curves,
@@ -58,30 +58,3 @@ from . import (
     special,
     views,
 )
-
-__all__ = [
-    "creation",
-    "cumulative",
-    "curves",
-    "decompositions",
-    "dynamic",
-    "einsum",
-    "elementwise",
-    "fft",
-    "histograms",
-    "indexing",
-    "joining",
-    "linalg",
-    "nn",
-    "norms",
-    "quantiles",
-    "random",
-    "rearranging",
-    "reductions",
-    "searching",
-    "sets",
-    "solving",
-    "sorting",
-    "special",
-    "views",
-]

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from . import (
+from . import (  # noqa: F401 - each fills the registry
     activations,
     attention,
     convolution,
@@ -20,15 +20,3 @@ from . import (
     pooling,
     softmax,
 )
-
-__all__ = [
-    "activations",
-    "attention",
-    "convolution",
-    "dropout",
-    "embedding",
-    "losses",
-    "normalisation",
-    "pooling",
-    "softmax",
-]

@@ -9,6 +9,4 @@ A device has these ops if the library can be imported where the device is. Infer
 
 from __future__ import annotations
 
-from . import functions
-
-__all__ = ["functions"]
+from . import functions  # noqa: F401 - it fills the registry
