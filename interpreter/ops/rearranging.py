@@ -22,6 +22,8 @@ from .positions import check_gather, from_either_end
 _AXIS_OR_NONE = Attribute("axis", optional(check_int), None)
 # Overhead of copying one block of a roll, in element operations.
 BLOCK = 10_000
+# Axes that are rolled at once, block by block: each doubles the number of blocks.
+_AT_ONCE = 4
 # Bytes of the temporaries of `repeat_each` for each position of its result, besides the elements.
 _POSITION = 16
 
@@ -61,7 +63,12 @@ def roll_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
         cut = x.size - shift
         out[...] = xp.reshape(xp.concatenate((flat[cut:], flat[:cut])), x.shape)
         return
-    shifts = _shifts(x.shape, attributes)
+    shifts = {axis: distance for axis, distance in _shifts(x.shape, attributes).items() if distance}
+    for axis in list(shifts)[
+        :-_AT_ONCE
+    ]:  # one after the other, since their blocks are two to the power of their number
+        cut, before = x.shape[axis] - shifts.pop(axis), (slice(None),) * axis
+        x = xp.concatenate((x[(*before, slice(cut, None))], x[(*before, slice(cut))]), axis=axis)
     for blocks in itertools.product(*(_blocks(n, shifts.get(axis, 0)) for axis, n in enumerate(x.shape))):
         out[tuple(target for target, _ in blocks)] = x[tuple(source for _, source in blocks)]
 
@@ -75,15 +82,22 @@ def _blocks(size: int, shift: int) -> tuple[tuple[slice, slice], ...]:
 
 
 def roll_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
-    """Without an axis, the elements in C order, and those in their new order."""
-    return 2 * total(metas) if attributes["axis"] is None else 0
+    """Without an axis, the elements in C order, and those in their new order; of many axes what was rolled before."""
+    return 2 * total(metas) if attributes["axis"] is None or _rolled(metas, attributes) > _AT_ONCE else 0
+
+
+def _rolled(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
+    """How many axes are rolled."""
+    return sum(map(bool, _shifts(tensor(metas).shape, attributes).values()))
 
 
 def roll_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
-    """Each element is moved once; each rolled axis doubles the number of blocks."""
+    """Each element is moved once, of many axes once more for each; each axis that is rolled at once doubles the number
+    of blocks."""
     x = tensor(metas)
-    rolled = 1 if attributes["axis"] is None else sum(map(bool, _shifts(x.shape, attributes).values()))
-    return x.size + (BLOCK << rolled)
+    rolled = 1 if attributes["axis"] is None else _rolled(metas, attributes)
+    before = max(rolled - _AT_ONCE, 0)
+    return (x.size + BLOCK) * before + x.size + (BLOCK << (rolled - before))
 
 
 # --- repeat and tile

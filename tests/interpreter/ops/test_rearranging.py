@@ -59,6 +59,18 @@ def test_roll_along_several_axes(evaluate, make, assert_same, data):
     assert_same(evaluate("roll", x, shift=shifts, axis=axes), expected)
 
 
+@pytest.mark.parametrize("count", [4, 5, 7, 20])
+def test_many_axes_are_rolled_without_a_block_for_each_of_their_corners(evaluate, assert_same, count):
+    x = np.arange(2.0**count).reshape((2,) * count)
+    axes, shifts = tuple(range(count)), (*(1,) * (count - 1), 3)
+    backwards = x[(slice(None, None, -1),) * count]  # one step along an axis of two
+    assert_same(evaluate("roll", x, shift=shifts, axis=axes), backwards)
+    op, meta = find("roll"), Meta.of(x.shape, x.dtype)
+    attributes = dict(op.freeze({"shift": shifts, "axis": axes}))
+    assert op.estimate((meta,), (meta,), attributes) < 40 * x.size + 200_000 * count
+    assert op.temporaries((meta,), (meta,), attributes) == (2 * x.nbytes if count == 20 else 0)
+
+
 def test_one_shift_is_for_all_axes(evaluate, assert_same):
     x = np.arange(6).reshape(2, 3)
     assert_same(evaluate("roll", x, shift=1, axis=(0, 1)), np.roll(x, (1, 1), axis=(0, 1)))
