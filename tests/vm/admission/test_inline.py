@@ -428,6 +428,14 @@ class TestWhichWay:
             assert client.answers[5][0].tolist() == [4.0, 6.0]
 
 
+def test_a_view_whose_base_has_gone_is_not_handed_on() -> None:
+    """It has its memory for itself, but its elements do not lie there as those of a result do."""
+    both = Both()
+    both.send(Release((X,)))
+    both.send([CALL, NEGATE, (VIEW,), (NEW,), 0b1, 1])
+    assert both.clients[0].fetch(NEW) == [-2.0, -1.0]
+
+
 def test_an_operand_that_a_wait_reads_is_not_handed_on() -> None:
     """The wait has not ended: it is about this copy at this version, and keeps no memory that would show it."""
     bare = Bare()
