@@ -12,7 +12,19 @@ from typing import Any
 import numpy as np
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.wire.messages import CALL, RELEASE, Fetch, Publish, Release, Signature, ToDevice, Upload, Wait
+from tensord.interpreter.wire.limits import Limits
+from tensord.interpreter.wire.messages import (
+    CALL,
+    RELEASE,
+    Call,
+    Fetch,
+    Publish,
+    Release,
+    Signature,
+    ToDevice,
+    Upload,
+    Wait,
+)
 from tensord.vm.admission.inline import END
 from tensord.vm.memory.binding import bind
 from tensord.vm.model.tensor import Binding, Tensor
@@ -21,6 +33,7 @@ from tensord.vm.reporting.invariants import violations
 from ...each_case import each_case
 from ...sampling import sampled
 from ..bare_engine import Bare, Client
+from ..parts import Parts
 
 PAIR = ((2,), "float64")
 WHOLE = ((2,), "int64")
@@ -434,6 +447,31 @@ def test_a_view_whose_base_has_gone_is_not_handed_on() -> None:
     both.send(Release((X,)))
     both.send([CALL, NEGATE, (VIEW,), (NEW,), 0b1, 1])
     assert both.clients[0].fetch(NEW) == [-2.0, -1.0]
+
+
+@each_case("part", [False, True])
+def test_what_has_copies_elsewhere_is_not_handed_on(part: bool) -> None:
+    """They would count as copies of the result, or of a part of it."""
+    client, negate = Client(Parts("cpu:0", "sim:0", inline=True), Limits()), 99
+    first = client.signature("getitem", (FLAT,), (("index", (("slice", 0, 2, None),)),))
+    client.send(Signature(negate, "negative", (), (PAIR if part else FLAT,), "sim:0", None))
+
+    def negated_elsewhere(id_: int) -> list[float]:
+        """What is brought there for that stays."""
+        seen = client.new() if part else id_
+        if part:
+            client.send(Call(first, (id_,), (seen,), 0, 1))
+        there, result = client.new(), client.new()
+        client.send(ToDevice(seen, there, "sim:0", 1), Call(negate, (there,), (result,), 1, 1))
+        found = client.fetch(result)
+        client.send(Release((result,)), Release((seen,) if part else ()))
+        client.bare.drain()
+        return found
+
+    x = client.upload([1.0, 2.0, 3.0, 4.0])
+    before = negated_elsewhere(x)
+    y = client.call("negative", x, meta=FLAT, released=1)
+    assert negated_elsewhere(y) == [-value for value in before]
 
 
 def test_an_operand_that_a_wait_reads_is_not_handed_on() -> None:
