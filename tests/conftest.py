@@ -225,7 +225,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Some modules run in several ways: here, on a daemon, on the serial engine unless the other one is compiled."""
     if "machines" not in metafunc.fixturenames or metafunc.definition.get_closest_marker("cuda"):
         return
-    if metafunc.config.getoption("--device"):
+    if metafunc.config.getoption("--device") or chooses_machines(metafunc.definition):
         return
     ways = {"daemon": through_daemon.applies(metafunc.definition), "serial": on_serial.applies(metafunc.definition)}
     only = [way for way in ways if metafunc.config.getoption(f"--{way}") and ways[way] is not None]
@@ -234,6 +234,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen = only or ["here", *(way for way, also in ways.items() if also)]
     if chosen != ["here"]:
         metafunc.parametrize("machines", chosen, indirect=True)
+
+
+def chooses_machines(test: pytest.Function) -> bool:
+    """Does the test say itself on which machines it runs?"""
+    return any("machines" in mark.args[0] for mark in test.iter_markers("parametrize"))
 
 
 @pytest.fixture(scope="session")

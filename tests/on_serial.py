@@ -64,6 +64,7 @@ UNABLE = {
     "test_devices": "it looks at streams",
     "test_memory_that_is_not_there_is_a_typed_error": "memory has no limit",
     "test_nothing_overtakes_a_reader_that_still_runs": "no reader still runs",
+    "test_its_report_is_about_the_runs_of_its_own_session": "it compiles nothing",
     "test_operands_that_are_not_what_the_signature_says_are_refused": "no session of this process sends them",
     "test_releases_happen_despite_cancel": "it runs kernels in the background",
     "test_stale_views_on_a_device_leave_with_the_write": "it counts copies",
@@ -72,6 +73,7 @@ UNABLE = {
     "test_for_people": "it looks at transfers",
     "test_for_programs": "it looks at limits of memory",
     "test_tensors": "it looks at the names of storages",
+    "test_what_it_captures_counts_as_its_publishers_and_is_freed_with_its_last_holder": "it counts no bytes",
     "test_without_tracing_there_are_no_records": "there are none with it, either",
 }
 INSIDE = ("machine", "_replies", "_session")  # what a test of the virtual machine looks at

@@ -273,9 +273,12 @@ def has_plain_attribute(kind: type, name: str) -> bool:
 
 
 def is_made_by_program(frame: FrameType) -> bool:
-    """Is code without a file the program's, rather than what a library has made, such as `namedtuple`?"""
-    module = frame.f_globals.get("__name__", "__main__")
-    return is_of_program(module) and not module.startswith("namedtuple_")
+    """Is code without a file the program's, rather than what a library has made, such as `namedtuple`?
+
+    Code of no module counts as the program's: `__main__` may be a library that runs the program (`python -m`).
+    """
+    module = frame.f_globals.get("__name__")
+    return module is None or (is_of_program(module) and not module.startswith("namedtuple_"))
 
 
 def has_attributes(value: Any) -> bool:

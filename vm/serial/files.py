@@ -77,7 +77,7 @@ class Files:
             values = [tensor_of(session, id_).value for id_ in ids]
             for value, offset in zip(values, offsets, strict=True):
                 if value.array is None:
-                    raise value.first
+                    raise value.first.reraisable()  # what is kept has no traceback, which would keep the file open
                 output[0].write(np.ascontiguousarray(value.array), offset)
         except TensordError as error:
             if output is None:
@@ -92,7 +92,7 @@ class Files:
             raise ProtocolError(f"file {message.file} is not open for writing")
         file, link = output
         if link.array is None:
-            raise link.first
+            raise link.first.reraisable()
         file.flush()
 
 

@@ -72,6 +72,16 @@ def test_a_change_is_noticed(session, x, source, request):
     assert routine.captures == captures  # what is as it was is not captured again
 
 
+@pytest.mark.parametrize("main", [pytest, state], ids=["a library", "the program"])
+def test_code_of_no_module_is_the_programs_whichever_module_is_main(session, x, monkeypatch, main):
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    thing = Thing(rate=1.0)
+    routine = session.routine(lambda x: x * state_by_computed_names.executed("n = thing.rate", thing=thing)["n"])
+    assert routine(x).tolist() == [1.0, 2.0]
+    thing.rate = 3.0
+    assert routine(x).tolist() == [3.0, 6.0]
+
+
 @pytest.mark.parametrize("source", UNSEEN, ids=lambda source: source.__name__)
 def test_what_no_run_can_look_at_is_refused(session, x, source):
     read, _ = source()
