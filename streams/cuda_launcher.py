@@ -161,6 +161,7 @@ class Launcher:
                 self._enter(stream, burst, stream.backlog.popleft())
                 self._launch(stream, burst)
             self.end(stream, burst)
+            stream.taken += len(burst.tasks)
         stream.launched.put(burst)
 
     def launch_aside(self, stream: CudaStream, burst: Burst) -> None:
@@ -172,6 +173,7 @@ class Launcher:
         burst.tasks[0].started = self.clock()
         self._launch(stream, burst)
         self.end(stream, burst)
+        stream.taken += 1
         stream.aside = False
         self._inbox.put(None)
 

@@ -108,6 +108,8 @@ class CudaStream(Stream):
         self._launcher = launcher
         self._thread = threading.Thread(target=self._run, name=f"tensord {self.name}", daemon=True)
         self._done: list[Task] = []  # not yet reported
+        self.handed = 0  # tasks that were submitted; counted by the driving thread
+        self.taken = 0  # those of them that were launched; counted by the thread that does so
         self._freed = 0  # the time when the burst before was done
 
     def start(self) -> None:
@@ -115,12 +117,20 @@ class CudaStream(Stream):
         self._thread.start()
 
     def submit(self, tasks: Sequence[Task]) -> None:
+        self.handed += len(tasks)
         self._launcher.submit(self, tasks)
 
     def fence(self, task: Task) -> None:
         burst = Burst()
         self._launcher.launch_fence(self, burst, task)
         self.unwatched.append(burst)
+
+    def is_free(self) -> bool:
+        return self.handed == self.taken
+
+    def wait_for(self, task: Task) -> None:
+        if isinstance(task.event, Mark):
+            self.raw.wait_event(task.event.event)
 
     def poll(self) -> Sequence[Task]:
         done: list[Task] = []

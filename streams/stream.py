@@ -113,6 +113,13 @@ class Stream(ABC):
         reported when the device has got there. For the first compute stream of a device that `launches`."""
         raise NotImplementedError(self.name)
 
+    def is_free(self) -> bool:
+        """Has all that was submitted been launched, so that the driving thread may launch behind it?"""
+        return False
+
+    def wait_for(self, task: Task) -> None:  # noqa: B027 - as `watch`
+        """Have what is launched here from now on wait for a task of another stream that was launched."""
+
     def poll(self) -> Sequence[Task]:
         """Those of the fences that nobody watches which the device has passed by now; they are not reported again."""
         return ()

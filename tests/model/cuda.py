@@ -22,6 +22,7 @@ class ModelCudaStream(CudaStream):
         super().__init__(*args, **given)
 
     def submit(self, tasks: Sequence[Any]) -> None:
+        self.handed += len(tasks)
         self.backlog.extend(tasks)
 
     def can_execute(self) -> bool:

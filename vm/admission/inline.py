@@ -44,6 +44,7 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
 from ..model.launches import Launches
 from ..model.plan import Plan
+from ..model.reason import Reason
 from ..model.session import VmSession
 from ..model.signature import NOTHING, UPLOAD, Maker
 from ..model.tensor import Binding, Copy, Storage, Tensor
@@ -75,6 +76,7 @@ class Inline:
         self.names = names
         self.entered: Device | None = None  # that this thread is ready to launch on
         self.before: Any = None  # what was current on it before
+        self.met: tuple[Any, ...] = ()  # see `may_launch`
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
@@ -127,7 +129,10 @@ class Inline:
                     a, b = x.storage.copies[device], y.storage.copies[device]
                 except KeyError:
                     return message
-                if x.meta is not m or y.meta is not n or a.writer is not None or b.writer is not None:
+                if x.meta is not m or y.meta is not n:
+                    return message
+                live = a.writer is not None or b.writer is not None
+                if live and (launches is None or not (launches.follows(a) and launches.follows(b))):
                     return message
                 p, q = a.buffer, b.buffer
                 if p is None or q is None or a.poison is not None or b.poison is not None:
@@ -145,13 +150,13 @@ class Inline:
                 if bound is None:
                     return message
                 arguments, traced = bound
-            if launches is not None and not self.may_launch(session, plan, launches, inputs):
+            if launches is not None and not self.may_launch(session, plan, launches, inputs, output):
                 return message
             if device.short:
                 touch_operands(device, tensors, inputs, plan.metas)
             inherited = 0
             if plan.in_place:
-                copy = find_target(plan, tensors.get(output))
+                copy = find_target(plan, tensors.get(output), launches)
             elif output <= session.newest:
                 return message
             else:
@@ -190,7 +195,7 @@ class Inline:
                     copies = traced + (copy.id, copy.version)  # noqa: RUF005 - half the time of a display with a star
                     used = device.backend.allocated
                     entry = (id_, plan.traits, copies, tick, scheduler.now, started, finished, location, used)
-                    ring.append(entry if launches is None else (*entry, 0, launches.order.issued + 1))
+                    ring.append(entry if launches is None else (*entry, 0, launches.order.issued + 1, self.met))
                 if launches is not None:
                     self.launched(session, plan, launches, inputs, copy)
             if released != inherited:
@@ -207,21 +212,24 @@ class Inline:
                 entered.leave(self.before)
                 self.before = None
 
-    def may_launch(self, session: VmSession, plan: Plan, launches: Launches, inputs: Sequence[Any]) -> bool:
-        """May the op be launched now, as far as its device and its kernel are concerned? Then this thread is ready."""
+    def may_launch(
+        self, session: VmSession, plan: Plan, launches: Launches, inputs: Sequence[Any], output: int
+    ) -> bool:
+        """May the op be launched now, as far as its device and its kernel are concerned? Then this thread is ready, and
+        `met` has the unfinished instructions that the launch comes behind, as edges are kept."""
         device = plan.device
         backend = device.backend
         if backend.lost is not None:
             return False
         if plan.scratch and not has_spare(device, plan.scratch + plan.output.nbytes):
             return False
-        strides = strides_of(session.tensors, inputs, plan)
-        if strides and (plan.key, strides) not in launches.warm:
+        if not launches.is_warm(plan, strides_of(session.tensors, inputs, plan)):
             return False
         if self.entered is not backend:
             if self.entered is not None:
                 self.entered.leave(self.before)
             self.entered, self.before = backend, backend.enter()
+        self.met = edges_met(session.tensors, plan, inputs, output)
         return True
 
     def launched(self, session: VmSession, plan: Plan, launches: Launches, inputs: Sequence[Any], result: Copy) -> None:
@@ -357,6 +365,7 @@ class Inline:
         instruction.plan = plan
         if plan.device.launches is not None:
             instruction.launch = plan.device.launches.order.issued
+            instruction.edges = [self.met[n : n + 4] for n in range(0, len(self.met), 4)]
         read = [session.tensors.get(v) for v, scalar in zip(inputs, plan.scalars, strict=True) if not scalar]
         instruction.reads = tuple({t.storage.copies[plan.device]: None for t in read if t is not None})
         instruction.writes = tuple({session.tensors[v].storage.copies[plan.device]: None for v in outputs})
@@ -437,9 +446,29 @@ class Inline:
 
 
 def strides_of(tensors: dict[int, Tensor], inputs: Sequence[Any], plan: Plan) -> tuple[Any, ...]:
-    """The strides of the operands, None for a packed one; () if all are packed."""
-    found = [tensors[value].strides for value, meta in zip(inputs, plan.metas, strict=True) if type(meta) is Meta]
-    return () if found.count(None) == len(found) else tuple(found)
+    """The strides of the operands, None for a packed one."""
+    pairs = zip(inputs, plan.metas, strict=True)
+    return tuple([tensors[value].strides for value, meta in pairs if type(meta) is Meta])
+
+
+def edges_met(tensors: dict[int, Tensor], plan: Plan, inputs: Sequence[Any], output: int) -> tuple[Any, ...]:
+    """The edges of a launch to unfinished instructions ahead of it on its stream, flat. It does not wait for any."""
+    read = {
+        tensors[value].storage.copies[plan.device]: None
+        for value, meta in zip(inputs, plan.metas, strict=True)
+        if type(meta) is Meta
+    }
+    written = tensors[output].storage.copies.get(plan.device) if plan.in_place and output in tensors else None
+    found: tuple[Any, ...] = ()
+    for copy in read:
+        if copy.writer is not None:
+            found += (copy.writer.id, Reason.RAW, copy.id, True)
+    if written is not None:
+        if written.writer is not None and written not in read:
+            found += (written.writer.id, Reason.WAW, written.id, True)
+        for reader in written.readers or ():
+            found += (reader.id, Reason.WAR, written.id, True)
+    return found
 
 
 def touch_operands(
@@ -465,7 +494,9 @@ def bind_operands(plan: Plan, tensors: dict[int, Tensor], inputs: Sequence[Any])
         if tensor is None or tensor.meta is not meta:
             return None
         copy = tensor.storage.copies.get(device)
-        if copy is None or copy.writer is not None or copy.poison is not None:
+        if copy is None or copy.poison is not None:
+            return None
+        if copy.writer is not None and (device.launches is None or not device.launches.follows(copy)):
             return None
         buffer = copy.buffer
         if buffer is None:
@@ -483,7 +514,7 @@ def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any)
     return device.backend.bind(buffer, meta)
 
 
-def find_target(plan: Plan, tensor: Tensor | None) -> Copy | None:
+def find_target(plan: Plan, tensor: Tensor | None, launches: Launches | None) -> Copy | None:
     """The copy of the `out=` tensor, with its next version, if the tensor's memory is its own, all here, and unused."""
     if tensor is None or tensor.meta is not plan.output:
         return None
@@ -493,8 +524,12 @@ def find_target(plan: Plan, tensor: Tensor | None) -> Copy | None:
         return None
     if storage.sharers != 1 or tensor.strides is not None or copy.exposed:  # `may_overwrite`, without its call
         return None
-    if copy.uses or copy.readers or copy.poison is not None or copy.buffer is None:
+    if copy.poison is not None or copy.buffer is None:
         return None
+    if copy.uses or copy.readers:
+        if launches is None or not launches.follows_all(copy):
+            return None
+        copy.writer = copy.readers = None  # who comes later comes behind this launch
     if plan.device.short:
         touch(storage, plan.device)
     storage.placed = plan.device.alone

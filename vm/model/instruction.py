@@ -95,6 +95,7 @@ class Instruction:
         "event_sources",
         "failures",
         "finished",
+        "foreign",
         "forwarded",
         "hard",
         "held",
@@ -166,6 +167,7 @@ class Instruction:
         self.queue: SessionQueue | None = None  # set when a stream gets it: soft successors may follow
         self.quick = False  # small and bounded: certain to end within tens of microseconds
         self.on_control = traits.on_control  # runs on the driving thread, whatever its size
+        self.foreign = False  # may it fail since another device is lost, although it was launched?
         self.forwarded: Copy | None = None  # the input whose memory its result reuses
         self.payload: Any = None  # bytes from outside that become its result's memory
         self.pending = 0

@@ -22,7 +22,9 @@ from .instruction import Instruction
 from .session_queue import SessionQueue
 
 if TYPE_CHECKING:
+    from .plan import Plan
     from .session import VmSession
+    from .tensor import Copy
 
 
 class Fence(Instruction):
@@ -66,3 +68,38 @@ class Launches:
         self.fence: Fence | None = None
         self.flooded: dict[VmSession, None] = {}
         self.warm: set[Any] = set()
+
+    def follows(self, copy: Copy) -> bool:
+        """Would a launch now come behind the unfinished write of a copy, one that cannot fail but with the device?
+
+        A write on the stream of uploads is waited for by the device.
+        """
+        writer = copy.writer
+        if writer is None:
+            return True
+        if writer.event is None or writer.error is not None or writer.failures is not None:
+            return False
+        if writer.revoked is not None or writer.foreign or writer.stream is None:
+            return False
+        if writer.stream is self.queue.stream:
+            return True
+        if writer.opcode is not Opcode.UPLOAD:
+            return False
+        self.queue.stream.wait_for(writer)
+        return True
+
+    def follows_all(self, copy: Copy) -> bool:
+        """Would a launch now come behind all unfinished uses of a copy?"""
+        stream = self.queue.stream
+        if not self.follows(copy) or (copy.uses and (copy.queued != copy.uses or copy.stream is not stream)):
+            return False
+        return all(reader.event is not None and reader.stream is stream for reader in copy.readers or ())
+
+    def note_warm(self, plan: Plan, strides: tuple[Any, ...]) -> None:
+        """The kernels of a call have run on the device."""
+        self.warm.add(plan.key if strides.count(None) == len(strides) else (plan.key, strides))
+
+    def is_warm(self, plan: Plan, strides: tuple[Any, ...]) -> bool:
+        """Are the kernels of a call compiled and loaded? `strides`: of the operands, None for one that is packed."""
+        packed = strides.count(None) == len(strides)
+        return plan.launchable and (plan.key if packed else (plan.key, strides)) in self.warm

@@ -59,6 +59,7 @@ class Dispatcher:
         # Where ops are launched at admission.
         self.order_memory: Callable[[Instruction, Stream], None] | None = None
         self.await_launches: Callable[[DeviceState], bool] | None = None
+        self.launch_here: Callable[[Instruction, Stream], bool] | None = None
         self.now = 0  # stamped once per pass
         self.ready: deque[Instruction] = deque()
         self.doomed: deque[Instruction] = deque()  # will not run; their own edges are satisfied
@@ -205,7 +206,8 @@ class Dispatcher:
             copy.queued += 1
             if not copy.current:
                 release(copy)
-        self.batches.setdefault(stream, []).append(instruction)
+        if self.launch_here is None or stream in self.batches or not self.launch_here(instruction, stream):
+            self.batches.setdefault(stream, []).append(instruction)
         for successor, hard in instruction.dependents.items():
             if not hard:
                 successor.unlaunched -= 1
@@ -282,5 +284,6 @@ def overtake(instruction: Instruction, stream: Stream) -> Stream | None:
 def elide(instruction: Instruction, stream: Stream) -> None:
     """Mark the soft edges as elided, and note the sources whose events the stream has to wait for."""
     instruction.event_sources = tuple([s for s in instruction.soft if s.stream is not stream])
+    instruction.foreign = any(s.foreign or s.device is not instruction.device for s in instruction.soft)
     undone = {source.id for source in instruction.soft}
     instruction.edges = [(s, reason, copy, s in undone) for s, reason, copy, _ in instruction.edges]

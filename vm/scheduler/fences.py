@@ -174,6 +174,20 @@ class Fences:
 
     # -- launching -------------------------------------------------------------------------------------------------
 
+    def launch_here(self, instruction: Instruction, stream: Stream) -> bool:
+        """Launch an instruction on the driving thread, if nothing before it is left to the launcher: what follows then
+        can be launched at admission. False if it is the launcher's."""
+        launches, plan = instruction.device.launches, instruction.plan
+        if launches is None or plan is None or stream is not launches.queue.stream or not stream.is_free():
+            return False
+        strides = tuple([one.strides for one in instruction.inputs if type(one) is Binding])
+        if instruction.pending or instruction.blocking or not launches.is_warm(plan, strides):
+            return False
+        if any(source.event is None for source in instruction.event_sources):
+            return False
+        stream.fence(instruction)
+        return True
+
     def launched(self, session: VmSession, device: DeviceState, launches: Launches) -> None:
         """Something was launched: see to it that fences follow each other, and that nobody launches too far ahead."""
         fence = launches.fence

@@ -92,6 +92,7 @@ class Scheduler:
         if self.launching:
             dispatcher.order_memory = self.fences.order_memory
             dispatcher.await_launches = self.fences.await_launches
+            dispatcher.launch_here = self.fences.launch_here
         self.try_ready = dispatcher.try_ready
         self.retry = dispatcher.retry
         self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready, self.make_late_share)
@@ -501,7 +502,7 @@ def note_warm(instruction: Instruction) -> None:
     plan, launches = instruction.plan, instruction.device.launches
     if launches is not None and plan is not None and plan.launchable and not instruction.pending:
         strides = tuple([one.strides for one in instruction.inputs if type(one) is Binding])
-        launches.warm.add(plan.key if strides.count(None) == len(strides) else (plan.key, strides))
+        launches.note_warm(plan, strides)
 
 
 def tell_doomed(instruction: Instruction) -> None:

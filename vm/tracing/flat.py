@@ -2,7 +2,7 @@
 
 There are two forms. The long form has the fields of `Record`, with flat operands and edges, the location as a number of
 its session, and metas, attributes and work as a signature (`model.signature`). The short form is for an instruction
-that ran at admission and never had an edge; it has one field more if the instruction moved bytes, and two if it was
+that ran at admission and never had an edge; it has one field more if the instruction moved bytes, and three if it was
 launched.
 
 A signature is shared by all entries of a plan. That of a segment says fifth what it is a part of: the number of its
@@ -22,7 +22,7 @@ from .record import EdgeRecord, Kind, MetaRecord, OperandRecord, Record
 LONG = 22  # fields of the long form
 IMMEDIATE = 9  # fields of the short form
 MOVED = 10  # with the bytes that it moved
-LAUNCHED = 11  # with those, 0, and its number in the order of the launches of its device
+LAUNCHED = 12  # with those, 0, its number in the order of the launches of its device, and its edges, all elided
 SHORT = frozenset({IMMEDIATE, MOVED, LAUNCHED})
 ERASED = {LONG: 12, IMMEDIATE: 3, MOVED: 3, LAUNCHED: 3}  # form -> position of the erasure's tick
 SIGNATURE = 18  # its position in the long form
@@ -97,9 +97,9 @@ def long_form(entry: Sequence[Any]) -> tuple[Any, ...]:
     What is launched goes to the first of the streams that compute.
     """
     id_, traits, copies, erased, received, started, finished, location, used, *more = entry
-    moved, launch = more[0] if more else 0, more[1] if len(more) > 1 else 0
+    moved, launch, edges = more if len(more) > 1 else (more[0] if more else 0, 0, ())
     session, opcode, op, device, kinds, signature = traits
-    access = (kinds, copies[::2], copies[1::2], (), erased - 1, erased)
+    access = (kinds, copies[::2], copies[1::2], edges, erased - 1, erased)
     times = (received, received, received, started, finished)
     rest = (moved, session, location, "", signature, used, 0, launch)
     stream = f"{device}/compute0" if launch else f"{device}/control"

@@ -162,7 +162,8 @@ def _obeyed(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[Proble
     source = trace.find(edge.source)
     if source is None or source is record:
         return
-    if record.erased and not 0 < source.erased < record.erased and edge.reason != Reason.MEMORY:
+    in_order = edge.reason == Reason.MEMORY or (record.launch and not is_fence(record))
+    if record.erased and not 0 < source.erased < record.erased and not in_order:
         yield _about(ProblemKind.OVERTAKEN, record, edge, f"it was erased before #{source.id}, which it waits for")
     if edge.elided:
         yield from _may_be_elided(record, edge, source)
