@@ -29,6 +29,7 @@ from tensord.client.session.connect import Wanted, connect_daemon
 
 from ...daemon import Daemon
 from ...each_case import each_case
+from ...puppet import paused
 from .raw_client import (
     ACK,
     ATOMIC,
@@ -648,10 +649,11 @@ def test_batches_wait_undecoded(client: RawClient, scene: Scene) -> None:
         [SIGNATURE, 2, "add", [], [small, small], "cpu:0", [small]],
         [CALL, 1, [], [1], 0, 0],
     )
-    client.batch(*[[CALL, 2, [1, 1], [1], 0, 0]] * 900)
     bomb = b"\xdc\xf0\x00" + b"\x80" * 0xF000
-    for number in range(client.number + 1, client.number + 81):
-        client.send_raw(b"\x94\x01" + pack(number) + b"\x92" + bomb * 2 + b"\x90")
+    with paused(scene.daemon):  # which would admit the calls before the bombs are sent, if this process had to wait
+        client.batch(*[[CALL, 2, [1, 1], [1], 0, 0]] * 900)
+        for number in range(client.number + 1, client.number + 81):
+            client.send_raw(b"\x94\x01" + pack(number) + b"\x92" + bomb * 2 + b"\x90")
     scene.compute()
     assert scene.daemon.memory() - scene.memory < 2 * GROWTH  # decoded, it were 800 MiB
     expect_refused(client, "QuotaError", "of batches unfinished")
