@@ -32,6 +32,7 @@ from .stage import Given, main
 from .stage_ops import Results, call, results
 
 LONGEST = 60.0  # seconds of one op
+LEAST = 10.0  # seconds that have to be left for another op: its process has to start
 LAST_WORDS = 5.0  # seconds in which a process that hangs writes where
 MEMORY = "96MiB"  # of each device: absurd sizes are refused early
 GUARD = 4096  # elements of a tensor that no call touches
@@ -166,7 +167,7 @@ def work(given: Given) -> None:
                 assert MEANWHILE in wrong, f"it was not: {wrong or 'all is well'}"
         ops = given.mine([*exposed(), *([VAST] if given.is_real else [])], str)
         for index, op in enumerate(ops):
-            if given.remaining < 0:
+            if given.remaining < LEAST:
                 given.record.unreached(len(ops) - index, len(ops), f"{given.seconds:.0f} s are over")
                 return
             with given.record.check(op):
