@@ -50,6 +50,7 @@ EXPECTED: dict[str, tuple[str, dict[str, bool]]] = {
         },
     ),
     "RunRoutine": ("routine", {"tolerant": True}),
+    "Fence": ("fence", {"holds_memory": False, "cancellable": False}),
     "Wait": ("wait", {"on_control": True, "host_visible": True, "holds_memory": False, "needs_device": False}),
 }
 USUAL = {
