@@ -29,6 +29,7 @@ from tensord.vm.engine import Engine
 from tensord.vm.machine import VirtualMachine
 
 from . import on_serial, stand_in, through_daemon
+from .compiled import COMPILED
 from .daemon import Daemon
 from .through_daemon import Daemons
 
@@ -40,7 +41,6 @@ JOIN = 5.0  # seconds that a thread may take to end after its test
 SHM = "/dev/shm"  # noqa: S108 - looked at, never written to
 PASSING = (".org.chromium.", "tensord-tests-")  # what the names of others' entries there begin with
 DESCRIPTORS = "/proc/self/fd"
-COMPILED = tensord.build_info().form == "compiled"
 
 
 def pytest_collection_finish() -> None:

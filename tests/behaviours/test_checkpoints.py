@@ -24,6 +24,7 @@ from tensord.interpreter.checkpoints.record import INNER
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.durability.taking import Asked
 
+from ..compiled import replaces_parts
 from .looking_inside import WAIT, allocated, assert_sound, device_of, held, machine_of, ones, records, store_of
 
 DEVICES = ["cpu:0", "sim:0"]
@@ -879,7 +880,7 @@ def test_a_routine_of_which_a_tensor_failed_stays_what_it_was(make_session, tmp_
     assert s.lookup("f")(two).tolist() == [3]
 
 
-@pytest.mark.skipif(td.build_info().form == "compiled", reason="it replaces a function of the engine")
+@replaces_parts
 def test_a_generation_that_is_removed_while_it_is_restored_can_be_read(make_session, tmp_path, monkeypatch):
     monkeypatch.setattr("tensord.vm.durability.restoring.PIECE", 1)
     s = make_session("local:removed", devices=DEVICES)

@@ -16,6 +16,7 @@ from tensord.vm.routines.running.replay import Replay
 from tensord.vm.tracing.analysis.inside.insides import Insides
 from tensord.vm.tracing.record import Record
 
+from ..compiled import replaces_parts
 from .looking_inside import WAIT, device_of, records
 
 TWO = ["cpu:0", {"name": "sim:0", "compute_delay": 1e-6}, {"name": "sim:1", "compute_delay": 1e-6}]
@@ -145,7 +146,7 @@ class TestTime:
 
 
 class TestMemory:
-    @pytest.mark.skipif(td.build_info().form == "compiled", reason="it replaces a method of the engine")
+    @replaces_parts
     @pytest.mark.parametrize("inline", [True, False])
     def test_no_value_of_a_segment_lies_in_memory_of_the_host(
         self, make_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch, inline: bool

@@ -16,6 +16,7 @@ from tensord.streams.spill import PAGE, Block
 from tensord.vm.memory import making_room
 from tensord.vm.memory.victims import victims
 
+from ..compiled import replaces_parts
 from ..each_case import each_case
 from .looking_inside import WAIT, allocated, assert_sound, held, ones, records, store_of, until
 
@@ -336,7 +337,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return looked_at
 
 
-@pytest.mark.skipif(td.build_info().form == "compiled", reason="it replaces a function of the engine")
+@replaces_parts
 @pytest.mark.parametrize("count", [16, 64])
 def test_a_refusal_looks_at_each_value_a_few_times_however_many_there_are(make_session, tmp_path, monkeypatch, count):
     s = make_session(devices=tiers(tmp_path, count, count, count))
@@ -354,7 +355,7 @@ def test_a_refusal_looks_at_each_value_a_few_times_however_many_there_are(make_s
     assert_sound(s)
 
 
-@pytest.mark.skipif(td.build_info().form == "compiled", reason="it replaces a function of the engine")
+@replaces_parts
 @pytest.mark.parametrize("count", [16, 64])
 def test_a_checkpoint_on_full_tiers_looks_at_each_value_a_few_times(make_session, tmp_path, monkeypatch, count):
     s = make_session(devices=tiers(tmp_path, count, 2 * count, count))

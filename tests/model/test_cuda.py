@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tensord import build_info
 from tensord.streams import cuda_launcher
 from tensord.streams.cuda_stream import Burst, CudaStream
 from tensord.streams.stream import StreamKind
@@ -15,6 +14,7 @@ from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.admission.inline import Inline
 from tensord.vm.scheduler.fences import Fences
 
+from ..compiled import replaces_parts
 from ..streams.fake_cuda.gpu import Stream
 from .programs import GPUS
 from .run import REPLAY, failures
@@ -63,7 +63,7 @@ init_burst, goes_aside, number_launch = Burst.__init__, cuda_launcher.goes_aside
 
 # Functions that are not replaced where they are compiled.
 LAUNCHES = [
-    pytest.param(*mutant, marks=pytest.mark.skipif(bool(build_info().compiled), reason="compiled"))
+    pytest.param(*mutant, marks=replaces_parts)
     for mutant in [
         (Fences, "order", orders_nothing),
         (Fences, "order_barrier", orders_nothing),

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tensord import build_info
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.frames import AGAIN, ARRAY, ERROR, REPLIES, VALUE
 from tensord.interpreter.wire.messages import CHAIN, FETCH, RELEASE, Atomic, Link, Run, encode_message
 from tensord.vm.service.connections import front as front_module
 
+from ....compiled import replaces_parts
 from ....fuzz.harness import Harness
 from ....fuzz.programs import pack
 from ...programs import accumulate, chain_of, parts_of
@@ -184,7 +184,7 @@ def test_a_run_that_waits_for_a_value_keeps_its_session_s_messages_in_order_and_
     harness.check()
 
 
-@pytest.mark.skipif(build_info().form == "compiled", reason="it replaces a method of the engine")
+@replaces_parts
 def test_a_turn_ends_where_a_run_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although its time is not over."""
     harness = Harness(window=WINDOW)
