@@ -176,18 +176,22 @@ def loops(path: str) -> tuple[str, ...]:
 def has_loop(path: str, operands: Iterable[Any]) -> bool:
     """Has a ufunc a loop for arrays, or dtypes, and Python's scalars? True of what is no ufunc."""
     given = [getattr(x, "dtype", x) for x in operands]
+    return has_loop_for(path, tuple(type(x) if type(x) in WIDER else x for x in given))
+
+
+@cache
+def has_loop_for(path: str, given: tuple[Any, ...]) -> bool:
+    """The same for dtypes, and types of scalars."""
     return not loops(path) or any(
         all(takes(wanted, x) for wanted, x in zip(loop.partition("->")[0], given, strict=False)) for loop in loops(path)
     )
 
 
 def takes(wanted: str, given: Any) -> bool:
-    """May an operand of that dtype, or a scalar of Python's, be one of a loop's?"""
+    """May an operand of that dtype, or a scalar of that type, be one of a loop's?"""
     import numpy as np
 
-    if type(given) in WIDER:
-        return wanted in WIDER[type(given)]
-    return bool(np.can_cast(given, np.dtype(wanted), "safe"))
+    return wanted in WIDER[given] if given in WIDER else bool(np.can_cast(given, np.dtype(wanted), "safe"))
 
 
 def text_of_wheel() -> str:
