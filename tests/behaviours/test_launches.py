@@ -205,3 +205,11 @@ def test_a_session_that_ends_leaves_its_launches_to_the_device(gpu: Gpu) -> None
         gpu.release("compute")
         del y
     assert not gpu.bugs
+
+
+def test_an_fft_is_the_launchers_whose_plans_are_kept(session: Any) -> None:
+    x = put(session)
+    for _ in range(3):
+        found = session.xp.fft.rfft(x).numpy()
+    np.testing.assert_allclose(found, np.fft.rfft(ONES))
+    assert "rfft" not in {one.op for one in launches(session)}

@@ -98,7 +98,7 @@ class Plan:
         self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
         self.immediate = not self.open and runs_at_once(op) and self.work <= device.inline_work and not self.scratch
         # On a device that launches: may it be launched at admission, once kernels that `key` stands for have run there?
-        self.launchable = device.launches is not None and not self.open and runs_at_once(op) and not op.blocking
+        self.launchable = device.launches is not None and not self.open and runs_at_once(op) and is_launched(op)
         self.key = key_of(op, attributes, metas, self.outputs) if self.launchable else None
         if device.launches is not None:
             self.immediate = self.launchable and self.key in device.launches.warm
@@ -167,6 +167,11 @@ def runs_at_once(op: OpDef) -> bool:
     """May calls of the op run where they are admitted, if they are small? One of several results may fail alone, which
     the fast path cannot report."""
     return op.prompt and op.outputs == 1 and op.view is None and not op.partial
+
+
+def is_launched(op: OpDef) -> bool:
+    """Does calling the kernel only launch, on whatever thread? CuPy keeps plans of FFTs for each thread."""
+    return not op.blocking and not any(path.startswith("fft.") for path in op.needs)
 
 
 def key_of(
