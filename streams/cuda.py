@@ -184,7 +184,15 @@ class CudaDevice(PooledDevice):
     # -- memory ------------------------------------------------------------------------------------------------
 
     def _new_memory(self, nbytes: int) -> Any:
-        """A block from CuPy's pool, after dropping free memory if need be. MemoryError if there is none now."""
+        """A block from CuPy's pool, after dropping free memory if need be. MemoryError if there is none now, or if the
+        device turns out to be lost."""
+        try:
+            return self._take_memory(nbytes)
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            self.lose(error)
+            raise MemoryError(f"{self.name} is lost") from error
+
+    def _take_memory(self, nbytes: int) -> Any:
         with self._cupy.cuda.Device(self.ordinal), self._cupy.cuda.Stream.null:
             try:
                 return self._memory.malloc(nbytes)
@@ -376,17 +384,23 @@ class CudaDevice(PooledDevice):
             yield
 
     def enter(self) -> Any:
-        cuda = self._cupy.cuda
-        device, allocator = cuda.Device(self.ordinal), cuda.using_allocator(self._new_temporary)
-        stream = self._compute[0].raw
-        device.__enter__()
-        allocator.__enter__()
-        stream.__enter__()
-        return device, allocator, stream
+        """As declared; an error, which may be one of an earlier launch, loses the device and is not raised."""
+        cuda, entered = self._cupy.cuda, []
+        contexts = cuda.Device(self.ordinal), cuda.using_allocator(self._new_temporary), self._compute[0].raw
+        try:
+            for context in contexts:
+                context.__enter__()
+                entered.append(context)
+        except Exception as error:
+            self.lose(error)
+        return entered
 
     def leave(self, before: Any) -> None:
         for context in reversed(before):
-            context.__exit__(None, None, None)
+            try:
+                context.__exit__(None, None, None)
+            except Exception as error:
+                self.lose(error)
 
     def least_temporaries(self, op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:
         return least_temporaries(op, metas, outputs)

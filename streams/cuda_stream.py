@@ -129,8 +129,12 @@ class CudaStream(Stream):
         return self.handed == self.taken
 
     def wait_for(self, task: Task) -> None:
-        if isinstance(task.event, Mark):
-            self.raw.wait_event(task.event.event)
+        owner = self._launcher.owner
+        if isinstance(task.event, Mark) and owner.lost is None:
+            try:
+                self.raw.wait_event(task.event.event)
+            except Exception as error:
+                owner.lose(error)
 
     def poll(self) -> Sequence[Task]:
         done: list[Task] = []

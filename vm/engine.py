@@ -186,9 +186,9 @@ class Engine:
             scheduler.stamp(scheduler.clock())  # kernels may have run in this pass
             self.admission.cancellation.release_some()
 
-    def poll(self) -> bool:
-        """Look for fences that devices have passed. Is it worth looking again, since the next is not far?"""
-        return self.scheduler.fences.poll()
+    def poll(self) -> None:
+        """Look for fences that devices have passed."""
+        self.scheduler.fences.poll()
 
     def watch(self) -> None:
         """The driving thread is about to sleep: other threads look for the fences now."""

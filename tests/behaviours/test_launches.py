@@ -15,7 +15,7 @@ from tensord.interpreter.opcodes import Opcode
 from tensord.streams.cuda_launcher import Launcher
 from tensord.vm.scheduler.fences import MOST
 
-from ..streams.fake_cuda.gpu import Gpu, IllegalAddress
+from ..streams.fake_cuda.gpu import Gpu, IllegalAddress, illegal_address
 from ..streams.fake_cuda.module import installed
 from .looking_inside import device_of, machine_of, until
 
@@ -192,6 +192,30 @@ def test_a_launch_that_faults_loses_the_device_for_what_depends_on_it_alone(gpu:
             lost.numpy()
     np.testing.assert_array_equal((there + 1.0).numpy(), ONES * 2.0)
     session.sync()
+
+
+def test_an_error_that_surfaces_where_the_driving_thread_calls_cuda_ends_no_machine(
+    gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the documentation of cudaSetDevice has it: it "may also return error codes from previous, asynchronous
+    launches"."""
+    x, there = put(session), session.asarray(ONES, device="cpu:0")
+    session.sync()
+    device = device_of(session, "cuda:0")
+    enter = type(device.compute[0].raw).__enter__
+
+    def surfaces(stream: Any) -> Any:
+        gpu.broken[0] = illegal_address()
+        gpu.call("setDevice", 0)
+        return enter(stream)
+
+    monkeypatch.setattr(type(device.compute[0].raw), "__enter__", surfaces)
+    with pytest.raises(KernelError, match="illegal memory access"):
+        (x + x).numpy()
+    assert device.lost is not None
+    assert device.allocate(1 << 20) is None
+    np.testing.assert_array_equal((there + 1.0).numpy(), ONES * 2.0)
+    assert machine_of(session).fault is None
 
 
 def test_a_session_that_ends_leaves_its_launches_to_the_device(gpu: Gpu) -> None:

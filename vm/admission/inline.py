@@ -229,6 +229,8 @@ class Inline:
             if self.entered is not None:
                 self.entered.leave(self.before)
             self.entered, self.before = backend, backend.enter()
+            if backend.lost is not None:
+                return False
         self.met = edges_met(session.tensors, plan, inputs, output)
         return True
 

@@ -101,17 +101,15 @@ class Fences:
             for session in [one for one in launches.flooded if not too_far(device, launches, 2)]:
                 del launches.flooded[session]
                 session.flooded = False
+        if launches.flooded:
+            self.await_launches(device)  # they wait for the rest
         self.scheduler.retry(device)
 
-    def poll(self) -> bool:
-        """Report what fences the devices have passed; are there any that no other thread waits for?"""
-        left = False
+    def poll(self) -> None:
+        """Report what fences the devices have passed."""
         for device in self.devices:
-            stream = device.compute[0]
-            if stream.unwatched:
-                self.scheduler.finished.extend(stream.poll())
-                left = left or bool(stream.unwatched)
-        return left
+            if device.compute[0].unwatched:
+                self.scheduler.finished.extend(device.compute[0].poll())
 
     def watch(self) -> None:
         """The driving thread is about to sleep: let the streams' threads wait for the fences."""
@@ -165,7 +163,8 @@ class Fences:
                 instruction.edges.append((fence.id, Reason.MEMORY, copy.id, True))
 
     def await_launches(self, device: DeviceState) -> bool:
-        """An instruction lacks memory: may launches that are not complete have some? Then it is tried again."""
+        """Have a fence behind all launches, at which those who wait for memory are tried again, and sessions that are
+        flooded go on; False if all launches are complete."""
         launches = device.launches
         if launches is None or launches.order.issued <= launches.order.reached:
             return False
@@ -193,7 +192,7 @@ class Fences:
         fence = launches.fence
         covered = launches.order.reached if fence is None else fence.launch
         flooded = too_far(device, launches, 1)
-        if flooded or launches.order.issued - covered >= OFTEN:
+        if (flooded and session not in launches.flooded) or launches.order.issued - covered >= OFTEN:
             self.behind(device, launches, launches.order.issued)
         if flooded:
             launches.flooded[session] = None
