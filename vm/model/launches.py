@@ -20,11 +20,11 @@ from ...interpreter.opcodes import Opcode
 from .device_state import DeviceState
 from .instruction import Instruction
 from .session_queue import SessionQueue
+from .tensor import Binding, Copy
 
 if TYPE_CHECKING:
     from .plan import Plan
     from .session import VmSession
-    from .tensor import Copy
 
 
 class Fence(Instruction):
@@ -103,3 +103,8 @@ class Launches:
         """Are the kernels of a call compiled and loaded? `strides`: of the operands, None for one that is packed."""
         packed = strides.count(None) == len(strides)
         return plan.launchable and (plan.key if packed else (plan.key, strides)) in self.warm
+
+
+def strides_of(instruction: Instruction) -> tuple[Any, ...]:
+    """The strides of its operands, None for a packed one."""
+    return tuple([one.strides for one in instruction.inputs if type(one) is Binding])

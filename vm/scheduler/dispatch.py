@@ -24,6 +24,7 @@ from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
 from ..model.session import VmSession
 from ..model.session_queue import SessionQueue
+from ..model.tensor import Copy
 from .edges import touched_copies
 from .fair_queue import Backlog, has_room, queue_of, waiting_in
 
@@ -202,8 +203,7 @@ class Dispatcher:
         if self.order_memory is not None:
             self.order_memory(instruction, stream)
         for copy in touched_copies(instruction):
-            copy.stream = stream if copy.stream is stream or not copy.queued else None
-            copy.queued += 1
+            note_queued(copy, stream)
             if not copy.current:
                 release(copy)
         if self.launch_here is None or stream in self.batches or not self.launch_here(instruction, stream):
@@ -279,6 +279,12 @@ def overtake(instruction: Instruction, stream: Stream) -> Stream | None:
     if stream.queued:
         instruction.stream = None
     return instruction.stream
+
+
+def note_queued(copy: Copy, stream: Stream) -> None:
+    """Note that an access to the copy is handed to a stream."""
+    copy.stream = stream if copy.stream is stream or not copy.queued else None
+    copy.queued += 1
 
 
 def elide(instruction: Instruction, stream: Stream) -> None:

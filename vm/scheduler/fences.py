@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Final
 from ...streams.stream import Stream
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
-from ..model.launches import Fence, Launches
+from ..model.launches import Fence, Launches, strides_of
 from ..model.reason import Reason
 from ..model.session import VmSession
 from ..model.tensor import Binding, Copy
 from . import edges
+from .dispatch import note_queued
 from .fair_queue import AHEAD, PORTION
 
 if TYPE_CHECKING:
@@ -179,8 +180,7 @@ class Fences:
         launches, plan = instruction.device.launches, instruction.plan
         if launches is None or plan is None or stream is not launches.queue.stream or not stream.is_free():
             return False
-        strides = tuple([one.strides for one in instruction.inputs if type(one) is Binding])
-        if instruction.pending or instruction.blocking or not launches.is_warm(plan, strides):
+        if instruction.pending or instruction.blocking or not launches.is_warm(plan, strides_of(instruction)):
             return False
         if any(source.event is None for source in instruction.event_sources):
             return False
@@ -197,12 +197,6 @@ class Fences:
         if flooded:
             launches.flooded[session] = None
             session.flooded = True
-
-
-def note_queued(copy: Copy, stream: Stream) -> None:
-    """Note that an access to the copy is handed to a stream."""
-    copy.stream = stream if copy.stream is stream or not copy.queued else None
-    copy.queued += 1
 
 
 def too_far(device: DeviceState, launches: Launches, part: int) -> bool:

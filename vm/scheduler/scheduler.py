@@ -32,7 +32,7 @@ from ..model.account import Account
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
-from ..model.launches import Fence, Launches
+from ..model.launches import Fence, Launches, strides_of
 from ..model.reason import EVICT, REPLAN, Reason
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, Copy, Storage
@@ -501,8 +501,7 @@ def note_warm(instruction: Instruction) -> None:
     """The kernels of an op have run on a device that launches: they are compiled and loaded there."""
     plan, launches = instruction.plan, instruction.device.launches
     if launches is not None and plan is not None and plan.launchable and not instruction.pending:
-        strides = tuple([one.strides for one in instruction.inputs if type(one) is Binding])
-        launches.note_warm(plan, strides)
+        launches.note_warm(plan, strides_of(instruction))
 
 
 def tell_doomed(instruction: Instruction) -> None:
