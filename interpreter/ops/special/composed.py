@@ -15,6 +15,7 @@ Library = ArrayModule  # `cupyx.scipy.special`, or what has its functions
 EULER = 0.5772156649015329
 MANY = 100.0  # degrees of freedom, from which on quantiles are an expansion around those of the normal distribution
 SMALL = 1e-3  # a probability that is lost in its difference from 1
+LEAST = 1e-300  # a parameter of the beta distribution; its quantiles are the same for smaller ones
 FAR = math.log(1e-3)  # of x, below which a series in x has the quantile
 
 
@@ -48,8 +49,8 @@ def _quantile_of_few(xp: ArrayModule, of: Library, df: Array, p: Array) -> Array
     a, half = df / 2, xp.full_like(p, 0.5)
     lower, upper = 2 * xp.minimum(p, 1 - p), 2 * xp.abs(p - 0.5)
     middle = lower > 0.5
-    x = of.betaincinv(a, half, xp.where(middle, 0.5, lower))
-    y = of.betaincinv(half, a, xp.where(middle, upper, 0.5))
+    x = betaincinv(xp, of, a, half, xp.where(middle, 0.5, lower))
+    y = betaincinv(xp, of, half, a, xp.where(middle, upper, 0.5))
     near = xp.where(middle, xp.sqrt(y / (1 - y)), xp.sqrt((1 - x) / x))
     scale = (xp.log(lower) + 2 * _gammaln_of_next(of, a) - _gammaln_of_next(of, df)) / a + math.log(4)
     return xp.sqrt(df) * xp.where(scale < FAR, _far(xp, a, xp.minimum(scale, FAR)), near)
@@ -105,11 +106,28 @@ def yn(xp: ArrayModule, of: Library, n: Array, x: Array) -> Array:
     return xp.where((n < 0) & (n % 2 == 1), -found, found)
 
 
+def betaincinv(xp: ArrayModule, of: Library, a: Array, b: Array, p: Array) -> Array:
+    """CuPy's halves an interval without end where a and b are so small that 1 / a is infinite."""
+    return of.betaincinv(_not_tiny(xp, a), _not_tiny(xp, b), p)
+
+
+def _not_tiny(xp: ArrayModule, x: Array) -> Array:
+    return xp.where((x > 0) & (x < LEAST), LEAST, x)
+
+
 def fdtri(xp: ArrayModule, of: Library, dfn: Array, dfd: Array, p: Array) -> Array:
-    """CuPy's subtracts p from 1, in which a small p is lost."""
-    small = (p < SMALL) & xp.isfinite(dfn) & xp.isfinite(dfd)
-    w = of.betaincinv(dfn / 2, dfd / 2, xp.where(small, p, SMALL))
-    return xp.where(small, dfd * w / (dfn * (1 - w)), of.fdtri(dfn, dfd, p))
+    """From w, the quantile of a beta distribution, or from 1 - w, whichever is the smaller.
+
+    CuPy's subtracts a small p from 1, in which it is lost, and has the loop that never ends.
+    """
+    sound = (dfn > 0) & (dfd > 0) & xp.isfinite(dfn) & xp.isfinite(dfd)
+    inside = sound & (p > 0) & (p < 1)
+    a, b, given = (xp.where(inside, x, 0.5) for x in (dfn / 2, dfd / 2, p))
+    direct = (given < SMALL) | (given <= of.betainc(a, b, xp.full_like(given, 0.5)))
+    w = betaincinv(xp, of, xp.where(direct, a, b), xp.where(direct, b, a), xp.where(direct, given, 1 - given))
+    found = b / a * xp.where(direct, w / (1 - w), (1 - w) / w)
+    found = xp.where(inside, found, xp.where(p == 0, xp.abs(p), math.inf))
+    return xp.where(inside | (sound & ((p == 0) | (p == 1))), found, math.nan)
 
 
 def beta(xp: ArrayModule, of: Library, a: Array, b: Array) -> Array:
@@ -133,5 +151,6 @@ def _is_pole(xp: ArrayModule, x: Array) -> Array:
 
 
 COMPOSED: dict[str, Callable[..., Array]] = {
-    each.__name__: each for each in (beta, betaincc, betaln, exp1, fdtri, riemann_zeta, sinc, stdtr, stdtrit, yn)
+    each.__name__: each
+    for each in (beta, betaincc, betaincinv, betaln, exp1, fdtri, riemann_zeta, sinc, stdtr, stdtrit, yn)
 }

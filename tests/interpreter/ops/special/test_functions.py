@@ -119,6 +119,7 @@ GRID = {
     "exp1": ((-1.0, 0.0, 1e-300, 0.3, 1.0, 2.5, 700.0, np.inf, -np.inf, np.nan),),
     "fdtri": ((1.0, 2.5, 0.0, -1.0, np.nan, np.inf), (1.0, 6.0, 0.0, np.inf), (0.0, 1e-9, 0.3, 1.0, 1.5, -0.5, np.nan)),
     "yn": (np.arange(-4, 5), (-1.0, 0.0, 0.3, 5.0, np.nan)),
+    "betaincinv": ((0.3, 1.0, 2.5, -1.0, 0.0), (0.3, 1.0, 6.0), (0.0, 1e-3, 0.3, 0.9, 1.0, np.nan, -0.5, 1.5)),
     "betaincc": ((0.3, 1.0, 2.5, 20.0), (0.3, 1.0, 6.0), (0.0, 1e-3, 0.3, 0.9, 1.0, np.nan, -0.5, 1.5)),
     "stdtr": ((0.5, 1.0, 7.0, 200.0, np.inf, 0.0, -1.0), (-30.0, -2.0, -0.1, 0.0, 0.3, 5.0, np.inf, -np.inf, np.nan)),
     "stdtrit": (
@@ -136,6 +137,23 @@ def test_what_is_composed_for_cupy_has_scipys_values(name):
     with np.errstate(all="ignore"):
         found = composed.COMPOSED[name](np, scipy_special, *given)
     np.testing.assert_allclose(found, by_scipy(name, given), rtol=1e-11, atol=1e-15)
+
+
+@each_case(("name", "least"), [("betaincinv", 1e-310), ("fdtri", 2.3e-308), ("stdtrit", 1e-309)])
+def test_cupys_loop_that_never_ends_is_not_entered(name, least):
+    """Where the parameters of `betaincinv` are above zero and the reciprocal of one is infinite."""
+    asked = []
+
+    def betaincinv(a, b, p):
+        asked.extend([a, b])
+        return scipy_special.betaincinv(a, b, p)
+
+    of = SimpleNamespace(**{**vars(scipy_special), "betaincinv": betaincinv})
+    given = [np.full(3, least)] * (find(name).inputs - 1)
+    with np.errstate(all="ignore"):
+        composed.COMPOSED[name](np, of, *given, np.array([1e-9, 0.3, 0.999]))
+        assert len(asked) >= 2
+        assert np.isfinite(1 / np.array(asked)).all()
 
 
 def test_quantiles_of_many_degrees_of_freedom():
