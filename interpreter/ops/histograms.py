@@ -76,17 +76,50 @@ def histogram_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
     x, edges, weights = _parts(inputs, attributes)
     if x.dtype.kind == "b":
         x = x.astype(np.uint8)
-    bins = attributes["bins"] if edges is None else edges
+    bins, limits = attributes["bins"] if edges is None else edges, attributes["range"]
     if xp is not np and outputs[1].size > MOST_EDGES:
         raise ValueError(f"{outputs[1].size - 1} bins are too many for a GPU")
     if xp is not np and edges is not None and edges.size == 1:  # CuPy counts in the first bin, and there is none
         outputs[1][...] = edges
         return
+    if xp is not np and edges is None:
+        bins, limits = equal_edges(xp, x, bins, limits).astype(outputs[1].dtype), None
+        if bool((bins[:-1] >= bins[1:]).any()):
+            raise ValueError(f"Too many bins for data range. Cannot create {bins.size - 1} finite-sized bins.")
     if xp is not np and x.size:
         weights = _counted_by_kernel(xp, x, weights)
-    found = xp.histogram(x, bins, range=attributes["range"], density=attributes["density"], weights=weights)
+    found = xp.histogram(x, bins, range=limits, density=attributes["density"], weights=weights)
     for out, result in zip(outputs, found, strict=True):
         out[...] = result
+
+
+def equal_edges(xp: ArrayModule, x: Array, bins: int, limits: tuple[float, float] | None) -> Array:
+    """The edges that NumPy makes, rounded as it does. ValueError if the elements have no range.
+
+    CuPy's own (up to 14.2) multiply and add with one rounding, which moves edges away from round numbers, and elements
+    that lie on an edge into another bin.
+    """
+    low, high = _ends(x) if limits is None else np.asarray(limits, np.float64)
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise ValueError(f"autodetected range of [{low}, {high}] is not finite")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    dtype = np.result_type(low, high, 1.0)
+    span = np.subtract(high, low, dtype=dtype)
+    found = xp.arange(bins + 1, dtype=dtype)
+    if span / bins:
+        found *= span / bins
+    else:
+        found /= bins
+        found *= span
+    found += low.astype(dtype)
+    found[-1] = high
+    return found
+
+
+def _ends(x: Array) -> Array:
+    """The smallest and the largest element, on the host; 0 and 1 if there is none."""
+    return np.array([x.min().item(), x.max().item()], x.dtype) if x.size else np.array([0.0, 1.0])
 
 
 def _counted_by_kernel(xp: ArrayModule, x: Array, weights: Array | None) -> Array:

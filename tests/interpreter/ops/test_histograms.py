@@ -57,6 +57,32 @@ def test_every_element_is_counted_once_elsewhere(dtype):
         np.testing.assert_array_equal(evaluate_elsewhere("histogram", x, **given), evaluate_first(x, **given))
 
 
+@each_case("dtype", ["bool", "int8", "int64", "uint64", "float16", "float32", "float64"])
+@each_case("limits", [None, (-1.0, 1.0), (0.0, 0.0), (-0.1, 7.3), (1e-300, 3e-300)])
+def test_edges_are_numpys_elsewhere(dtype, limits):
+    """And so are the counts of elements on an edge."""
+    for x in (np.arange(12) % 5 - (dtype[0] in "if"), np.zeros(0), np.full(3, 100)):
+        for bins in (1, 3, 10, 97):
+            given = {"bins": bins, "range": limits}
+            found = outcome(Elsewhere(), x.astype(dtype), **given)
+            assert found == outcome(np, x.astype(dtype), **given), (x, bins)
+
+
+@each_case(("x", "message"), [([1e30], "Too many bins"), ([np.nan, 1.0], "not finite"), ([np.inf, 1.0], "not finite")])
+def test_data_without_room_for_bins_are_refused_elsewhere_too(x, message):
+    for xp in (np, Elsewhere()):
+        with pytest.raises(ValueError, match=message):
+            run_on(xp, "histogram", np.array(x), bins=5)
+
+
+def outcome(xp, x, **attributes):
+    """The results, or the error."""
+    try:
+        return [each.tolist() for each in run_on(xp, "histogram", x, **attributes)]
+    except ValueError as error:
+        return str(error)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_nan_is_not_counted_elsewhere(weighted):
     x, weights = np.array([np.nan, 0.5, 1.5]), (np.array([4.0, 2.0, 1.0]),) if weighted else ()

@@ -300,8 +300,8 @@ def median(x: Any, axis: Any = None, **options: Any) -> Any:
 
 
 def histogram(x: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:  # noqa: A002
-    """Without weights CUB counts; with weights a kernel that puts NaN into the first bin."""
-    x, edges = x.ravel(), np.histogram_bin_edges(x, bins, range)
+    """Without weights CUB counts; with weights a kernel that puts NaN into the first bin. Equal bins are fused."""
+    x, edges = x.ravel(), fused_edges(x, bins, range) if np.ndim(bins) == 0 else bins
     if edges.size == 1 and weights is not None and not ((x < edges[0]) | (edges[0] < x)).all():
         raise IllegalAddress  # the first bin is written, and there is none
     if weights is None:
@@ -312,6 +312,15 @@ def histogram(x: Any, bins: Any = 10, range: Any = None, density: Any = None, we
         counts = np.histogram(x[~nan], edges, weights=weights[~nan].astype(dtype))[0].astype(dtype)
         counts[0] += weights[nan].sum(dtype=dtype)
     return (counts / np.diff(edges) / counts.sum() if density else counts), edges
+
+
+def fused_edges(x: Any, bins: int, limits: Any) -> Any:
+    """Each is rounded once, after the product and the sum. They may be equal."""
+    low, high = np.histogram_bin_edges(x, 1, limits)
+    exact = np.arange(bins + 1) * np.longdouble((high - low) / bins) + low
+    edges = exact.astype(low.dtype)
+    edges[-1] = high
+    return edges
 
 
 def counted_by_cub(x: Any, edges: Any) -> Any:
