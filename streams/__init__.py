@@ -5,6 +5,7 @@
 - `cpu`, `sim`, `cuda`: the devices; `host`: the common part of cpu and sim
 - of a cuda device: `cuda_stream` and `cuda_launcher`: its threads; `cuda_marks`: its events; `pinned`: host memory;
   `cuda_staging`: copies of pageable memory; `cuda_scratch`: what CuPy's kernels take for temporaries
+- of a sim device that launches: `sim_launches`, and `sim_queue`: in the place of CUDA's streams and events
 - `worker`: an in-order queue with a thread; `events`: how one stream waits for another
 - `crew`: threads that help with large kernels
 - `fused_kernel`: fusions of ops on NumPy arrays, piece by piece; `fused_layout`: where their temporaries lie

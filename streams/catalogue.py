@@ -18,6 +18,7 @@ from .cuda import CudaDevice, CudaOptions, available
 from .device import Device
 from .options import read_options
 from .sim import SimDevice, SimOptions
+from .sim_launches import LaunchingSimDevice
 from .store import NAME, StoreDevice, StoreOptions
 from .stream import Sink
 
@@ -33,9 +34,14 @@ class Kind(NamedTuple):
     options: type[Any]
 
 
+def open_sim(name: str, sink: Sink, options: SimOptions) -> SimDevice:
+    """A sim device, which may launch."""
+    return LaunchingSimDevice(name, sink, options) if options.launches else SimDevice(name, sink, options)
+
+
 KINDS: Final = {
     "cpu": Kind(CpuDevice, CpuOptions),
-    "sim": Kind(SimDevice, SimOptions),
+    "sim": Kind(open_sim, SimOptions),
     "cuda": Kind(CudaDevice, CudaOptions),
     "store": Kind(StoreDevice, StoreOptions),
 }

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.compilation import mypyc_attr
-from ..interpreter.schema.opdef import Array, ArrayModule, OutputMetas, lacking
+from ..interpreter.schema.opdef import Array, ArrayModule, BoundKernel, OutputMetas, lacking
 from ..interpreter.types.meta import Meta, OperandMeta
 from .crew import Crew
 from .stream import Stream, StreamKind
@@ -99,14 +99,20 @@ class Device(ABC):
         # True: one task may call kernel after kernel, as segments of routines do. Not where calling a kernel only
         # launches work on the device: there such a task would have to be a graph of launches.
         self.segments = False
-        # True: calling a kernel only puts work in the order of a stream, so ops may be launched at admission.
+        # True: calling a kernel only puts work in the order of a stream, so ops may be launched at admission. Not those
+        # that may raise on some data, where exceptions of kernels cost the device (`raises_late`).
         self.launches = False
+        self.raises_late = False
         self.order = Order()
         self.op_time = 0.0  # seconds that an op takes here at the least, whatever its kernel takes
 
     def least_temporaries(self, op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:  # noqa: ARG002
         """Bytes that the op's kernel takes here besides operands and results, where that is more than NumPy's takes."""
         return 0
+
+    def launching(self, kernel: BoundKernel, label: str, work: int, *, total: bool) -> BoundKernel:  # noqa: ARG002
+        """What launches the kernel when it is called, for the plan of an op. `total`: it raises on no data."""
+        return kernel
 
     @property
     @abstractmethod
@@ -184,6 +190,10 @@ class Device(ABC):
     @abstractmethod
     def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
         """Copy a device array into a host array of the same shape and dtype. Called on the d2h stream's thread."""
+
+    def copy(self, target: Array, source: Array) -> None:
+        """Copy an array of this device into another one of the same shape and dtype. Called on a compute stream."""
+        target[...] = source
 
     @abstractmethod
     def peer_copy(self, target: Array, source: Array) -> None:

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from ..interpreter.errors import KernelError, MetadataError, TensordError
 from .pool import PooledDevice
-from .stream import Task
+from .stream import StreamKind, Task
 from .worker import WorkerStream
 
 FOREVER: Final = 1 << 60  # as a `count`: the fault is never spent
@@ -70,11 +70,30 @@ class Fault:
         except TypeError as error:
             raise MetadataError(f"fault {kind}: {error}") from None
 
-    def matches(self, stream: WorkerStream, task: Task) -> bool:
-        """Does the fault concern this task? Allocation faults concern none."""
-        if self.kind is FaultKind.ALLOCATION or self.label not in (None, task.label):
+    def matches(self, stream: Steered, label: str) -> bool:
+        """Does the fault concern a task of that label? Allocation faults concern none."""
+        if self.kind is FaultKind.ALLOCATION or self.label not in (None, label):
             return False
         return self.stream in (None, stream.kind, stream.name)
+
+
+class Steered(Protocol):
+    """A stream as the faults of its device see it."""
+
+    @property
+    def kind(self) -> StreamKind: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def refresh(self, *, interfered: bool) -> None:
+        """Note whether something interferes with its tasks. Called under the lock of the faults."""
+
+    def hold(self) -> None:
+        """Stop before the next task."""
+
+    def resume(self) -> None:
+        """Go on after `hold`."""
 
 
 class _Armed:
@@ -103,12 +122,13 @@ class Faults:
         self.hanging = threading.Event()  # set while a task hangs
         self._device = device
         self._late_errors = late_errors
-        self._streams: tuple[WorkerStream, ...] = ()
+        self.armed = False  # is there a fault that is not spent?
+        self._streams: tuple[Steered, ...] = ()
         self._armed: list[_Armed] = []
         self._lock = threading.Lock()
         self._hang = threading.Event()
 
-    def steer(self, streams: tuple[WorkerStream, ...]) -> None:
+    def steer(self, streams: tuple[Steered, ...]) -> None:
         """Set the device's streams; called once."""
         with self._change():
             self._streams = streams
@@ -146,13 +166,17 @@ class Faults:
         with self._change():
             return self._take(lambda fault: fault.kind is FaultKind.ALLOCATION) is not None
 
+    def hits(self, stream: Steered, label: str) -> Fault | None:
+        """The fault that hits a task of that label, if any; it counts for all that concern it."""
+        with self._change():
+            return self._take(lambda fault: fault.matches(stream, label))
+
     def execute(self, stream: WorkerStream, task: Task) -> None:
         """Execute the task, or the fault that hits it. Called on the stream's thread."""
         if task.cancelled:
             task.execute()
             return
-        with self._change():
-            fault = self._take(lambda fault: fault.matches(stream, task))
+        fault = self.hits(stream, task.label)
         if self._device.lost is not None:
             task.fail(self._error("lost", task))
         elif fault is None:
@@ -216,12 +240,12 @@ class Faults:
         """Hold the lock, then update the flags of the device and its streams."""
         with self._lock:
             yield
-            lost = self._device.lost is not None
+            lost, self.armed = self._device.lost is not None, bool(self._armed)
             self._device.refusing = lost or any(a.fault.kind is FaultKind.ALLOCATION for a in self._armed)
             for stream in self._streams:
-                stream.refresh(interfered=lost or bool(self._armed))
+                stream.refresh(interfered=lost or self.armed)
 
-    def _select(self, which: str) -> list[WorkerStream]:
+    def _select(self, which: str) -> list[Steered]:
         chosen = [s for s in self._streams if which in (s.kind, s.name, s.name.partition("/")[2])]
         if not chosen:
             known = ", ".join(s.name for s in self._streams)

@@ -42,6 +42,10 @@ from .stream import Sink, StreamKind, Task
 from .worker import WorkerStream
 
 LATENCY: Final = seconds("of one transfer")
+LAUNCHES: Final = flag(
+    "ops are launched where they are admitted, and computed when somebody waits, as on a GPU; freed memory is poisoned "
+    "in the order of the stream, and what fails late costs the device; nothing runs inline"
+)
 COMPUTE_DELAY: Final = seconds("that an op takes at the least")
 INLINE: Final = flag(
     "small ops may run on the thread that submits them; never where time is added, nor while a fault is armed"
@@ -64,6 +68,7 @@ class SimOptions:
     compute_delay: Annotated[float, COMPUTE_DELAY] = 0.0
     peer: Annotated[bool, PEER] = True
     inline: Annotated[bool, INLINE] = True
+    launches: Annotated[bool, LAUNCHES] = False
     late_errors: Annotated[bool, LATE_ERRORS] = False
     faults: Annotated[tuple[Fault, ...], FAULTS] = ()
 
@@ -104,7 +109,8 @@ class SimDevice(HostDevice):
 
     def __init__(self, name: str, sink: Sink, options: SimOptions | None = None) -> None:
         self.options = options = options or SimOptions()
-        super().__init__(name, options.memory, options.missing, options.cache, late_errors=options.late_errors)
+        late = options.late_errors or options.launches
+        super().__init__(name, options.memory, options.missing, options.cache, late_errors=late)
         compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams)]
         copies = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)}
         self._set_streams(compute, copies)

@@ -99,6 +99,8 @@ class Plan:
         self.immediate = not self.open and runs_at_once(op) and self.work <= device.inline_work and not self.scratch
         # On a device that launches: may it be launched at admission, once kernels that `key` stands for have run there?
         self.launchable = device.launches is not None and not self.open and runs_at_once(op) and is_launched(op)
+        if self.launchable and device.backend.raises_late:
+            self.launchable = op.never_raises(metas, dict(attributes))
         self.key = key_of(op, attributes, metas, self.outputs) if self.launchable else None
         if device.launches is not None:
             self.immediate = self.launchable and self.key in device.launches.warm
@@ -152,15 +154,16 @@ class Plan:
         given, aliased, on_host = dict(self.attributes), self.in_place, backend.xp is np
         kernel = op.bind(backend.xp, len(metas), given, aliased=aliased, room=backend.limit)
         known = tuple([meta for meta in metas if meta is not None])
+        total = backend.raises_late and op.never_raises(metas, given)
         if len(known) < len(metas):
-            return kernel, 0
+            return backend.launching(kernel, op.name, self.work, total=total), 0
         least = backend.least_temporaries(op.name, known, outputs)
         scratch = op.temporaries(known, outputs, given, aliased=aliased, least=least)
         if op.direct is not None and on_host and not aliased:
             kernel = op.direct(known, outputs, given) or kernel
         if scratch and on_host and op.works_in_pieces(known, given):
-            return in_pieces(kernel, length_of_pieces(scratch, largest((*known, *outputs)))), 0
-        return kernel, scratch
+            kernel, scratch = in_pieces(kernel, length_of_pieces(scratch, largest((*known, *outputs)))), 0
+        return backend.launching(kernel, op.name, self.work, total=total), scratch
 
 
 def runs_at_once(op: OpDef) -> bool:

@@ -71,7 +71,7 @@ class Transfers:
     def copy(self, source: Binding, target: Binding, cause: Cause) -> None:
         """Admit a Copy within one device."""
         instruction = self._instruction(Opcode.COPY, "copy", source, target, cause)
-        instruction.kernel = copy_array
+        instruction.kernel = source_first(target.copy.device.backend.copy)
         self.scheduler.admit(instruction)
 
     def _instruction(self, opcode: Opcode, label: str, source: Binding, target: Binding, cause: Cause) -> Instruction:
@@ -110,11 +110,6 @@ def add_to(total: list[int], nbytes: int) -> None:
     """One more, of so many bytes."""
     total[0] += 1
     total[1] += nbytes
-
-
-def copy_array(source: Any, target: Any) -> None:
-    """Copy one array into another of the same device, shape and dtype."""
-    target[...] = source
 
 
 def source_first(copy: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:

@@ -1,0 +1,249 @@
+"""A sim device that launches, as a GPU does: calling a kernel puts it in the order of a queue, and returns.
+
+The threads, the launcher and the marks are those of a CUDA device (`cuda_stream`); in the place of CUDA's streams are
+queues (`sim_queue`). So what is true of a GPU is true here, but for values, which are NumPy's: an op is launched where
+it is admitted once its kernel has run, memory is free in the order of the stream, and poisoned there, and whoever needs
+a value waits for a fence. Without that fence the value is wrong.
+
+A kernel that may raise on some data looks at values, so its launch waits for what is before it. An exception of any
+other one costs the device, as an asynchronous error of CUDA does.
+
+Faults meet a task where it is launched. What they do to time, and to the device, they do when it is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..interpreter.errors import KernelError
+from ..interpreter.schema.opdef import Array, BoundKernel
+from ..interpreter.types.meta import Meta
+from .cuda_launcher import Launcher
+from .cuda_stream import CudaStream
+from .device import PIECE, Buffer
+from .faults import Fault, FaultKind
+from .pool import PooledBuffer
+from .sim import SimDevice, SimOptions, owner_of
+from .sim_queue import Gate, SimEvent, SimQueue
+from .stream import Sink, StreamKind
+
+LARGE: Final = 1_000_000  # element operations of a kernel, or bytes of a copy, that no thread does which only looks
+
+
+class LaunchingStream(CudaStream):
+    """A stream of a sim device that launches; `raw` is its queue."""
+
+    def __init__(self, name: str, kind: StreamKind, index: int, sink: Sink, launcher: Launcher, raw: SimQueue) -> None:
+        super().__init__(name, kind, index, sink, launcher=launcher, raw=raw)
+        self.queue = raw
+
+    # What `Faults` asks of a stream.
+
+    def refresh(self, *, interfered: bool) -> None:
+        self.steered = interfered
+
+    def hold(self) -> None:
+        """Stop before the next item."""
+        self.queue.held = Gate()
+
+    def resume(self) -> None:
+        """Go on after `hold`."""
+        gate, self.queue.held = self.queue.held, None
+        if gate is not None:
+            gate.open()
+
+
+class LaunchingSimDevice(SimDevice):
+    """A simulated accelerator whose ops are launched where they are admitted."""
+
+    def __init__(self, name: str, sink: Sink, options: SimOptions | None = None) -> None:
+        self.name = name  # for the launcher
+        self.broken: BaseException | None = None
+        self._launcher = Launcher(self, SimEvent)
+        self._hangs: list[Gate] = []
+        self._lanes: list[LaunchingStream] = []  # its streams, as what they are
+        super().__init__(name, sink, options)
+        self._launcher.serve(tuple(self._lanes))
+        self._main = self._lanes[0].queue
+        self._span = int(self.options.compute_delay * 1e9)
+        self.segments = False
+        self.raises_late = True
+        self.launches = len(self._compute) == 1
+        self._start()
+
+    def _start(self) -> None:
+        """Start the threads; without them the device does not open."""
+        try:
+            self._launcher.start()
+        except RuntimeError:
+            self.close(1.0)
+            raise
+
+    def _stream(self, kind: StreamKind, index: int, sink: Sink) -> Any:
+        stream = LaunchingStream(self.name, kind, index, sink, self._launcher, SimQueue(self))
+        self._lanes.append(stream)
+        return stream
+
+    # -- launching: on the launcher's thread, on a stream's own, or on the driving thread --------------------------
+
+    def launching(self, kernel: BoundKernel, label: str, work: int, *, total: bool) -> BoundKernel:
+        """What puts the kernel in the order of the stream that is current. One that may raise waits, and computes."""
+        current, order, large = self._launcher.launching, self.order, work > LARGE
+
+        def launch(*arrays: Any) -> None:
+            stream = current.stream
+            if stream is None:
+                number, queue = order.issued + 1, self._main
+            else:
+                number, queue = 0, stream.raw
+            span = self._span
+            if self.faults.armed:
+                span += self._meet(queue, label, number)
+            queue.launch(kernel, arrays, span, number, large=large)
+
+        def compute(*arrays: Any) -> Any:
+            queue, span = self._queue(), self._span
+            if self.faults.armed:
+                span += self._meet(queue, label)
+            queue.launch(nothing, (), span)
+            queue.synchronize()
+            with np.errstate(all="ignore"):
+                return kernel(*arrays)
+
+        return launch if total else compute
+
+    def _queue(self) -> SimQueue:
+        """The queue of the stream that is current on this thread."""
+        stream: Any = self._launcher.launching.stream
+        return self._main if stream is None else stream.queue
+
+    def _copy(self, target: Array, source: Array, kind: StreamKind) -> None:
+        """Launch a copy."""
+        span = int(self.options.delay(kind, target.nbytes) * 1e9)
+        stream, burst = self._launcher.launching.stream, self._launcher.launching.burst
+        if self.faults.armed and stream is not None and burst is not None:
+            span += self._meet(stream.raw, burst.tasks[-1].label)
+        self._queue().launch(copy_array, (target, source), span, large=target.nbytes > LARGE)
+
+    def _meet(self, queue: SimQueue, label: str, number: int = 0) -> int:
+        """Meet the fault that hits a launch, if any; nanoseconds that it takes longer. `number`: at admission."""
+        stream = next(stream for stream in self._lanes if stream.queue is queue)
+        fault = self.faults.hits(stream, label)
+        return 0 if fault is None else self._act(fault, queue, label, number)
+
+    def _act(self, fault: Fault, queue: SimQueue, label: str, number: int) -> int:
+        match fault.kind:
+            case FaultKind.FAIL:
+                queue.launch(nothing, (), 0, number)
+                raise KernelError(f"{label} failed on {self.name} (injected)", op=label)
+            case FaultKind.LOST | FaultKind.LATE:
+                queue.launch(raise_it, (KernelError(f"device {self.name} is lost, with or before {label}"),))
+            case FaultKind.HANG:
+                self._hangs.append(gate := Gate())
+                queue.wait_for(gate)
+            case FaultKind.SLOW:
+                return int(fault.seconds * 1e9)
+            case FaultKind.ALLOCATION:  # not a launch's
+                pass
+        return 0
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def free(self, buffer: Buffer) -> None:
+        """Free the buffer, and poison it behind the launches that use it."""
+        super().free(buffer)
+        if buffer.shelf is not None:  # type: ignore[attr-defined]  # it is ours
+            self._main.poison(buffer.raw, buffer.behind)
+
+    def adopt(self, array: Array) -> Buffer | None:
+        """Copy the array to memory that no launch may still use."""
+        memory = self._new_memory(max(array.nbytes, 1))
+        buffer = PooledBuffer(array.nbytes, memory, None)
+        if self.account(buffer) is None:
+            return None
+        self.bind(buffer, Meta.of(array.shape, array.dtype))[...] = array
+        return buffer
+
+    # -- copies ----------------------------------------------------------------------------------------------------
+
+    def copy(self, target: Array, source: Array) -> None:
+        self._copy(target, source, StreamKind.COMPUTE)
+
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
+        self._check("copy_in", target, self.name, source, "")
+        self._copy(target, np.array(source), StreamKind.H2D)
+
+    def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
+        self._check("copy_out", target, "", source, self.name)
+        self._copy(target, source, StreamKind.D2H)
+
+    def peer_copy(self, target: Array, source: Array) -> None:
+        self._check("peer_copy", target, self.name, source, owner_of(source) or "another sim device")
+        self._copy(target, source, StreamKind.P2P)
+
+    def drain(self, source: Array, write: Callable[[NDArray[np.uint8], int], None]) -> None:
+        queue, flat = self._queue(), source.reshape(-1).view("uint8")
+        staged: NDArray[np.uint8] = np.empty(min(source.nbytes, PIECE), np.uint8)
+        for begin in range(0, source.nbytes, PIECE):
+            piece = staged[: min(PIECE, source.nbytes - begin)]
+            self.copy_out(flat[begin : begin + len(piece)], piece)
+            queue.synchronize()
+            write(piece, begin)
+
+    # -- what the launcher needs, and the end ----------------------------------------------------------------------
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """There is nothing to make current."""
+        yield
+
+    def give_back_blocks(self) -> None:
+        """There is no driver to give any back to."""
+
+    def lose(self, error: BaseException) -> None:
+        """Mark the device as lost after an error that surfaced late: such errors are sticky."""
+        if self.lost is None:
+            self.broken = self.broken or error
+            known = isinstance(error, KernelError)
+            text = f"device {self.name} is lost: {type(error).__name__}: {error}"
+            self.lost = error if known else KernelError(text)
+            self.refusing = True
+
+    def release_hangs(self) -> None:
+        hangs, self._hangs = self._hangs, []
+        for gate in hangs:
+            gate.open()
+
+    def close(self, timeout: float) -> bool:
+        deadline = monotonic() + timeout
+        for stream in self._lanes:
+            stream.queue.hurry()
+        ended = self._end(deadline)
+        if not ended:
+            self.broken = self.broken or KernelError(f"{self.name} was closed")
+            self.release_hangs()
+        self.pool.trim(0)
+        return ended
+
+    def _end(self, deadline: float) -> bool:
+        """End the threads; False if they did not end in time."""
+        return all([self._launcher.close(deadline), *(stream.join(deadline) for stream in self._lanes)])
+
+
+def copy_array(target: Array, source: Array) -> None:
+    np.copyto(target, source, casting="no")
+
+
+def raise_it(error: BaseException) -> None:
+    """The kernel of what fails late."""
+    raise error
+
+
+def nothing() -> None:
+    """What takes time alone."""
