@@ -1,0 +1,153 @@
+"""Launches at admission, on a simulated accelerator that launches as a GPU does: what they cost the machine.
+
+The kernels are NumPy's, and small, or take a time that is given: that of the device's own clock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import tensord as td
+from tensord.streams.cuda_launcher import Launcher
+from tensord.streams.cuda_stream import CudaStream
+
+from .latency import sample
+from .measure import SCALE, Row, Settings, clocked, compare, median
+from .small_ops import LENGTH, chain
+
+MACHINE = "local:launching"
+KERNELS = (20e-6, 50e-6)  # seconds
+OPS = 10_000
+
+
+def measure(settings: Settings) -> list[Row]:
+    """A chain against one on the host, chains of kernels that take long, and another session meanwhile."""
+    slow = [measure_kernels(settings, seconds) for seconds in KERNELS]
+    return [measure_chain(settings), *slow, measure_other(settings)]
+
+
+@contextmanager
+def machine(**options: Any) -> Iterator[td.Session]:
+    """A session on a machine with such a device, whose kernels have run."""
+    with td.connect(MACHINE, devices=["cpu:0", {"name": "sim:0", "launches": True, **options}]) as session:
+        for device in ("cpu:0", "sim:0"):
+            x, y = pair(session, device)
+            for _ in range(2):
+                (x + y).numpy()
+        yield session
+
+
+def pair(session: td.Session, device: str) -> list[Any]:
+    """Two small tensors."""
+    tensors = [session.asarray(np.full(LENGTH, 1e-3 * index, np.float32), device=device) for index in range(2)]
+    session.sync()
+    return tensors
+
+
+def measure_chain(settings: Settings) -> Row:
+    """`x = x + y` on the device, against the host."""
+    row = Row("chain, launched", "us", None, None, 3.0, 1.5, "ratio", "cpu:0")
+    if settings.baseline_only:
+        return row
+    count = settings.size(OPS, 500)
+    handed = 0
+    with machine() as session:
+
+        def run(device: str) -> float:
+            operands = pair(session, device)
+            return clocked(lambda: session.fetch(chain(operands, count)), per=count)
+
+        row.runs = compare(settings, lambda: run("sim:0"), lambda: run("cpu:0"), "us")
+        with handed_over() as counted:
+            last = chain(pair(session, "sim:0"), count)
+            handed = len(counted)  # the end's, which somebody waits for, do not count
+        session.fetch(last)
+    row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
+    row.note = f"work handed from thread to thread {handed} times in {count:,} launches"
+    return row
+
+
+@contextmanager
+def handed_over() -> Iterator[list[object]]:
+    """What one thread gives to another meanwhile: to the launcher, or to one that waits for completions."""
+    counted: list[object] = []
+    submit, watch = Launcher.submit, CudaStream.watch
+
+    def submitting(self: Launcher, stream: CudaStream, tasks: Any) -> None:
+        counted.append(tasks)
+        submit(self, stream, tasks)
+
+    def watching(self: CudaStream) -> None:
+        counted.extend(self.unwatched)
+        watch(self)
+
+    with patch.object(Launcher, "submit", submitting), patch.object(CudaStream, "watch", watching):
+        yield counted
+
+
+def measure_kernels(settings: Settings, seconds: float) -> Row:
+    """A chain of kernels that take so long, against the sum of them."""
+    name = f"chain of {round(seconds * SCALE['us'])} us"
+    row = Row(name, "ms", None, None, 1.15, 1.05, "ratio", "the kernels")
+    if settings.baseline_only:
+        return row
+    count = settings.size(OPS, 500)
+    with machine(compute_delay=seconds) as session:
+
+        def ours() -> float:
+            operands = pair(session, "sim:0")
+            return clocked(lambda: session.fetch(chain(operands, count)))
+
+        row.runs = compare(settings, ours, lambda: count * seconds, "ms")
+    row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
+    return row
+
+
+def measure_other(settings: Settings) -> Row:
+    """The 99th percentile of one op and its value, alone, and while another session keeps the device busy."""
+    row = Row("one op beside a chain, p99", "us", None, None, 2.0, 1.3, "ratio", "alone")
+    if settings.baseline_only:
+        return row
+    count = settings.size(1_000, 20)
+    row.runs = {"ours": [], "baseline": []}
+    with machine(compute_delay=KERNELS[0]) as session, td.connect(MACHINE) as other:
+        x, y = pair(session, "sim:0")
+
+        def op() -> object:
+            return (x + y).numpy()
+
+        for turn in settings.turns:
+            alone = sample(op, count)
+            with busy(other):
+                beside = sample(op, count)
+            if turn:
+                row.runs["ours"].append(float(np.percentile(beside, 99)))
+                row.runs["baseline"].append(float(np.percentile(alone, 99)))
+    row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
+    return row
+
+
+@contextmanager
+def busy(session: td.Session) -> Iterator[None]:
+    """A thread issues a chain as long as one likes."""
+    over = threading.Event()
+
+    def issue() -> None:
+        x, y = pair(session, "sim:0")
+        while not over.is_set():
+            x = x + y
+        session.fetch([x])
+
+    thread = threading.Thread(target=issue)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
