@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -54,7 +55,16 @@ def test_what_it_cannot_do_is_told(monkeypatch):
     def holds_one_up() -> None:
         make_gate()  # type: ignore[name-defined]  # noqa: F821 - never called
 
-    test = SimpleNamespace(originalname="holds_one_up", path=SimpleNamespace(name="x.py"), function=holds_one_up)
+    test = SimpleNamespace(
+        originalname="holds_one_up", name="holds_one_up", path=SimpleNamespace(name="x.py"), function=holds_one_up
+    )
     assert "no function that waits" in stand_in.unfit(test)
-    effects = SimpleNamespace(originalname="anything", path=SimpleNamespace(name="test_effects.py"))
+    effects = SimpleNamespace(originalname="anything", name="anything[1]", path=SimpleNamespace(name="test_effects.py"))
     assert stand_in.unfit(effects) == stand_in.EFFECTS
+
+
+def test_the_tests_that_are_left_out_exist():
+    text = "\n".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
+    files = {path.name for path in Path(__file__).parent.rglob("test_*.py")}
+    for name in (*stand_in.OF_THE_HOST, *stand_in.OF_NO_GPU):
+        assert name in files or f"def {name.partition('[')[0]}(" in text, name

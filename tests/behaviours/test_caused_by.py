@@ -12,7 +12,7 @@ import pytest
 import tensord as td
 from tensord.vm.tracing.record import Record
 
-from .looking_inside import WAIT, machine_of, ones, store_of, until
+from .looking_inside import WAIT, device_of, machine_of, ones, store_of, until
 
 KIB = 256  # float32 elements
 DEVICES = [
@@ -53,10 +53,16 @@ def kinds(found: list[Record]) -> Counter[str]:
 
 
 def test_a_result_that_is_read_and_an_operand_that_is_brought(pair):
+    """A device that launches is read where the value lies, by an instruction of the reader's: nothing is planned."""
     _, s = pair
     found = planned_for(s, lambda: (s.lookup("w").numpy(), (s.lookup("other") + s.asarray(ones(4))).numpy()))
-    assert kinds(found)["d2h sim:0->cpu:0"] == 1
+    in_order = device_of(s, "sim:0").launches
+    assert kinds(found)["d2h sim:0->cpu:0"] == (not in_order)
     assert kinds(found)["h2d cpu:0->sim:1"] == 1
+    (read,) = (one for one in s.trace().records if one.op == "fetch" and one.nbytes == 4 * KIB // 2 * 4)
+    assert read.device == ("sim:0" if in_order else "cpu:0")
+    assert read.session == read.caused_by == number_of(s)
+    assert "test_caused_by.py" in read.location
 
 
 def test_a_stopover_on_the_host(pair):

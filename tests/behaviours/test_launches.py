@@ -104,6 +104,18 @@ def test_a_wait_and_a_sync_end_when_the_device_has_got_there(gpu: Gpu, session: 
     assert sorted(over) == ["sync", "wait"]
 
 
+def test_the_record_of_a_reading_in_the_order_of_launches_names_the_reader_and_its_line() -> None:
+    with td.connect("local:read", devices=DEVICES) as first, td.connect("local:read", devices=DEVICES) as other:
+        first.publish("x", put(first))
+        first.sync()
+        before = max(one.id for one in other.trace().records)
+        assert other.lookup("x").numpy()[0] == 1.0
+        (read,) = [one for one in other.trace().records if one.id > before and one.nbytes == ONES.nbytes]
+        assert read.session == read.caused_by == other.stats()["session"]["id"]
+    assert (read.op, read.device, read.stream) == ("fetch", "cuda:0", "cuda:0/compute0")
+    assert "test_launches.py" in read.location
+
+
 def test_a_value_is_ready_once_the_device_has_got_there(gpu: Gpu, session: Any) -> None:
     x = put(session)
     hold(gpu, session)
