@@ -1,38 +1,39 @@
-"""How much of the time of copies and kernels overlapped, from the records of a trace."""
+"""How much of the time of copies and kernels overlapped, from how long they take alone and together.
+
+Not from the times of a trace: what is launched at admission has no time of the device there, since nobody waits for
+it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-from tensord.vm.tracing.record import Record
-
-Span = tuple[int, int]  # begin and end, in nanoseconds
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 
-def busy(records: Iterable[Record], stream: str) -> list[Span]:
-    """When the streams of that kind ("h2d", "compute") worked: spans in order that do not touch."""
-    spans = sorted((r.started, r.finished) for r in records if r.started and f"/{stream}" in r.stream)
-    merged: list[Span] = []
-    for begin, end in spans:
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return merged
+@dataclass
+class Times:
+    """Seconds of the copies alone, of the kernels alone, and of both; the best of several runs counts."""
+
+    copies: list[float] = field(default_factory=list)
+    kernels: list[float] = field(default_factory=list)
+    both: list[float] = field(default_factory=list)
+
+    @property
+    def overlap(self) -> float:
+        """The part of the shorter one, copies or kernels, that ran under the other, 0 to 1."""
+        copies, kernels, both = (min(times) for times in (self.copies, self.kernels, self.both))
+        return min(1.0, max(0.0, (copies + kernels - both) / min(copies, kernels)))
+
+    def __str__(self) -> str:
+        rows = (("copies", self.copies), ("kernels", self.kernels), ("both", self.both))
+        return "; ".join(f"{name} {', '.join(f'{1e3 * each:.1f}' for each in times)} ms" for name, times in rows)
 
 
-def length(spans: Iterable[Span]) -> int:
-    """Nanoseconds of all of them."""
-    return sum(end - begin for begin, end in spans)
-
-
-def common(first: Sequence[Span], second: Sequence[Span]) -> int:
-    """Nanoseconds in which both worked."""
-    return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a in first for b in second)
-
-
-def overlap(records: Sequence[Record], copies: str, kernels: str) -> float:
-    """The part of the shorter of the two, copies or kernels, that ran under the other, 0 to 1."""
-    first, second = busy(records, copies), busy(records, kernels)
-    shorter = min(length(first), length(second))
-    return common(first, second) / shorter if shorter else 0.0
+def seconds_of(clock: Callable[[], float], work: Callable[[], object], end: Callable[[], object]) -> float:
+    """From the beginning of the work until `end` has returned. Its result lives until then."""
+    begun = clock()
+    made = work()
+    end()
+    taken = clock() - begun
+    del made
+    return taken

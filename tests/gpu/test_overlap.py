@@ -1,34 +1,39 @@
-"""Overlap of copies and kernels, from spans of time."""
+"""Overlap of copies and kernels, from times."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+import pytest
 
 from ..each_case import each_case
-from .overlap import busy, overlap
-
-
-def record(stream: str, started: int, finished: int) -> Any:
-    return SimpleNamespace(stream=f"cuda:0/{stream}0", started=1 + started, finished=1 + finished)
+from .overlap import Times, seconds_of
 
 
 @each_case(
-    ("copies", "kernels", "part"),
+    ("copies", "kernels", "both", "part"),
     [
-        ([(0, 10)], [(0, 10)], 1.0),
-        ([(0, 10)], [(10, 20)], 0.0),
-        ([(0, 10)], [(5, 100)], 0.5),
-        ([(0, 10), (5, 20)], [(0, 40)], 1.0),
-        ([(0, 10), (20, 30)], [(5, 25)], 0.5),
-        ([], [(0, 10)], 0.0),
+        (10, 10, 10, 1.0),
+        (10, 10, 20, 0.0),
+        (10, 100, 105, 0.5),
+        (100, 10, 105, 0.5),
+        (10, 20, 19, 1.0),
+        (10, 20, 31, 0.0),
     ],
 )
-def test_the_part_of_the_shorter_one_that_ran_under_the_other(copies, kernels, part):
-    records = [record("h2d", *span) for span in copies] + [record("compute", *span) for span in kernels]
-    assert overlap(records, "h2d", "compute") == part
+def test_the_part_of_the_shorter_one_that_ran_under_the_other(copies, kernels, both, part):
+    assert Times([copies], [kernels], [both]).overlap == part
 
 
-def test_what_did_not_run_is_not_counted():
-    never = SimpleNamespace(stream="cuda:0/h2d0", started=0, finished=0)
-    assert busy([never, record("d2h", 1, 2), record("h2d", 3, 4)], "h2d") == [(4, 5)]  # type: ignore[list-item]
+def test_the_best_of_several_runs_counts():
+    assert Times([20, 10], [10, 30], [90, 10]).overlap == 1.0
+
+
+def test_what_is_made_lives_until_the_end_and_the_time_does_not_include_its_release():
+    ticks = iter([1.0, 3.5])
+    said: list[str] = []
+
+    class Made:
+        def __del__(self) -> None:
+            said.append("released")
+
+    assert seconds_of(lambda: next(ticks), Made, lambda: said.append("end")) == pytest.approx(2.5)
+    assert said == ["end", "released"]
