@@ -99,9 +99,9 @@ def unfit(test: Any) -> str:
     choice = chosen()
     if choice is None:
         return ""
-    called = (test.originalname, test.name, test.path.name)
-    if choice[0] == "cpu" and (reason := next(filter(None, map(OF_THE_HOST.get, called)), "")):
-        return reason
+    for name in (test.originalname, test.name, test.path.name):
+        if choice[0] == "cpu" and (reason := OF_THE_HOST.get(name)):
+            return reason
     if is_cuda() and (reason := OF_NO_GPU.get(test.originalname)):
         return reason
     function: Any = getattr(test, "function", None)

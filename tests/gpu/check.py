@@ -129,7 +129,7 @@ class Proof:
             return {**about, "status": "skipped", "why": reason, **empty}
         remaining = max(1.0, self.budget - (time.monotonic() - self.begun))
         share = limit_of(stage, later, remaining)
-        limit = max(1.0, min(PATIENCE * share, remaining - self.kept(later)))
+        limit = max(1.0, min(max(PATIENCE * share, self.least(stage)), remaining - self.kept(later)))
         records = [self.work / f"{stage.name}-{index}.jsonl" for index in range(parts_of(stage))]
         with log.open("a") as file:
             file.write(f"== {stage.name}: {stage.title} (at most {limit:.0f} s)\n")
@@ -150,7 +150,11 @@ class Proof:
     def kept(self, later: Sequence[Stage]) -> float:
         """Seconds that are kept for later stages."""
         whole = sum(one.share for one in self.stages)
-        return sum(LEFT * self.budget * one.share / whole for one in later)
+        return sum(max(LEFT * self.budget * one.share / whole, self.least(one)) for one in later)
+
+    def least(self, stage: Stage) -> float:
+        """Seconds without which a stage shows nothing, if the budget is the usual one."""
+        return stage.least * min(1.0, self.budget / BUDGET)
 
     def hung(self, records: Sequence[Path], each: float, index: int) -> bool:
         """Has a process been in one check for too long? If so, the record says that the check has failed."""
@@ -234,9 +238,9 @@ def lacking(stage: Stage, device: str, machine: dict[str, Any]) -> str:
 
 
 def parts_of(stage: Stage) -> int:
-    """How many processes the stage is: one per processor but two, if there is memory for them."""
+    """How many processes the stage is: one per processor, if there is memory for them."""
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY_OF_A_PART
-    return max(1, min(PARTS, len(os.sched_getaffinity(0)) - 2, room)) if stage.split else 1
+    return max(1, min(PARTS, len(os.sched_getaffinity(0)), room)) if stage.split else 1
 
 
 def describe(device: str, env: dict[str, str], work: Path) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Findings:
 
 def findings_of(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What there is to look at in an event of a record."""
-    about = {name: said for name, said in event.items() if name != "event"}
+    about = {name: said for name, said in event.items() if name not in {"event", "at"}}
     match event["event"]:
         case "failed" | "unreached":
             yield {**about, "kind": event["event"]}

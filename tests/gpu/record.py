@@ -21,6 +21,7 @@ LONGEST = 2_000  # characters of a message
 LISTED = 200  # failures and reasons of a stage that a report lists
 ITSELF = "the stage itself"  # the check that a stage is
 FIGURES = 5_000  # the same of figures: each op and dtype may have one
+SLOWEST = 20  # checks of which the time is told
 
 
 class Skip(Exception):  # noqa: N818 - nothing is wrong
@@ -34,7 +35,7 @@ class Recorder:
         self._file = path.open("a", buffering=1)
 
     def _say(self, event: str, **about: Any) -> None:
-        self._file.write(json.dumps({"event": event, **about}, default=str) + "\n")
+        self._file.write(json.dumps({"event": event, "at": round(time.time(), 2), **about}, default=str) + "\n")
 
     def begin(self, check: str) -> None:
         """A check has begun."""
@@ -115,6 +116,7 @@ class Tally:
     notes: list[str] = field(default_factory=list)
     running: list[str] = field(default_factory=list)  # checks that were begun and did not end
     done: list[str] = field(default_factory=list)  # checks that did
+    taken: dict[str, float] = field(default_factory=dict)  # check -> seconds from its beginning to its end
     finished: bool = True
 
     def as_json(self) -> dict[str, Any]:
@@ -128,6 +130,7 @@ class Tally:
             "figures": self.figures[:FIGURES],
             "notes": self.notes[:LISTED],
             "running": self.running[:LISTED],
+            "slowest": dict(Counter(self.taken).most_common(SLOWEST)),
             "unreached": self.unreached,
             "done": self.done,
         }
@@ -142,14 +145,14 @@ def read(paths: Iterable[Path]) -> Tally:
 
 
 def _read_one(path: Path, tally: Tally) -> bool:
-    running: dict[str, None] = {}
+    running: dict[str, float] = {}  # since when
     finished = False
     for event in events_of(path):
-        kind = event.pop("event")
+        kind, at = event.pop("event"), event.pop("at")
         check = event.get("check", "")
         match kind:
             case "begin":
-                running[check] = None
+                running[check] = at
             case "passed":
                 tally.passed += 1
             case "failed":
@@ -166,9 +169,10 @@ def _read_one(path: Path, tally: Tally) -> bool:
             case "finished":
                 finished = True
         if kind in ENDS:
-            running.pop(check, None)
+            since = running.pop(check, at)
             if check != ITSELF:
                 tally.done.append(check)
+                tally.taken[check] = round(at - since, 2)
     tally.running += running
     return finished
 

@@ -84,13 +84,14 @@ def about(stage: dict[str, Any]) -> Iterator[str]:
         ("running at the end", stage["running"]),
         ("skipped", [f"{one['count']} x {flat(one['reason'])}" for one in stage["skipped"]]),
         ("notes", stage["notes"]),
+        ("slowest", [", ".join(f"{check} {seconds:.1f} s" for check, seconds in stage["slowest"].items())]),
     ):
         yield from listed(heading, said)
 
 
 def listed(heading: str, said: Sequence[str]) -> Iterator[str]:
     """A list, of which the beginning is shown."""
-    if said:
+    if any(said):
         yield ""
         yield f"{heading.capitalize()}:"
         yield ""

@@ -65,5 +65,6 @@ def merged(outcome: dict[str, Any] | None, tally: Tally) -> Tally:
         notes=list(dict.fromkeys(outcome["notes"] + tally.notes)),
         running=tally.running,
         done=outcome["done"] + tally.done,
+        taken=outcome.get("slowest", {}) | tally.taken,
         finished=tally.finished,
     )

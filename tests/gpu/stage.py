@@ -50,11 +50,16 @@ class Given:
         """cpu:0 and the device."""
         return list(dict.fromkeys(["cpu:0", self.device]))
 
-    def mine(self, items: Iterable[Item], name: Callable[[Item], str]) -> list[Item]:
-        """Those of this part, but for those whose checks, by their names, were made or begun before."""
+    def mine(
+        self, items: Iterable[Item], name: Callable[[Item], str], group: Callable[[Item], str] | None = None
+    ) -> list[Item]:
+        """Those of this part, but for those whose checks, by their names, were made or begun before. Items of one
+        `group` are of one part."""
         left = [item for item in items if self.is_left(name(item))]
-        part = [item for index, item in enumerate(left) if index % self.parts == self.part]
-        return [item for item in part if name(item) not in self.begun]
+        group = group or name
+        groups = list(dict.fromkeys(map(group, left)))
+        part = set(groups[self.part :: self.parts])
+        return [item for item in left if group(item) in part and name(item) not in self.begun]
 
     def is_left(self, check: str) -> bool:
         """Has no earlier run made that check?"""

@@ -90,6 +90,12 @@ def name_of(op: OpDef, dtype: str) -> str:
     return f"{op.name} {dtype}".strip()
 
 
+def group_of(pair: tuple[OpDef, str]) -> str:
+    """Checks that share kernels: a library's functions compute every dtype in float64."""
+    op, dtype = pair
+    return name_of(op, dtype) if op.library is None else op.name
+
+
 def summary(wrong: Sequence[str], count: int) -> str:
     """The first of what is wrong."""
     if not count:
@@ -110,7 +116,7 @@ def work(given: Given) -> None:
         if given.part == 0 and (lacking := sorted(devices[given.device].missing)):
             given.record.note(f"ops that the array module lacks, which run on cpu:0: {', '.join(lacking)}")
         every = by_value([(op, dtype) for op in all_ops() for dtype in dtypes_of(op)])
-        pairs = given.mine(every, lambda pair: name_of(*pair))
+        pairs = given.mine(every, lambda pair: name_of(*pair), group_of)
         for index, (op, dtype) in enumerate(pairs):
             if given.remaining < 0 or devices[given.device].lost is not None:
                 reason = devices[given.device].lost or f"{given.seconds:.0f} s are over"

@@ -18,19 +18,17 @@ MOST = 2_000
 
 
 def work(given: Given) -> None:
-    """One check for each seed."""
+    """One check for each seed of this part, at least so many that all parts together have enough."""
     given.stand_in_for("sim")
-    count = 0
+    count, least = 0, -(-LEAST // given.parts)
     with stand_in.installed(), failing_ops(), np.errstate(all="ignore"):
-        for seed in range(MOST):
-            if given.remaining < 0:
+        for seed in range(given.part, MOST, given.parts):
+            if given.remaining < 0 and count >= least:
                 break
             with given.record.check(f"seed {seed}"):
                 run(seed)
             count += 1
     given.record.figure("random programs", count)
-    if count < LEAST:
-        given.record.failed("enough programs", f"{count} in {given.seconds:.0f} s; {LEAST} are wanted")
 
 
 def run(seed: int) -> None:

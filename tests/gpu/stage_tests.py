@@ -67,11 +67,9 @@ class Witness:
         self.worst: dict[str, tuple[str, str]] = {}  # test -> outcome and message, the worst of its three phases
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Keep the modules of this part, and of them the tests that are about the device."""
-        left = [item for item in items if self.given.is_left(item.nodeid)]
-        mine = set(self.given.mine(sorted({str(item.path) for item in left}), str))
-        mine_now = [item for item in left if str(item.path) in mine and item.nodeid not in self.given.begun]
-        kept = [item for item in mine_now if self.is_about_it(item)]
+        """Keep the tests of this part that are about the device. The cases of a test are of one part."""
+        about_it = [item for item in items if self.is_about_it(item)]
+        kept = self.given.mine(about_it, lambda item: item.nodeid, lambda item: item.nodeid.partition("[")[0])
         config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
         items[:] = kept
 

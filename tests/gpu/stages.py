@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MEMORY_OF_A_PART = 4 << 30  # bytes of the host that each process of a stage may take
-PARTS = 14  # processes of a stage at most
+PARTS = 16  # processes of a stage at most
 OF_AN_OP, OF_A_TEST = 20.0, 50.0  # seconds, the latter longer than pytest's own limit
 
 
 @dataclass(frozen=True)
 class Stage:
     """One stage. `group`: stages of one group share a log. `module` is run with `arguments`, and is told the device,
-    the file for its records, and until when it may run. `share`: of the whole time, in relation to others.
-    `real`: it needs a CUDA device; others take any. `needs`: modules without which it cannot run. `split`: it may be
-    several processes, each with a part of the work: what takes longest there is compiling kernels. `fills`: it goes on
-    until its share of the time is over, where others end as soon as they can. `each`: seconds that one of its checks
-    may take, 0 without a limit: a process with one that takes longer is ended, and another one goes on behind it.
+    the file for its records, and until when it may run. `share`: of the whole time, in relation to others. `least`:
+    seconds of the usual budget without which it shows nothing, kept for it whatever those before it take. `real`: it
+    needs a CUDA device; others take any. `needs`: modules without which it cannot run. `split`: it may be several
+    processes, each with a part of the work: what takes longest there is compiling kernels. `fills`: it goes on until
+    its share of the time is over, where others end as soon as they can. `each`: seconds that one of its checks may
+    take, 0 without a limit: a process with one that takes longer is ended, and another one goes on behind it.
     `resumes`: it can leave out checks that an earlier run has made.
     """
 
@@ -35,6 +36,7 @@ class Stage:
     fills: bool = False
     each: float = 0.0
     resumes: bool = False
+    least: float = 0.0
 
     def commands(self, device: str, records: Sequence[Path], until: float, done: Path | None = None) -> list[list[str]]:
         """A command for each of its parts. `done`: the file with the checks that were made before."""
@@ -81,6 +83,7 @@ STAGES = (
         "random programs against the serial engine",
         "tests.gpu.stage_programs",
         25,
+        split=True,
         fills=True,
     ),
     Stage(
@@ -114,8 +117,17 @@ STAGES = (
         split=True,
         each=OF_AN_OP,
         resumes=True,
+        least=25,
     ),
-    Stage("examples", "5-programs", "digits, a transformer block", "tests.gpu.stage_examples", 25, needs=("sklearn",)),
+    Stage(
+        "examples",
+        "5-programs",
+        "digits, a transformer block",
+        "tests.gpu.stage_examples",
+        25,
+        needs=("sklearn",),
+        least=45,
+    ),
     Stage(
         "scikit-learn",
         "5-programs",
@@ -136,6 +148,7 @@ STAGES = (
         split=True,
         each=OF_A_TEST,
         resumes=True,
+        least=30,
     ),
     Stage(
         "conformance",
@@ -148,9 +161,16 @@ STAGES = (
         each=OF_A_TEST,
         resumes=True,
         needs=("array_api_strict",),
+        least=35,
     ),
     Stage(
-        "sanitizer", "1-device", "a small program under compute-sanitizer", "tests.gpu.stage_sanitizer", 25, real=True
+        "sanitizer",
+        "1-device",
+        "a small program under compute-sanitizer",
+        "tests.gpu.stage_sanitizer",
+        25,
+        real=True,
+        least=8,
     ),
 )
 NAMES = tuple(stage.name for stage in STAGES)

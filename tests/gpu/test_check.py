@@ -330,3 +330,12 @@ def test_a_verdict_does_not_say_more_than_was_run():
     about = {"device": "cuda:0", "stages": [stage], "passed": True, "interrupted": False, "seconds": 1.0}
     assert report.verdict({**about, "complete": True}) == "cuda:0 is proven: all 1 stages passed in 1 s"
     assert report.verdict({**about, "complete": False}) == "ops passed on cuda:0; other stages were not run"
+
+
+def test_what_a_stage_needs_is_kept_for_it(prove, limits):
+    needy = replace(trial("passes"), share=1.0, least=40.0)
+    prove(replace(trial("passes"), share=200.0), needy, budget=check.BUDGET)
+    assert limits == [pytest.approx(check.BUDGET - 40, rel=0.1), pytest.approx(check.BUDGET, rel=0.1)]
+    limits.clear()
+    prove(replace(trial("passes"), share=200.0), needy, budget=check.BUDGET / 10)
+    assert limits[0] == pytest.approx((check.BUDGET - 40) / 10, rel=0.1)

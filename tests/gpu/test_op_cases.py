@@ -35,6 +35,12 @@ def test_an_elementwise_op_is_called_with_every_arrangement(op, dtype):
     assert any(what.startswith("a scalar") for what in whats(op, dtype))
 
 
+def test_a_reduction_of_a_rare_dtype_is_compiled_for_few_lengths():
+    assert {"long", "images"} <= whats("sum", "float64")
+    assert "long" not in whats("sum", "int16")
+    assert "images" in whats("conv2d", "float16")
+
+
 def test_every_attribute_has_another_value_than_its_default_in_some_case():
     seen = {name for case in cases(find("sum"), "float32") for name in case.attributes}
     assert seen == {"axis", "keepdims", "dtype"}
