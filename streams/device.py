@@ -105,6 +105,7 @@ class Device(ABC):
         self.raises_late = False
         self.order = Order()
         self.op_time = 0.0  # seconds that an op takes here at the least, whatever its kernel takes
+        self.pace = 6.0  # element operations per ns, as a first guess
 
     def least_temporaries(self, op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:  # noqa: ARG002
         """Bytes that the op's kernel takes here besides operands and results, where that is more than NumPy's takes."""
@@ -194,6 +195,11 @@ class Device(ABC):
     def copy(self, target: Array, source: Array) -> None:
         """Copy an array of this device into another one of the same shape and dtype. Called on a compute stream."""
         target[...] = source
+
+    def copy_out_soon(self, source: Array, target: NDArray[np.generic]) -> bool:
+        """`copy_out` behind what the driving thread has launched, if that is there within some microseconds: then all
+        launches are complete. Called on that thread. False if it takes longer; another launch is complete after it."""
+        raise NotImplementedError(f"{self.name} launches nothing: {source.shape}, {target.shape}")
 
     @abstractmethod
     def peer_copy(self, target: Array, source: Array) -> None:

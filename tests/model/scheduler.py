@@ -202,7 +202,7 @@ class Machine:
         """As if all kernels were compiled: programs have few calls that are alike."""
         for device in self.engine.tiers.values():
             if device.launches is not None:
-                device.launches.warm = Anything()
+                device.launches.seen = device.launches.warm = Anything()
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
         """A device over the fake that is installed. Freed memory is sometimes kept, and sometimes poisoned at once."""

@@ -31,12 +31,11 @@ from ..model.signature import UPLOAD
 from ..model.tensor import Binding, Copy, Moved, Tensor
 from ..model.unfolding import Answer
 from ..placement.residency import Residency
-from ..scheduler.dispatch import INLINE_BYTES
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .exports import Exports, answer_with_results, define_export
-from .inline import Inline
+from .inline import Inline, may_read_in_order
 from .lookup import check_new, define, describe, device_of, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_tensors
 from .rejection import Rejection, located
@@ -383,15 +382,6 @@ class Accesses:
         instruction.on_retire = instruction.on_doom = keep
         self.scheduler.admit(instruction)
         return signal
-
-
-def may_read_in_order(source: Binding) -> bool:
-    """May a value be read where its device launches, behind what was launched before: is it small, there, and sound?"""
-    copy, tensor, _, strides = source
-    if copy.device.launches is None or copy.writer is not None or copy.poison is not None or copy.buffer is None:
-        return False
-    meta = tensor.meta
-    return strides is None and meta is not None and 0 < meta.nbytes <= INLINE_BYTES and copy.device.backend.lost is None
 
 
 def count_read(done: Instruction) -> None:

@@ -8,6 +8,7 @@ messages that move bytes in or out of the machine; this file admits the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import length_hint
 from typing import Any
 
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
@@ -76,7 +77,7 @@ from .cancellation import Cancellation
 from .durable import Durable
 from .exports import Exports
 from .files import Files
-from .inline import END, Inline
+from .inline import END, FULL, Inline
 from .lookup import (
     check_new,
     check_pairs,
@@ -162,12 +163,15 @@ class Admission:
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
         """Admit messages. Ready instructions are dispatched after each, so that the next one may find them done.
 
-        Returns behind a RUN that is to be unfolded, which the caller does next (`rest_of_run`).
+        Returns behind a RUN that is to be unfolded, which the caller does next (`rest_of_run`), and where the session
+        has launched as far ahead as it may.
         """
         run_inline, bound, ready, dispatch_ready = self._steps
         scheduler, trusted, unfolding = self.scheduler, session.trusted, session.unfolding
         rest = iter(arrays)
         while (array := run_inline(session, rest)) is not END:
+            if array is FULL:
+                return
             try:
                 message = name_message(array) if trusted and array[0] in PLAIN else decode_message(array)
                 self.handlers[type(message)](session, message)
@@ -192,11 +196,8 @@ class Admission:
         watched = self.durable.watch(session, message.messages)
         self.routines.begin_group()
         try:
-            self.take(session, rest)
-            while session.in_run():
-                self.take(session, rest_of_run(session, STEPS))
-                if not session.in_run():
-                    self.take(session, rest)
+            while length_hint(rest) or session.in_run():
+                self.take(session, rest_of_run(session, STEPS) if session.in_run() else rest)
         finally:
             self.routines.end_group()
             if watched is not None:

@@ -153,7 +153,7 @@ class Calls:
 def launch_from_now_on(session: VmSession, number: int, plan: Plan) -> None:
     """Let the calls to come be launched at admission, if their kernels are compiled and loaded by now."""
     launches = plan.device.launches
-    if launches is not None and plan.key in launches.warm:
+    if launches is not None and plan.key in launches.seen:
         plan.immediate = True
         session.immediate[number] = plan
 

@@ -29,6 +29,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import CALL, RELEASE, Call, Upload
@@ -51,8 +53,7 @@ from ..model.tensor import Binding, Copy, Storage, Tensor
 from ..placement.residency import Residency
 from ..placement.views import known_view_of
 from ..scheduler.dispatch import INLINE_BYTES
-from ..scheduler.fair_queue import PORTION
-from ..scheduler.fences import FEW
+from ..scheduler.fences import SOON_NS
 from ..scheduler.scheduler import Scheduler
 from .names import Names
 
@@ -62,9 +63,10 @@ ACCESS, WAIT, RELEASED = Opcode.ACCESS.value, Opcode.WAIT.value, Opcode.RELEASE.
 
 FIELDS = 1 + len(Call._fields)  # of a CALL as an array
 END = object()  # no message is left
+FULL = object()  # the session has launched as far ahead as it may
 
-# The arrays of a call's operands, and what the trace keeps of them: (copy, version) of each tensor, flat.
-Bound: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
+# The arrays of a call's operands; what the trace keeps of them: (copy, version) of each tensor, flat; their copies.
+Bound: TypeAlias = tuple[Sequence[Any], tuple[int, ...], Sequence[Copy]]
 
 
 class Inline:
@@ -76,14 +78,13 @@ class Inline:
         self.names = names
         self.entered: Device | None = None  # that this thread is ready to launch on
         self.before: Any = None  # what was current on it before
-        self.met: tuple[Any, ...] = ()  # see `may_launch`
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
     def run(  # noqa: PLR0915 - it is the path of most ops, and a call costs as much as ten statements
         self, session: VmSession, messages: Iterator[Sequence[Any]]
     ) -> Any:
-        """Run CALLs from the front of `messages` at once, as many as can; the first that cannot, or END.
+        """Run CALLs from the front of `messages` at once, as many as can; the first that cannot, or END, or FULL.
 
         Most calls have two tensors. They are bound here, without a call, a loop or a list.
         """
@@ -140,6 +141,10 @@ class Inline:
                 left = p.array if p.meta is m and x.strides is None else bind_operand(device, p, x, m)
                 right = q.array if q.meta is n and y.strides is None else bind_operand(device, q, y, n)
                 traced: tuple[int, ...] = (a.id, a.version, b.id, b.version)
+                if launches is not None:
+                    used: Sequence[Copy] = (a, b)
+                    warm = plan.warm and x.strides is None and y.strides is None
+                    alone = not live and not plan.in_place
             else:
                 if plan.views:
                     if not self.view(session, plan, inputs, output, released):
@@ -149,9 +154,12 @@ class Inline:
                 bound = bind_operands(plan, tensors, inputs)
                 if bound is None:
                     return message
-                arguments, traced = bound
-            if launches is not None and not self.may_launch(session, plan, launches, inputs, output):
-                return message
+                arguments, traced, used = bound
+                warm = alone = False
+            if launches is not None:
+                if not (warm or self.is_warm(session, plan, launches, inputs)) or not self.may_launch(plan):
+                    return message
+                met = () if alone else edges_met(tensors, plan, used, output)
             if device.short:
                 touch_operands(device, tensors, inputs, plan.metas)
             inherited = 0
@@ -186,20 +194,22 @@ class Inline:
                     plan.kernel(*arguments, target)
             except BaseException as error:
                 if launches is not None:
-                    self.launched(session, plan, launches, inputs, copy)
+                    self.launched(session, plan, launches, used, copy)
                     scheduler.fences.await_launches(device)  # the fence tells whether the device is lost
-                self.keep_failure(plan, session, message, id_, error, started)
+                self.keep_failure(plan, session, message, id_, error, started, met if launches is not None else ())
             else:
                 scheduler.latest = finished = clock()
                 if ring.enabled:
                     copies = traced + (copy.id, copy.version)  # noqa: RUF005 - half the time of a display with a star
-                    used = device.backend.allocated
-                    entry = (id_, plan.traits, copies, tick, scheduler.now, started, finished, location, used)
-                    ring.append(entry if launches is None else (*entry, 0, launches.order.issued + 1, self.met))
+                    allocated = device.backend.allocated
+                    entry = (id_, plan.traits, copies, tick, scheduler.now, started, finished, location, allocated)
+                    ring.append(entry if launches is None else (*entry, 0, launches.order.issued + 1, met))
                 if launches is not None:
-                    self.launched(session, plan, launches, inputs, copy)
+                    self.launched(session, plan, launches, used, copy)
             if released != inherited:
                 self.names.release_operands(session, plan, inputs, outputs, released & ~inherited)
+            if launches is not None and session.flooded:
+                return FULL
         return END
 
     def run_and_leave(self, session: VmSession, messages: Iterator[Sequence[Any]]) -> Any:
@@ -212,42 +222,38 @@ class Inline:
                 entered.leave(self.before)
                 self.before = None
 
-    def may_launch(
-        self, session: VmSession, plan: Plan, launches: Launches, inputs: Sequence[Any], output: int
-    ) -> bool:
-        """May the op be launched now, as far as its device and its kernel are concerned? Then this thread is ready, and
-        `met` has the unfinished instructions that the launch comes behind, as edges are kept."""
+    def is_warm(self, session: VmSession, plan: Plan, launches: Launches, inputs: Sequence[Any]) -> bool:
+        """Are the call's kernels compiled and loaded?"""
+        strides = strides_of(session.tensors, inputs, plan)
+        if not launches.is_warm(plan, strides):
+            return False
+        plan.warm = plan.warm or strides.count(None) == len(strides)
+        return True
+
+    def may_launch(self, plan: Plan) -> bool:
+        """May the op be launched now, as far as its device is concerned? Then this thread is ready to."""
         device = plan.device
         backend = device.backend
         if backend.lost is not None:
             return False
         if plan.scratch and not has_spare(device, plan.scratch + plan.output.nbytes):
             return False
-        if not launches.is_warm(plan, strides_of(session.tensors, inputs, plan)):
-            return False
         if self.entered is not backend:
             if self.entered is not None:
                 self.entered.leave(self.before)
             self.entered, self.before = backend, backend.enter()
-            if backend.lost is not None:
-                return False
-        self.met = edges_met(session.tensors, plan, inputs, output)
+            return backend.lost is None
         return True
 
-    def launched(self, session: VmSession, plan: Plan, launches: Launches, inputs: Sequence[Any], result: Copy) -> None:
+    def launched(self, session: VmSession, plan: Plan, launches: Launches, used: Sequence[Copy], result: Copy) -> None:
         """The op has its place in the order of the device: number it."""
-        device = plan.device
         launches.order.issued = number = launches.order.issued + 1
-        launches.work += plan.work
-        tensors = session.tensors
-        for value, meta in zip(inputs, plan.metas):  # noqa: B905 - as in `bind_operands`
-            if type(meta) is Meta:
-                tensor = tensors.get(value)
-                if tensor is not None:  # else the result has its copy
-                    tensor.storage.copies[device].touched = number
+        launches.cost = cost = launches.cost + plan.work + launches.least
+        for copy in used:
+            copy.touched = number
         result.written = result.touched = number
-        if number - launches.order.reached >= FEW or launches.work - launches.done >= PORTION:
-            self.scheduler.fences.launched(session, device, launches)
+        if cost >= launches.halt or number >= launches.stop or launches.last != session.id:
+            self.scheduler.fences.launched(session, plan.device, launches)
 
     def view(self, session: VmSession, plan: Plan, inputs: Sequence[Any], output: int, released: int) -> bool:
         """Let a view op take effect, if its plan has seen such a base before; no instruction runs."""
@@ -359,6 +365,7 @@ class Inline:
         id_: int,
         failure: BaseException,
         started: int,
+        met: tuple[Any, ...],
     ) -> None:
         """The kernel raised: poison its outputs and keep its record, as the long way would have done."""
         _, _, inputs, outputs, _, location = message
@@ -367,7 +374,7 @@ class Inline:
         instruction.plan = plan
         if plan.device.launches is not None:
             instruction.launch = plan.device.launches.order.issued
-            instruction.edges = [self.met[n : n + 4] for n in range(0, len(self.met), 4)]
+            instruction.edges = [met[n : n + 4] for n in range(0, len(met), 4)]
         read = [session.tensors.get(v) for v, scalar in zip(inputs, plan.scalars, strict=True) if not scalar]
         instruction.reads = tuple({t.storage.copies[plan.device]: None for t in read if t is not None})
         instruction.writes = tuple({session.tensors[v].storage.copies[plan.device]: None for v in outputs})
@@ -418,11 +425,14 @@ class Inline:
         return True
 
     def fetch(self, session: VmSession, source: Binding, label: str, location: int) -> Any:
-        """A copy of the value now, if it is there, on the host, and small; else None."""
+        """A copy of the value now, if it is there, and small; else None. It is on the host, or on a device that has
+        next to nothing to do before."""
         copy, tensor, _, _ = source
         device = copy.device
         if copy.writer is not None or copy.poison is not None or copy.buffer is None or tensor.meta is None:
             return None
+        if device.launches is not None:
+            return self.read_soon(session, source, device.launches, label, location)
         if not device.backend.host or not device.inline() or tensor.meta.nbytes > INLINE_BYTES:
             return None
         started = self.scheduler.clock()
@@ -436,6 +446,25 @@ class Inline:
         self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, used, moved)
         return result
 
+    def read_soon(self, session: VmSession, source: Binding, launches: Launches, label: str, location: int) -> Any:
+        """`fetch` of a value that is there in the order of its device: a fence, and those who wait for it, cost more
+        than to wait here for a device that has little to do."""
+        copy, fences, backend, meta = source.copy, self.scheduler.fences, source.copy.device.backend, source.tensor.meta
+        if launches.cost - launches.done > SOON_NS * launches.pace or not may_read_in_order(source):
+            return None
+        started = self.scheduler.clock()
+        launches.order.issued = copy.touched = number = launches.order.issued + 1
+        launches.cost += launches.least
+        result = np.empty(meta.shape, meta.dtype)
+        if not backend.copy_out_soon(bind(source), result):
+            return None  # a fence tells what is wrong, or when it is there
+        fences.caught_up(copy.device, launches)
+        copy.device.count_move("d2h", meta.nbytes)
+        traits = (session.id, ACCESS, label, copy.device.name, "r", meta.plain)
+        flat = (copy.id, copy.version)
+        self.scheduler.keep_record(traits, flat, started, location, backend.allocated, meta.nbytes, number)
+        return result
+
     def wait(self, session: VmSession, copies: Sequence[Copy], location: int) -> bool:
         """Is a wait for these copies over at once?"""
         for copy in copies:
@@ -447,26 +476,32 @@ class Inline:
         return True
 
 
+def may_read_in_order(source: Binding) -> bool:
+    """May a value be read where its device launches, behind what was launched before: is it small, there, and sound?"""
+    copy, tensor, _, strides = source
+    if copy.device.launches is None or copy.writer is not None or copy.poison is not None or copy.buffer is None:
+        return False
+    meta = tensor.meta
+    return strides is None and meta is not None and 0 < meta.nbytes <= INLINE_BYTES and copy.device.backend.lost is None
+
+
 def strides_of(tensors: dict[int, Tensor], inputs: Sequence[Any], plan: Plan) -> tuple[Any, ...]:
     """The strides of the operands, None for a packed one."""
     pairs = zip(inputs, plan.metas, strict=True)
     return tuple([tensors[value].strides for value, meta in pairs if type(meta) is Meta])
 
 
-def edges_met(tensors: dict[int, Tensor], plan: Plan, inputs: Sequence[Any], output: int) -> tuple[Any, ...]:
-    """The edges of a launch to unfinished instructions ahead of it on its stream, flat. It does not wait for any."""
-    read = {
-        tensors[value].storage.copies[plan.device]: None
-        for value, meta in zip(inputs, plan.metas, strict=True)
-        if type(meta) is Meta
-    }
+def edges_met(tensors: dict[int, Tensor], plan: Plan, used: Sequence[Copy], output: int) -> tuple[Any, ...]:
+    """The edges of a launch to unfinished instructions ahead of it on its stream, flat. It does not wait for any.
+    `used`: the copies of its operands."""
     written = tensors[output].storage.copies.get(plan.device) if plan.in_place and output in tensors else None
-    found: tuple[Any, ...] = ()
-    for copy in read:
-        if copy.writer is not None:
+    read, found = set(), ()  # type: tuple[set[Copy], tuple[Any, ...]]
+    for copy in used:
+        if copy.writer is not None and copy not in read:
+            read.add(copy)
             found += (copy.writer.id, Reason.RAW, copy.id, True)
     if written is not None:
-        if written.writer is not None and written not in read:
+        if written.writer is not None and written not in used:
             found += (written.writer.id, Reason.WAW, written.id, True)
         for reader in written.readers or ():
             found += (reader.id, Reason.WAR, written.id, True)
@@ -484,7 +519,7 @@ def touch_operands(
 
 def bind_operands(plan: Plan, tensors: dict[int, Tensor], inputs: Sequence[Any]) -> Bound | None:
     """The operands, if each of them is there, healthy and finished; else None."""
-    device, arguments = plan.device, []
+    device, arguments, used = plan.device, [], []
     traced: tuple[int, ...] = ()
     for value, meta in zip(inputs, plan.metas):  # noqa: B905 - equally long, and `strict` costs more than the loop
         if type(meta) is not Meta:
@@ -506,7 +541,8 @@ def bind_operands(plan: Plan, tensors: dict[int, Tensor], inputs: Sequence[Any])
         plain = buffer.meta is meta and tensor.strides is None
         arguments.append(buffer.array if plain else bind_operand(device, buffer, tensor, meta))
         traced += (copy.id, copy.version)
-    return arguments, traced
+        used.append(copy)
+    return arguments, traced, used
 
 
 def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any) -> Any:

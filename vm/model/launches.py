@@ -14,7 +14,7 @@ mechanism for waiting, that of edges, and a launch that nobody waits for costs n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...interpreter.opcodes import Opcode
 from .device_state import DeviceState
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .session import VmSession
 
+LEAST_NS: Final = 2000  # that a kernel takes at the least
+
 
 class Fence(Instruction):
-    """An instruction that is reported when its device has reached the number `launch`; `work`: what it had done by
-    then, in element operations. It has no kernel, or one that the driving thread launches: a small value is read so."""
+    """An instruction that is reported when its device has reached the number `launch`; `cost`: what had been launched
+    by then. It has no kernel, or one that the driving thread launches: a small value is read so."""
 
-    __slots__ = ("work",)
+    __slots__ = ("cost",)
 
     def __init__(
         self,
@@ -48,26 +50,63 @@ class Fence(Instruction):
             raise AssertionError(f"{device.name} launches nothing")
         self.stream = launches.queue.stream
         self.launch = launches.order.issued
-        self.work = launches.work
+        self.cost = launches.cost
 
 
 class Launches:
-    """The launches of one device. `order` has their numbers; `work` is what was launched and `done` what is known to be
-    complete of it, in element operations. `fence`: the newest one that is not reached. `queue`: counts the
-    fences on the stream, of no session. `flooded`: sessions that have launched as far ahead as they may. `warm`: the
-    keys of plans whose kernels are compiled and loaded (`Plan.key`), alone or with the strides of their operands.
+    """The launches of one device. `order` has their numbers; `fence` is the newest one that is not reached. `queue`
+    counts the fences on the stream, of no session. `flooded`: sessions that have launched as far ahead as they may.
+    `last`: the id of the session that launched last. `seen`: the keys of plans whose kernels have run there
+    (`Plan.key`); `warm`: the same for packed operands, and with the strides of others: these kernels are compiled and
+    loaded.
+
+    `cost` is what was launched, and `done` what is known to be complete of it, in element operations; each launch has
+    `least` of them at least. `pace`: element operations per ns, as seen between fences. A launch that brings `cost` up
+    to `halt`, or the number up to `stop`, has to be looked at (`scheduler.fences`).
     """
 
-    __slots__ = ("done", "fence", "flooded", "order", "queue", "warm", "work")
+    __slots__ = (
+        "cost",
+        "done",
+        "fence",
+        "flooded",
+        "halt",
+        "last",
+        "least",
+        "order",
+        "pace",
+        "queue",
+        "seen",
+        "stop",
+        "warm",
+    )
 
     def __init__(self, device: DeviceState) -> None:
         self.queue = SessionQueue(device.compute[0], device)
         self.order = device.backend.order
-        self.work = 0
-        self.done = 0
         self.fence: Fence | None = None
         self.flooded: dict[VmSession, None] = {}
+        self.last = -1
+        self.seen: set[Any] = set()
         self.warm: set[Any] = set()
+        self.cost = self.done = 0
+        self.pace = device.backend.pace
+        self.least = int(LEAST_NS * self.pace)
+        self.halt = self.stop = 0
+
+    def learn(self, fence: Fence, since: int) -> None:
+        """How fast is the device? `since`: when it had passed the fence before this one.
+
+        If it has had work from then on, it is just as fast as that, otherwise at least so.
+        """
+        elapsed, cost = fence.finished - since, fence.cost - self.done
+        if elapsed <= 0 or cost <= 0:
+            return
+        seen = cost / elapsed
+        if fence.dispatched <= since:
+            self.pace += (seen - self.pace) / 2
+        else:
+            self.pace = max(self.pace, seen)
 
     def follows(self, copy: Copy) -> bool:
         """Would a launch now come behind the unfinished write of a copy, one that cannot fail but with the device?
@@ -97,6 +136,7 @@ class Launches:
 
     def note_warm(self, plan: Plan, strides: tuple[Any, ...]) -> None:
         """The kernels of a call have run on the device."""
+        self.seen.add(plan.key)
         self.warm.add(plan.key if strides.count(None) == len(strides) else (plan.key, strides))
 
     def is_warm(self, plan: Plan, strides: tuple[Any, ...]) -> bool:

@@ -58,6 +58,7 @@ class Plan:
         "traits",
         "two",
         "views",
+        "warm",
         "work",
     )
 
@@ -103,7 +104,8 @@ class Plan:
             self.launchable = op.never_raises(metas, dict(attributes))
         self.key = key_of(op, attributes, metas, self.outputs) if self.launchable else None
         if device.launches is not None:
-            self.immediate = self.launchable and self.key in device.launches.warm
+            self.immediate = self.launchable and self.key in device.launches.seen
+        self.warm = False  # are its kernels for packed operands known to be compiled and loaded?
         # Its results are views, where strides can express them: such a call may take effect at admission, too.
         self.views = op.view is not None and not self.in_place and not self.pending and len(metas) == 1
         reads = "".join("" if scalar else "r" for scalar in self.scalars)

@@ -11,8 +11,10 @@ Who waits:
 - an instruction of another stream that takes memory which launches may still use (`order_memory`).
 
 A session that launches faster than its device works is *flooded*: the machine takes no more of its messages until the
-device has got on. Every `OFTEN` launches there is a fence, so that the machine knows of that. Launches cost the host
-much the same whatever their kernels take, so both their number and their work are bounded.
+device has got on. There is a fence every `OFTEN` launches, and whenever half of the time has been launched that a
+session may be ahead, so the machine knows of that early enough for the device to have work all the while. Launches cost
+the host much the same whatever their kernels take, so both their number and the time of their kernels are bounded. That
+time is an estimate: the ops' element operations, at the pace that the device was seen to have (`Launches.learn`).
 
 Rejected: an event for each launch. Recording one takes 0.4 us, and nobody waits for most of them.
 """
@@ -31,14 +33,17 @@ from ..model.session import VmSession
 from ..model.tensor import Binding, Copy
 from . import edges
 from .dispatch import note_queued
-from .fair_queue import AHEAD, PORTION
+from .fair_queue import queue_of
 
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
 OFTEN: Final = 128  # launches from one fence to the next, at the most
-MOST: Final = 256  # launches that a session alone on its device may be ahead
-FEW: Final = 32  # the same beside other sessions
+MOST: Final = 256  # launches that a session may be ahead
+LEAST: Final = 2  # launches that it may be ahead in any case: one runs, and the next one is there
+AHEAD_NS: Final = 20_000_000  # the time of kernels that a session alone on its device may be ahead
+SOON_NS: Final = 20_000  # the time of kernels behind which the driving thread waits for a small value itself
+BESIDE_NS: Final = 300_000  # the same beside other sessions, whose ops come behind
 
 
 class Fences:
@@ -47,6 +52,7 @@ class Fences:
     def __init__(self, scheduler: Scheduler, devices: Sequence[DeviceState]) -> None:
         self.scheduler = scheduler
         self.devices = [device for device in devices if device.launches is not None]
+        self.passed_at = dict.fromkeys(self.devices, 0)  # when they had passed the newest fence
 
     def behind(self, device: DeviceState, launches: Launches, number: int) -> Fence:
         """A fence that covers the launch of that number, which is not reached."""
@@ -59,6 +65,8 @@ class Fences:
         self.launch(fence, launches)
         device.live[fence] = None
         launches.fence = fence
+        launches.halt = launches.cost + room_of(device, launches) // 2
+        launches.stop = launches.order.issued + OFTEN
         return fence
 
     def launch(self, fence: Fence, launches: Launches) -> None:
@@ -97,14 +105,22 @@ class Fences:
             launches.fence = None
         if fence.launch > launches.order.reached:
             device.backend.got_to(fence.launch)
-        launches.done = max(launches.done, fence.work)
-        if launches.flooded:
-            for session in [one for one in launches.flooded if not too_far(device, launches, 2)]:
-                del launches.flooded[session]
+        launches.learn(fence, self.passed_at[device])
+        self.passed_at[device] = fence.finished
+        launches.done = max(launches.done, fence.cost)
+        if launches.flooded and not too_far(device, launches, 2):
+            for session in launches.flooded:
                 session.flooded = False
+            launches.flooded.clear()
         if launches.flooded:
             self.await_launches(device)  # they wait for the rest
         self.scheduler.retry(device)
+
+    def caught_up(self, device: DeviceState, launches: Launches) -> None:
+        """The device was seen to have nothing left to do of what was launched."""
+        device.backend.got_to(launches.order.issued)
+        launches.done = launches.cost
+        self.passed_at[device] = self.scheduler.clock()
 
     def poll(self) -> None:
         """Report what fences the devices have passed."""
@@ -188,19 +204,25 @@ class Fences:
         return True
 
     def launched(self, session: VmSession, device: DeviceState, launches: Launches) -> None:
-        """Something was launched: see to it that fences follow each other, and that nobody launches too far ahead."""
-        fence = launches.fence
-        covered = launches.order.reached if fence is None else fence.launch
-        flooded = too_far(device, launches, 1)
-        if (flooded and session not in launches.flooded) or launches.order.issued - covered >= OFTEN:
-            self.behind(device, launches, launches.order.issued)
-        if flooded:
+        """A launch is to be looked at: fences have to follow each other, and nobody launches too far ahead."""
+        if launches.last != session.id:
+            launches.last = session.id
+            queue_of(session, launches.queue.stream, device)  # it is a user of the device
+            launches.halt = min(launches.halt, launches.cost + room_of(device, launches) // 2)
+        if launches.cost < launches.halt and launches.order.issued < launches.stop:
+            return
+        self.behind(device, launches, launches.order.issued)
+        if too_far(device, launches, 1):
             launches.flooded[session] = None
             session.flooded = True
 
 
+def room_of(device: DeviceState, launches: Launches) -> int:
+    """The cost of what a session may have launched there that is not complete."""
+    return int((AHEAD_NS if len(device.users) < 2 else BESIDE_NS) * launches.pace)
+
+
 def too_far(device: DeviceState, launches: Launches, part: int) -> bool:
     """Is the device behind its launches by that part of what is allowed, or more?"""
-    alone = len(device.users) < 2
-    ahead, work = launches.order.issued - launches.order.reached, launches.work - launches.done
-    return ahead * part >= (MOST if alone else FEW) or work * part >= (AHEAD if alone else PORTION)
+    ahead, cost = launches.order.issued - launches.order.reached, launches.cost - launches.done
+    return ahead >= LEAST and (ahead * part >= MOST or cost * part >= room_of(device, launches))

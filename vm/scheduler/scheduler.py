@@ -336,19 +336,22 @@ class Scheduler:
         location: int,
         used: int = 0,
         moved: int = 0,
+        launch: int = 0,
     ) -> None:
         """Count an instruction that came and went at admission, and keep its record (`tracing.flat`).
 
-        `used`: the bytes of its device's memory in use; `moved`: those that it moved.
+        `used`: the bytes of its device's memory in use; `moved`: those that it moved; `launch`: its number.
         """
         self.ids += 1
         self.tick += 2
         self.retired += 1
         ring = self.ring
-        if ring.enabled and moved:
-            ring.append((self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, used, moved))
-        elif ring.enabled:
-            ring.append((self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, used))
+        if ring.enabled:
+            entry = (self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, used)
+            if launch:
+                ring.append((*entry, moved, launch, ()))
+            else:
+                ring.append((*entry, moved) if moved else entry)
 
     # -- completion ------------------------------------------------------------------------------------------------
 

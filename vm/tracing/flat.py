@@ -22,7 +22,7 @@ from .record import EdgeRecord, Kind, MetaRecord, OperandRecord, Record
 LONG = 22  # fields of the long form
 IMMEDIATE = 9  # fields of the short form
 MOVED = 10  # with the bytes that it moved
-LAUNCHED = 12  # with those, 0, its number in the order of the launches of its device, and its edges, all elided
+LAUNCHED = 12  # with those, its number in the order of the launches of its device, and its edges, all elided
 SHORT = frozenset({IMMEDIATE, MOVED, LAUNCHED})
 ERASED = {LONG: 12, IMMEDIATE: 3, MOVED: 3, LAUNCHED: 3}  # form -> position of the erasure's tick
 SIGNATURE = 18  # its position in the long form

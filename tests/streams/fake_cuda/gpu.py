@@ -107,8 +107,12 @@ class Gpu:
         """Count a call of the runtime; raise what the device has been broken by."""
         with self.changed:
             self.calls[name] += 1
-            if (error := self.broken[self.device if device is None else device]) is not None:
-                raise error
+            self.refuse_broken(self.device if device is None else device)
+
+    def refuse_broken(self, device: int) -> None:
+        """Raise what the device has been broken by, if it has."""
+        if (error := self.broken[device]) is not None:
+            raise error
 
     def new_queue(self) -> Queue:
         self.next_ptr += 16
@@ -240,6 +244,14 @@ class Stream:
         self.gpu.call("streamWaitEvent", self.queue.device)
         if (recorded := event.recorded) is not None:
             self.gpu.enqueue(self.queue, lambda: None, partial(self.gpu.is_over, recorded))
+
+    @property
+    def done(self) -> bool:
+        self.gpu.call("streamQuery", self.queue.device)
+        if self.queue.items:
+            self.gpu.step()
+            self.gpu.refuse_broken(self.queue.device)
+        return not self.queue.items
 
     def synchronize(self) -> None:
         self.gpu.call("streamSynchronize", self.queue.device)
