@@ -449,16 +449,17 @@ class Inline:
     def read_soon(self, session: VmSession, source: Binding, launches: Launches, label: str, location: int) -> Any:
         """`fetch` of a value that is there in the order of its device: a fence, and those who wait for it, cost more
         than to wait here for a device that has little to do."""
-        copy, fences, backend, meta = source.copy, self.scheduler.fences, source.copy.device.backend, source.tensor.meta
-        if launches.cost - launches.done > SOON_NS * launches.pace or not may_read_in_order(source):
+        copy, meta = source.copy, source.tensor.meta
+        if meta is None or not may_read_in_order(source) or launches.cost - launches.done > SOON_NS * launches.pace:
             return None
+        backend = copy.device.backend
         started = self.scheduler.clock()
         launches.order.issued = copy.touched = number = launches.order.issued + 1
         launches.cost += launches.least
         result = np.empty(meta.shape, meta.dtype)
         if not backend.copy_out_soon(bind(source), result):
             return None  # a fence tells what is wrong, or when it is there
-        fences.caught_up(copy.device, launches)
+        self.scheduler.fences.caught_up(copy.device, launches)
         copy.device.count_move("d2h", meta.nbytes)
         traits = (session.id, ACCESS, label, copy.device.name, "r", meta.plain)
         flat = (copy.id, copy.version)
