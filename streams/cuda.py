@@ -39,7 +39,7 @@ from .cuda_launcher import Launcher
 from .cuda_scratch import least_temporaries
 from .cuda_staging import PIECE, Staging
 from .cuda_stream import Burst, CudaStream
-from .device import Buffer, Device, Eviction
+from .device import LOOKS, Buffer, Device, Eviction
 from .host import GIB, physical_memory
 from .options import (
     CACHE,
@@ -62,7 +62,6 @@ _STAGED: Final = 64 << 20  # bytes of pinned memory that users' arrays leave to 
 
 _PATIENCE: Final = 0.001  # seconds between two looks at what is to end with the device
 MOST_AXES: Final = 32  # of CuPy's arrays
-LOOKS: Final = 64  # at a stream, for a small value: some 50 us
 _NO_MEMORY: Final = 2  # cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for which CuPy has no name
 
 RESERVE: Final = Option(

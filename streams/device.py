@@ -22,6 +22,7 @@ from ..interpreter.types.meta import Meta, OperandMeta
 from .crew import Crew
 from .stream import Stream, StreamKind
 
+LOOKS: Final = 64  # at a stream, for a small value: some 50 us on a GPU
 PIECE: Final = 4 << 20  # bytes of host memory through which a value goes between a device and the store
 
 
