@@ -14,6 +14,10 @@ frame may be cut if it takes longer than a few looks while memory runs out.
 A descriptor's number is reused as soon as libzmq closes it, and the monitor reports that later. So a connection is
 identified by its inode as well, and the shutdown goes to a duplicate whose inode was checked.
 
+libzmq's I/O thread first reports the end of a connection, then frees what the connection had sent, and closes its
+descriptor last. On a busy machine seconds may lie between the first and the last of these. So freed memory is returned
+to the system once the descriptor is closed.
+
 Rejected: a limit of frames per message in libzmq (there is none), RLIMIT_AS (an allocation that fails in libzmq aborts
 the process), reading messages ourselves (a proxy in front of every byte). `MemoryMax` of the service manager is the
 last resort: it kills this process, where the machine's out-of-memory killer might choose another.
@@ -22,7 +26,7 @@ Measured with glibc 2.36, x86-64, a limit of 400 MiB, one peer sending parts of 
 1 GB/s: the memory of a cut connection stays resident (423, 94 and 361 MB), since blocks of up to 32 MiB come from the
 heap of the I/O thread once one was freed. malloc_trim returns that memory to the system (27 MB remain, the baseline).
 malloc_trim takes 0.1 ms where nothing can be returned, and up to 140 ms after hundreds of MiB in small parts; so it is
-called only while memory is short, and once after connections ended. mallopt(M_MMAP_THRESHOLD) would also return large
+called only while memory is short, and after connections ended. mallopt(M_MMAP_THRESHOLD) would also return large
 parts, but would slow every large frame by its page faults.
 """
 
@@ -43,8 +47,8 @@ from ...process import resident_memory
 PERIOD: Final = 0.05  # seconds between two checks
 WATCHED_FROM: Final = 0.5  # fraction of the limit from which connections are looked at
 SHORT_FROM: Final = 0.8  # fraction of the limit from which memory is short
-SETTLED: Final = 5  # checks after which libzmq has freed what an ended connection had sent
 PATIENCE: Final = 3  # looks that find unread bytes before a connection is suspect
+CLOSED: Final = -1  # in place of an inode: the descriptor is closed already
 
 
 class Watched:
@@ -86,8 +90,8 @@ class MemoryGuard:
         self._cut = cut or cut_connection
         self._trim = trim or give_back
         self._last: int | None = None
-        self._untidy = 0  # checks until freed memory is given back
         self._watched: dict[int, Watched] = {}
+        self._ending: dict[int, int] = {}  # descriptor -> inode, of ended connections that libzmq has yet to close
         self._heard: set[int] = set()
         # heard(fd) is on the path of every message, so it is a set's own method.
         self.heard: Callable[[int], None] = self._heard.add
@@ -99,8 +103,7 @@ class MemoryGuard:
 
     def closed(self, fd: int) -> None:
         """A connection is gone; libzmq will free what it had sent."""
-        self._watched.pop(fd, None)
-        self._untidy = SETTLED
+        self._ended(fd)
 
     def check(self) -> list[int]:
         """Look, and cut suspects if memory runs out; returns the descriptors of the connections that were cut."""
@@ -120,12 +123,20 @@ class MemoryGuard:
             return []
         return self._cut_off(self._suspects(urgent=expected > self.limit))
 
+    def _ended(self, fd: int) -> None:
+        """Watch a connection no longer, and wait until libzmq has closed it."""
+        watched = self._watched.pop(fd, None)
+        if watched is not None:
+            self._ending[fd] = watched.inode
+        else:  # it was cut, or had ended before it was watched
+            self._ending.setdefault(fd, CLOSED)
+
     def _tidy_up(self) -> None:
-        """Trim the heap a while after a connection ended, when libzmq has freed what the connection had sent."""
-        if self._untidy:
-            self._untidy -= 1
-            if not self._untidy:
-                self._trim()
+        """Trim the heap once libzmq has closed connections that ended: by then it has freed what they had sent."""
+        still_open = {fd: inode for fd, inode in self._ending.items() if self._inode(fd) == inode}
+        if len(still_open) < len(self._ending):
+            self._trim()
+        self._ending = still_open
 
     def _forget(self, *, everybody: bool) -> None:
         """Reset the counts of connections that completed a message, and of all while memory is not short."""
@@ -140,7 +151,7 @@ class MemoryGuard:
     def _look(self) -> None:
         for fd, watched in list(self._watched.items()):
             if self._inode(fd) != watched.inode:
-                del self._watched[fd]  # closed; the monitor will report it, too
+                self._ended(fd)  # the monitor will report it, too
                 continue
             watched.looks += 1
             watched.busy += self._unread(fd) > 0
@@ -162,9 +173,8 @@ class MemoryGuard:
     def _cut_off(self, suspects: list[int]) -> list[int]:
         done = [fd for fd in suspects if self._cut(fd, self._watched[fd].inode)]
         for fd in suspects:
-            del self._watched[fd]
+            self._ended(fd)
         self.cuts += len(done)
-        self._untidy = SETTLED if done else self._untidy
         return done
 
 
