@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.errors import KernelError, MetadataError
-from ..interpreter.schema.opdef import Array, OutputMetas
+from ..interpreter.schema.opdef import Array, BoundKernel, OutputMetas
 from ..interpreter.types.meta import Meta, OperandMeta
 from .cuda_launcher import Launcher
 from .cuda_scratch import least_temporaries
@@ -47,6 +47,7 @@ from .options import (
     COMPUTE_STREAMS,
     EVICTION,
     FLOOR,
+    LAUNCH_BLOCKING,
     MEMORY,
     MISSING_OPS,
     PEER,
@@ -82,6 +83,7 @@ class CudaOptions:
     compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
     missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
     peer: Annotated[bool, PEER] = True
+    launch_blocking: Annotated[bool, LAUNCH_BLOCKING] = False
     reserve: Annotated[int, RESERVE, "1 GiB, but at most `memory`"] = GIB
     pinned: Annotated[int, PINNED, "4 GiB, but at most a quarter of the machine's memory"] = field(
         default_factory=lambda: min(4 * GIB, physical_memory() // 4)
@@ -431,6 +433,19 @@ class CudaDevice(PooledDevice):
 
     def least_temporaries(self, op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:
         return least_temporaries(op, metas, outputs)
+
+    def launching(self, kernel: BoundKernel, label: str, work: int, *, total: bool) -> BoundKernel:  # noqa: ARG002
+        """The kernel, which launches by itself; with `launch_blocking` what waits for it, too."""
+        if not self.options.launch_blocking:
+            return kernel
+        current = self._cupy.cuda.get_current_stream
+
+        def launch_and_wait(*arrays: Any) -> Any:
+            result = kernel(*arrays)
+            current().synchronize()
+            return result
+
+        return launch_and_wait
 
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an asynchronous error: such errors are sticky, so the device stops working."""

@@ -247,6 +247,10 @@ PEER: Final = flag(
     "the host"
 )
 LATE_ERRORS: Final = flag("an op's error may surface after later ops were executed, as on a GPU")
+LAUNCH_BLOCKING: Final = flag(
+    "each op is waited for where it is launched, so that an error of its kernel that would surface later names the op "
+    "and its line; slow"
+)
 FAULTS: Final = Option("list of faults", _faults, "armed from the start, see below")
 BANDWIDTH: Final = Option(
     "bytes per second", _rate, "of one transfer; 0: unlimited. A transfer of n bytes takes `latency + n / bandwidth`"

@@ -31,6 +31,7 @@ from .options import (
     FAULTS,
     FLOOR,
     LATE_ERRORS,
+    LAUNCH_BLOCKING,
     MEMORY,
     MISSING_OPS,
     PEER,
@@ -69,6 +70,7 @@ class SimOptions:
     peer: Annotated[bool, PEER] = True
     inline: Annotated[bool, INLINE] = True
     launches: Annotated[bool, LAUNCHES] = False
+    launch_blocking: Annotated[bool, LAUNCH_BLOCKING] = False
     late_errors: Annotated[bool, LATE_ERRORS] = False
     faults: Annotated[tuple[Fault, ...], FAULTS] = ()
 

@@ -94,6 +94,7 @@ class LaunchingSimDevice(SimDevice):
 
     def launching(self, kernel: BoundKernel, label: str, work: int, *, total: bool) -> BoundKernel:
         """What puts the kernel in the order of the stream that is current. One that may raise waits, and computes."""
+        blocking = self.options.launch_blocking
         current, order, large = self._launcher.launching, self.order, work > LARGE
 
         def launch(*arrays: Any) -> None:
@@ -106,6 +107,8 @@ class LaunchingSimDevice(SimDevice):
             if self.faults.armed:
                 span += self._meet(queue, label, number)
             queue.launch(kernel, arrays, span, number, large=large)
+            if blocking:
+                queue.synchronize()
 
         def compute(*arrays: Any) -> Any:
             queue, span = self._queue(), self._span

@@ -43,7 +43,7 @@ from .model.device_state import DeviceState, Uses
 from .model.directory import Directory
 from .model.session import ReplySink, VmSession, rest_of_run
 from .placement.residency import Residency
-from .scheduler.lost_devices import abandon_lost
+from .scheduler.lost_devices import abandon_lost, suspects_in
 from .scheduler.scheduler import Scheduler
 from .tracing.ring import CAPACITY, Ring
 
@@ -167,7 +167,7 @@ class Engine:
         scheduler.stamp(scheduler.clock())
         if self.finished:
             scheduler.release_finished()
-            abandon_lost(self.tiers.values(), self.directory.storages, scheduler.doom)
+            abandon_lost(self.tiers.values(), self.directory.storages, scheduler.doom, self._suspects)
         if self._doomed:
             scheduler.retire_doomed()
         if self.pending:
@@ -185,6 +185,15 @@ class Engine:
         if self._leaving:
             scheduler.stamp(scheduler.clock())  # kernels may have run in this pass
             self.admission.cancellation.release_some()
+
+    def _suspects(self, device: DeviceState) -> str:
+        """What may have cost a device."""
+
+        def line(session: int, location: int) -> str:
+            found = self.directory.sessions.get(session)
+            return (found and found.where(location)) or ""
+
+        return suspects_in(self.scheduler.ring.entries, device, line)
 
     def poll(self) -> None:
         """Look for fences that devices have passed."""

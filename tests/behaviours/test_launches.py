@@ -51,6 +51,11 @@ def hold(gpu: Gpu, session: Any, name: str = "compute") -> None:
     gpu.enqueue(device_of(session, "cuda:0").compute[0].raw.queue, lambda: None, gpu.hold(name))
 
 
+def raise_illegal() -> None:
+    """What a kernel does that uses an address which is nobody's."""
+    raise IllegalAddress
+
+
 def launches(session: Any) -> list[Any]:
     """The records of what was launched at admission."""
     return [one for one in session.trace().records if one.launch and one.opcode == Opcode.CALL]
@@ -263,12 +268,9 @@ def test_what_was_current_of_cupy_is_current_again(gpu: Gpu, session: Any) -> No
 
 
 def test_a_launch_that_faults_loses_the_device_for_what_depends_on_it_alone(gpu: Gpu, session: Any) -> None:
-    def fault() -> None:
-        raise IllegalAddress
-
     x, there = put(session), session.asarray(ONES, device="cpu:0")
     session.sync()
-    gpu.enqueue(device_of(session, "cuda:0").compute[0].raw.queue, fault)
+    gpu.enqueue(device_of(session, "cuda:0").compute[0].raw.queue, raise_illegal)
     y = x + x
     z = y.to_device("cpu:0")
     for lost in (y, z, x + x):
@@ -276,6 +278,36 @@ def test_a_launch_that_faults_loses_the_device_for_what_depends_on_it_alone(gpu:
             lost.numpy()
     np.testing.assert_array_equal((there + 1.0).numpy(), ONES * 2.0)
     session.sync()
+
+
+def test_the_error_of_a_lost_device_names_what_was_launched_since_it_was_sound(gpu: Gpu, session: Any) -> None:
+    x = put(session)
+    (x * 5.0).numpy()
+    session.sync()
+    x = x + x
+    gpu.enqueue(device_of(session, "cuda:0").compute[0].raw.queue, raise_illegal)
+    for _ in range(2):
+        x = x * 2.0
+    with pytest.raises(KernelError):
+        x.numpy()
+    with pytest.raises(KernelError, match=r"sound.*: multiply \(.*test_launches.py:\d+.*\) 2 times, add") as raised:
+        session.asarray(ONES, device="cuda:0").wait()
+    assert "launch_blocking" in str(raised.value)
+
+
+def test_launch_blocking_names_the_op_at_fault_and_its_line(gpu: Gpu) -> None:
+    device = {**DEVICES[1], "launch_blocking": True}
+    with td.connect("local", devices=["cpu:0", device]) as s:
+        x = put(s)
+        for _ in range(2):
+            ((x + x) * 2.0).wait()
+        y = x + x
+        gpu.enqueue(device_of(s, "cuda:0").compute[0].raw.queue, raise_illegal)
+        z = y * 2.0
+        with pytest.raises(KernelError, match="illegal") as raised:
+            z.wait()
+        assert raised.value.op == "multiply"
+        assert "test_launches.py" in str(raised.value.location)
 
 
 def test_an_error_that_surfaces_where_the_driving_thread_calls_cuda_ends_no_machine(

@@ -54,11 +54,11 @@ class Fence(Instruction):
 
 
 class Launches:
-    """The launches of one device. `order` has their numbers; `fence` is the newest one that is not reached. `queue`
-    counts the fences on the stream, of no session. `flooded`: sessions that have launched as far ahead as they may.
-    `last`: the id of the session that launched last. `seen`: the keys of plans whose kernels have run there
-    (`Plan.key`); `warm`: the same for packed operands, and with the strides of others: these kernels are compiled and
-    loaded.
+    """The launches of one device. `order` has their numbers; `fence` is the newest one that is not reached, `sound` the
+    highest number up to which no error surfaced. `queue` counts the fences on the stream, of no session. `flooded`:
+    sessions that have launched as far ahead as they may. `last`: the id of the session that launched last. `seen`: the
+    keys of plans whose kernels have run there (`Plan.key`); `warm`: the same for packed operands, and with the strides
+    of others: these kernels are compiled and loaded.
 
     `cost` is what was launched, and `done` what is known to be complete of it, in element operations; each launch has
     `least` of them at least. `pace`: element operations per ns, as seen between fences. A launch that brings `cost` up
@@ -77,6 +77,7 @@ class Launches:
         "pace",
         "queue",
         "seen",
+        "sound",
         "stop",
         "warm",
     )
@@ -86,6 +87,7 @@ class Launches:
         self.order = device.backend.order
         self.fence: Fence | None = None
         self.flooded: dict[VmSession, None] = {}
+        self.sound = 0
         self.last = -1
         self.seen: set[Any] = set()
         self.warm: set[Any] = set()

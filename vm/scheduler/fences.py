@@ -105,6 +105,8 @@ class Fences:
             launches.fence = None
         if fence.launch > launches.order.reached:
             device.backend.got_to(fence.launch)
+        if device.backend.lost is None:
+            launches.sound = max(launches.sound, fence.launch)
         launches.learn(fence, self.passed_at[device])
         self.passed_at[device] = fence.finished
         launches.done = max(launches.done, fence.cost)
@@ -118,6 +120,7 @@ class Fences:
 
     def caught_up(self, device: DeviceState, launches: Launches) -> None:
         """The device was seen to have nothing left to do of what was launched."""
+        launches.sound = launches.order.issued
         device.backend.got_to(launches.order.issued)
         launches.done = launches.cost
         self.passed_at[device] = self.scheduler.clock()

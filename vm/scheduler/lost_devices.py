@@ -9,32 +9,70 @@ since its writes may be reported after the loss was noticed; but only for storag
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import KernelError, TensordError
+from ...interpreter.opcodes import Opcode
 from ..memory.replicas import forget, others
 from ..memory.reservation import loss_of
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction
 from ..model.tensor import Copy, Storage
+from ..tracing.flat import LAUNCHED
 
+SUSPECTS: Final = 5  # ops that a lost device's error names
 Doom = Callable[[Iterable[Instruction], TensordError], None]
 
 
-def abandon_lost(devices: Collection[DeviceState], storages: Callable[[], Iterable[Storage]], doom: Doom) -> None:
+def abandon_lost(
+    devices: Collection[DeviceState],
+    storages: Callable[[], Iterable[Storage]],
+    doom: Doom,
+    suspects: Callable[[DeviceState], str] = lambda _device: "",
+) -> None:
     """Fail the copies and instructions of every lost device. Called once per pass that processed completions.
 
-    `storages`: every storage that a handle or a name can reach.
+    `storages`: every storage that a handle or a name can reach. `suspects`: what may have been at fault.
     """
     for device in devices:
         if device.backend.lost is not None and not device.abandoned:
-            device.lost = loss_of(device)
+            if device.lost is None:
+                device.lost = loss_of(device)
+                if found := suspects(device):
+                    device.lost = KernelError(f"{device.lost}; {found}")
             unsettled = storages() if device.unsettled is None else device.unsettled
             device.unsettled = give_up_copies(unsettled, device, device.lost)
             victims = [i for i in device.live if i.traits.needs_device and i.error is None]
             doom([i for i in victims if i.status in PENDING], device.lost)
             if not device.live:
                 device.abandoned, device.unsettled = True, []
+
+
+def suspects_in(entries: Iterable[tuple[Any, ...]], device: DeviceState, line: Callable[[int, int], str]) -> str:
+    """What was launched since the device was last known to be sound, in words: one of these ops was at fault.
+
+    `entries`: of the trace; `line` resolves (session, location number).
+    """
+    launches = device.launches
+    if launches is None:
+        return ""
+    found: Counter[str] = Counter()
+    for entry in reversed(list(entries)):
+        if len(entry) == LAUNCHED and entry[1][3] == device.name and entry[1][1] == Opcode.CALL:
+            if entry[10] <= launches.sound:
+                break
+            place = line(entry[1][0], entry[7])
+            found[f"{entry[1][2]} ({place})" if place else entry[1][2]] += 1
+    if not found:
+        return ""
+    names = [name if count == 1 else f"{name} {count} times" for name, count in list(found.items())[:SUSPECTS]]
+    more = f" and {len(found) - SUSPECTS} more" if len(found) > SUSPECTS else ""
+    return (
+        f"launched since it was last known to be sound, the newest first: {', '.join(names)}{more}. "
+        "The option launch_blocking of the device finds out which one it was"
+    )
 
 
 def refuse_lost(device: DeviceState) -> None:
