@@ -105,6 +105,7 @@ ITS_OWN: Mapping[str, tuple[dict[str, Any], ...]] = {
     "overwrite": tuple({"index": ("...",), "shape": (3, 4), "dtype": dtype} for dtype in ("float64", "complex128")),
 }
 SPECIAL = "special values"  # what a case is called that has some
+FAR = (5e-309, 2.3e-308, 1e-300, 1e-9, 1e-3, 0.5, 1 - 2**-53, 1.5, 30.0, 1e4, 1e10, 1e18, 1.7e308, np.inf, np.nan, -0.5)
 EXTREMES = (0, 1, 2, 3, 7, -1, -2, -7)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-3, 30.0, np.nan, np.inf, -np.inf)
 # Operands whose order matters: (op, place) -> what makes one of an ordinary array.
@@ -292,6 +293,13 @@ def special(op: OpDef, dtype: str, attributes: Mapping[str, Any], *, subnormal: 
             flat = [np.ascontiguousarray(column.ravel()) for column in columns]
             flat = [ORDERED.get((op.name, place), np.asarray)(column) for place, column in enumerate(flat)]
             yield Case(op.name, SPECIAL, tuple((*flat, flat[0][::-1].copy())[:count]), attributes)
+
+
+def far_apart(op: OpDef, dtype: str) -> Iterator[Case]:
+    """A call of a special function with each of such operands with each: one at which its loops might not end."""
+    if op.library is not None and dtype == "float64":
+        columns = np.meshgrid(*[np.array(FAR)] * op.inputs, indexing="ij")
+        yield Case(op.name, "operands far apart", tuple(column.ravel() for column in columns), {})
 
 
 def special_values(dtype: str, *, subnormal: bool = True) -> Any:

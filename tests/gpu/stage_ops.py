@@ -14,7 +14,7 @@ from tensord.interpreter.schema.opdef import OpDef
 
 from ..equality import is_on_gpu, may_give_a_value
 from .deviation import Deviation, compare
-from .op_cases import Case, all_ops, cases, dtypes_of, seen
+from .op_cases import Case, all_ops, cases, dtypes_of, far_apart, seen
 from .stage import Given, main
 
 FIRST = ("float32", "", "float64", "int64", "bool", "complex64")
@@ -78,6 +78,8 @@ def check(given: Given, session: Session, op: OpDef, dtype: str) -> str:
                 wrong.append(f"{case}: {one.text}, {one.elements} elements, {one.size:.3g} of {bound}")
             elif one.bound.unit not in worst or worst[one.bound.unit][0].size < one.size:
                 worst[one.bound.unit] = (one, case)
+    for case in far_apart(op, dtype):
+        results(call(session, given.device, case))  # which has to end: the values are other methods' there
     for unit, (one, case) in worst.items():
         given.record.figure(
             name_of(op, dtype), round(one.size, 2), unit, bound=one.bound.limit, case=str(case), example=one.text

@@ -9,7 +9,7 @@ from pathlib import Path
 
 MEMORY_OF_A_PART = 4 << 30  # bytes of the host that each process of a stage may take
 PARTS = 16  # processes of a stage at most
-OF_AN_OP, OF_A_TEST = 20.0, 50.0  # seconds, the latter longer than pytest's own limit
+OF_AN_OP, OF_A_TEST = 30.0, 50.0  # seconds, the latter longer than pytest's own limit
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from tensord.interpreter.schema.attributes import check_int
 from tensord.interpreter.schema.opdef import Attribute, OpDef, find
 
 from ..each_case import each_case
-from .op_cases import SAMPLES, all_ops, cases, dtypes_of, is_valid, special_values
+from .op_cases import SAMPLES, all_ops, cases, dtypes_of, far_apart, is_valid, special_values
 
 
 def like_first(metas, _attributes):
@@ -39,6 +39,14 @@ def test_a_reduction_of_a_rare_dtype_is_compiled_for_few_lengths():
     assert {"long", "images"} <= whats("sum", "float64")
     assert "long" not in whats("sum", "int16")
     assert "images" in whats("conv2d", "float16")
+
+
+def test_special_functions_have_operands_at_which_a_loop_might_not_end():
+    (case,) = far_apart(find("betaincinv"), "float64")
+    a, b, p = case.operands
+    assert ((a < 1e-308) & (b < 1e-308) & (p > 0) & (p < 1)).any()
+    assert is_valid(find("betaincinv"), case)
+    assert not [*far_apart(find("betaincinv"), "float32"), *far_apart(find("add"), "float64")]
 
 
 def test_every_attribute_has_another_value_than_its_default_in_some_case():
