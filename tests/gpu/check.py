@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -56,6 +57,9 @@ class Proof:
     fake: str = ""  # what stands in for the GPU: its seed and faults
     earlier: Earlier = field(default_factory=Earlier)  # what is known from the run that is resumed
     interrupted: bool = False
+    over: bool = False  # are stages that still run to end?
+    running: dict[str, dict[str, Any]] = field(default_factory=dict)  # what stages that run have found so far
+    lock: threading.RLock = field(default_factory=threading.RLock)  # of what is known, since stages run side by side
     findings: Findings = field(init=False)
     begun: float = field(default_factory=time.monotonic)
     started: str = field(default_factory=lambda: time.strftime("%Y-%m-%d %H:%M:%S %Z"))
@@ -72,6 +76,7 @@ class Proof:
     def run(self) -> bool:
         """All stages; have all of them passed?"""
         self.prepare()
+        aside: list[threading.Thread] = []
         try:
             for index, stage in enumerate(self.stages):
                 say(f"{index + 1}/{len(self.stages)} {stage.name}: {stage.title}")
@@ -79,16 +84,35 @@ class Proof:
                     self.outcomes.append(known)
                     say(f"    {known['status']} before")
                     continue
-                outcome = self.outcome(stage, [one for one in self.stages[index + 1 :] if not self.earlier.whole(one)])
-                self.outcomes.append(outcome)
-                self.findings.of_stage(outcome)
-                say(f"    {outcome['status']} in {outcome['seconds']:.1f} s, {counted(outcome)}")
-                report.write(self.folder, self.document())
+                later = [one for one in self.stages[index + 1 :] if not (one.aside or self.earlier.whole(one))]
+                if stage.aside:
+                    aside.append(threading.Thread(target=self.run_one, args=(stage, [])))
+                    aside[-1].start()
+                else:
+                    self.run_one(stage, later)
+            for thread in aside:
+                thread.join()
         except KeyboardInterrupt:
             self.interrupted = True
+        finally:
+            self.over = True
+            for thread in aside:
+                thread.join()
+        self.outcomes.sort(key=lambda outcome: in_order(outcome["name"]))
         report.write(self.folder, self.document())
         say("", *report.table(self.outcomes), "", report.verdict(self.document()), f"{self.folder}/report.md")
         return self.passed
+
+    def run_one(self, stage: Stage, later: Sequence[Stage]) -> None:
+        """Run a stage, and tell of it. `later`: those that are to have time after it."""
+        outcome = self.outcome(stage, later)
+        with self.lock:
+            self.running.pop(stage.name, None)
+            self.outcomes.append(outcome)
+            self.findings.of_stage(outcome)
+            said = f"{outcome['status']} in {outcome['seconds']:.1f} s, {counted(outcome)}"
+            say(f"    {stage.name}: {said}" if stage.aside else f"    {said}")
+            report.write(self.folder, self.document())
 
     def prepare(self) -> None:
         """Unpack the bundle, and look at the machine."""
@@ -135,11 +159,21 @@ class Proof:
             file.write(f"== {stage.name}: {stage.title} (at most {limit:.0f} s)\n")
         known = self.earlier.part(stage)
         until = time.monotonic() + OWN * (share if stage.fills else limit)
-        commands = stage.commands(self.device, records, until, self.done(known))
+        commands = stage.commands(self.device, records, until, self.done(stage, known))
         watch = partial(self.watch, {**about, "limit": round(limit, 1)}, known, records)
         hung = partial(self.hung, records, stage.each)
-        ended = supervise.run(commands, env=self.environment(), cwd=ROOT, log=log, limit=limit, watch=watch, hung=hung)
-        self.findings.look(stage.name, records)
+        ended = supervise.run(
+            commands,
+            env=self.environment(),
+            cwd=ROOT,
+            log=log,
+            limit=limit,
+            watch=watch,
+            hung=hung,
+            is_over=self.is_over,
+        )
+        with self.lock:
+            self.findings.look(stage.name, records)
         shorten(log)
         tally = merged(known, read(records))
         status, why = judge(tally, ended, last_lines(log))
@@ -149,7 +183,7 @@ class Proof:
 
     def kept(self, later: Sequence[Stage]) -> float:
         """Seconds that are kept for later stages."""
-        whole = sum(one.share for one in self.stages)
+        whole = sum(one.share for one in self.stages if not one.aside)
         return sum(max(LEFT * self.budget * one.share / whole, self.least(one)) for one in later)
 
     def least(self, stage: Stage) -> float:
@@ -163,11 +197,15 @@ class Proof:
             give_up(records[index], check, f"it hung: it had not ended after {each:.0f} s; the log says where it was")
         return bool(check)
 
-    def done(self, known: dict[str, Any] | None) -> Path | None:
+    def is_over(self) -> bool:
+        """Are stages that still run to end?"""
+        return self.over
+
+    def done(self, stage: Stage, known: dict[str, Any] | None) -> Path | None:
         """A file with the checks that were made before."""
         if known is None:
             return None
-        path = self.work / "done.json"
+        path = self.work / f"{stage.name}-done.json"
         path.write_text(json.dumps(known["done"]))
         return path
 
@@ -175,19 +213,21 @@ class Proof:
         self, about: dict[str, Any], known: dict[str, Any] | None, records: Sequence[Path], seconds: float
     ) -> None:
         """While a stage runs: write what it has found so far, for the case that nothing is written any more."""
-        self.findings.look(about["name"], records)
         figures = {"seconds": round(seconds, 2), "exit": []}
         running = {**about, "status": "running", "why": "the proof was cut off here", **figures}
-        report.write(self.folder, self.document([{**running, **merged(known, read(records)).as_json()}]))
+        with self.lock:
+            self.findings.look(about["name"], records)
+            self.running[about["name"]] = {**running, **merged(known, read(records)).as_json()}
+            report.write(self.folder, self.document())
 
     def untouched(self, stages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """The stages of the report that is resumed, but for these."""
         names = {stage["name"] for stage in stages}
         return [stage for name, stage in self.earlier.stages.items() if name not in names]
 
-    def document(self, unfinished: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """The report."""
-        stages = [*self.outcomes, *unfinished]
+        stages = [*self.outcomes, *self.running.values()]
         stages = sorted([*stages, *self.untouched(stages)], key=lambda stage: in_order(stage["name"]))
         return {
             "device": self.device,

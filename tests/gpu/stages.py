@@ -21,7 +21,8 @@ class Stage:
     processes, each with a part of the work: what takes longest there is compiling kernels. `fills`: it goes on until
     its share of the time is over, where others end as soon as they can. `each`: seconds that one of its checks may
     take, 0 without a limit: a process with one that takes longer is ended, and another one goes on behind it.
-    `resumes`: it can leave out checks that an earlier run has made.
+    `resumes`: it can leave out checks that an earlier run has made. `aside`: it is one process that leaves room on the
+    machine, and runs at the same time as the stages behind it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Stage:
     each: float = 0.0
     resumes: bool = False
     least: float = 0.0
+    aside: bool = False
 
     def commands(self, device: str, records: Sequence[Path], until: float, done: Path | None = None) -> list[list[str]]:
         """A command for each of its parts. `done`: the file with the checks that were made before."""
@@ -126,7 +128,7 @@ STAGES = (
         "tests.gpu.stage_examples",
         25,
         needs=("sklearn",),
-        least=45,
+        aside=True,
     ),
     Stage(
         "scikit-learn",
@@ -137,6 +139,16 @@ STAGES = (
         ("scikit-learn",),
         resumes=True,
         needs=("sklearn",),
+        aside=True,
+    ),
+    Stage(
+        "sanitizer",
+        "1-device",
+        "a small program under compute-sanitizer",
+        "tests.gpu.stage_sanitizer",
+        25,
+        real=True,
+        aside=True,
     ),
     Stage(
         "alone",
@@ -162,15 +174,6 @@ STAGES = (
         resumes=True,
         needs=("array_api_strict",),
         least=35,
-    ),
-    Stage(
-        "sanitizer",
-        "1-device",
-        "a small program under compute-sanitizer",
-        "tests.gpu.stage_sanitizer",
-        25,
-        real=True,
-        least=8,
     ),
 )
 NAMES = tuple(stage.name for stage in STAGES)

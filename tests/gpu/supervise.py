@@ -33,8 +33,8 @@ def nothing(_seconds: float) -> None:
     """Nobody wants to know."""
 
 
-def never(_index: int) -> bool:
-    """No process hangs."""
+def never(_index: int = 0) -> bool:
+    """No process hangs, and nobody wants them to end."""
     return False
 
 
@@ -47,11 +47,12 @@ def run(
     limit: float,
     watch: Callable[[float], None] = nothing,
     hung: Callable[[int], bool] = never,
+    is_over: Callable[[], bool] = never,
 ) -> Ended:
     """Run the commands side by side, their output appended to `log`, for at most `limit` seconds.
 
     `watch` is called every few seconds with those that have passed. A process of which `hung` says so is ended, and its
-    command begun anew.
+    command begun anew. If `is_over`, they are ended as if their time were over.
     """
     begun = time.monotonic()
     with ExitStack() as stack:
@@ -78,7 +79,7 @@ def run(
                     processes[index] = start(commands[index])
 
         processes = [start(command) for command in commands]
-        timed_out = not wait(processes, begun, limit, watch, renew)
+        timed_out = not wait(processes, begun, limit, watch, renew, is_over)
         for process in processes if timed_out else ():
             ask_where(process)
         statuses = tuple(end(process) for process in processes)
@@ -91,12 +92,13 @@ def wait(
     limit: float,
     watch: Callable[[float], None],
     renew: Callable[[], None],
+    is_over: Callable[[], bool],
 ) -> bool:
     """Until all have ended; False if that takes longer than `limit` seconds."""
     watched = begun
     while any(process.poll() is None for process in processes):
         now = time.monotonic()
-        if now > begun + limit:
+        if now > begun + limit or is_over():
             return False
         if now > watched + WATCH:
             watch(now - begun)

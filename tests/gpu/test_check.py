@@ -339,3 +339,24 @@ def test_what_a_stage_needs_is_kept_for_it(prove, limits):
     limits.clear()
     prove(replace(trial("passes"), share=200.0), needy, budget=check.BUDGET / 10)
     assert limits[0] == pytest.approx((check.BUDGET - 40) / 10, rel=0.1)
+
+
+def test_a_stage_aside_runs_at_the_same_time_as_those_behind_it(prove):
+    document = prove(trial("waits", aside=True), trial("passes"), trial("skips"), budget=40.0)
+    assert {stage["name"]: stage["status"] for stage in document["stages"]} == {
+        "waits": "passed", "passes": "passed", "skips": "passed"
+    }  # fmt: skip
+
+
+def test_an_interrupt_ends_a_stage_aside(prove, monkeypatch):
+    run = supervise.run
+
+    def interrupted(commands, **options):
+        if "passes" in commands[0]:
+            raise KeyboardInterrupt
+        return run(commands, **options)
+
+    monkeypatch.setattr(supervise, "run", interrupted)
+    document = prove(trial("hangs", aside=True), trial("passes"), budget=600.0)
+    assert document["interrupted"]
+    assert [stage["status"] for stage in document["stages"]] == ["timed out"]
