@@ -4,7 +4,8 @@
 - `options`: the options of devices, their values and meanings
 - `cpu`, `sim`, `cuda`: the devices; `host`: the common part of cpu and sim
 - of a cuda device: `cuda_stream` and `cuda_launcher`: its threads; `cuda_marks`: its events; `pinned`: host memory;
-  `cuda_staging`: copies of pageable memory; `cuda_scratch`: what CuPy's kernels take for temporaries
+  `cuda_staging`: copies of pageable memory; `cuda_scratch`: what CuPy's kernels take for temporaries;
+  `kernel_cache`: where compiled kernels are kept
 - of a sim device that launches: `sim_launches`, and `sim_queue`: in the place of CUDA's streams and events
 - `worker`: an in-order queue with a thread; `events`: how one stream waits for another
 - `crew`: threads that help with large kernels

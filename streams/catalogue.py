@@ -78,15 +78,18 @@ def _opened(name: str, kind: str, sink: Sink, options: Any) -> Device:
         raise MetadataError(f"device {name!r} does not open: {type(error).__name__}: {error}") from error
 
 
-def check_devices(specs: Sequence[str | Mapping[str, object]]) -> dict[str, tuple[str, Any]]:
-    """Check devices without opening them: name -> (kind, checked options). MetadataError as from `open_devices`."""
+def check_devices(specs: Sequence[str | Mapping[str, object]], *, present: bool = True) -> dict[str, tuple[str, Any]]:
+    """Check devices without opening them: name -> (kind, checked options). MetadataError as from `open_devices`.
+
+    `present`: is a GPU there? CuPy is imported for that.
+    """
     if isinstance(specs, str):
         raise MetadataError(f'devices are given as a list, such as ["{specs}"]')
     if not isinstance(specs, Iterable):
         raise MetadataTypeError(f'devices are given as a list, such as ["cpu:0"], not {type(specs).__name__}')
     planned: dict[str, tuple[str, Any]] = {}
     for spec in specs or DEFAULT:
-        name, kind, options = _parse(spec)
+        name, kind, options = _parse(spec, present=present)
         if name in planned:
             raise MetadataError(f"device {name!r} is given twice")
         planned[name] = (kind, options)
@@ -104,7 +107,7 @@ def close_devices(devices: Mapping[str, Device], timeout: float) -> bool:
     return all(ended)
 
 
-def _parse(spec: str | Mapping[str, object]) -> tuple[str, str, Any]:
+def _parse(spec: str | Mapping[str, object], *, present: bool) -> tuple[str, str, Any]:
     if not isinstance(spec, str | Mapping):
         raise MetadataError(f'a device is a name such as "cpu:0", or a table with a name, not {spec!r}')
     table: dict[str, object] = {"name": spec} if isinstance(spec, str) else dict(spec)
@@ -115,6 +118,6 @@ def _parse(spec: str | Mapping[str, object]) -> tuple[str, str, Any]:
     kind = match[1]
     if kind == "store" and name != NAME:
         raise MetadataError(f"there is one store, {NAME}, and no {name}")
-    if kind == "cuda" and (reason := available(int(match[2]))):
+    if present and kind == "cuda" and (reason := available(int(match[2]))):
         raise MetadataError(f"device {name!r} is not available: {reason}")
     return name, kind, read_options(name, KINDS[kind].options, table)

@@ -66,6 +66,7 @@ class About:
     client: Callable[[int], Client | None] = no_client  # of the session with that id
     looks: Callable[[int], bool] = never  # is that session the command line's own?
     grace: float | None = None  # seconds that pending work has at the end of a daemon
+    kernels: str = ""  # the directory where a daemon with cuda devices keeps compiled kernels
     hung: Callable[[], Iterable[Mapping[str, Any]]] = tuple
     errors: Callable[[], Sequence[TensordError]] = tuple
 
@@ -143,6 +144,7 @@ def _status(asked: Asked) -> dict[str, Any]:
         "checkpoints": _checkpoints(asked),
         "durable": _durable(engine),
         "grace": about.grace,
+        "kernels": about.kernels,
         "sessions": sum(not about.looks(id_) for id_ in engine.directory.sessions),
         "tensors": sum(len(session.tensors) for session in engine.directory.sessions.values()),
         "names": len(engine.directory.names),

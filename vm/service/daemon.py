@@ -28,6 +28,7 @@ from ...interpreter.version import version
 from ...interpreter.wire.descriptors import descriptor_limit, raise_descriptor_limit
 from ...interpreter.wire.frames import GOODBYE
 from ...interpreter.wire.segments import descriptor_budget
+from ...streams import kernel_cache
 from ...streams.stream import Task
 from ..log import log
 from ..reporting.answering import Client
@@ -43,7 +44,7 @@ from .connections.unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .connections.unauthenticated import UnauthenticatedPeers
 from .descriptors import require_least, share_out
 from .loop import Loop
-from .preflight import cannot_listen, doubts, open_runtime
+from .preflight import cannot_listen, doubts, look_after_kernels, open_runtime
 from .process.instance import Instance, private
 from .process.logs import logging_to
 from .process.notify import Notifier
@@ -87,6 +88,7 @@ class Service:
         self.notifier = notifier
         self.gatekeeper = keepers.gatekeeper
         self.ended_well = True
+        self.kernels = look_after_kernels(config, kernel_cache.keep_in)
         self.runtime = open_runtime(config, self.sink)
         self.context: zmq.Context[Any] = zmq.Context()
         self.zap = self.context.socket(zmq.REP)
@@ -161,6 +163,7 @@ class Service:
         about.client = self.client
         about.looks = self.is_look
         about.grace = self.config.grace
+        about.kernels = self.kernels
 
     def client(self, session: int) -> Client | None:
         """The client behind a session."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import socket as sockets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ...interpreter.errors import TensordError
 from ...interpreter.types.sizes import size
 from ...interpreter.wire.addresses import pid_of
+from ...streams import kernel_cache
 from ...streams.catalogue import check_devices
 from ...streams.stream import Sink, Task
 from ..engine import INLINE_WORK
@@ -38,6 +40,7 @@ def check(config: Config) -> None:
     for address in guards(config.listen, config.security.server_secret, config.security.allow).addresses:
         check_place(address.address)
         check_port(address)
+    look_after_kernels(config, kernel_cache.check)
     found_in(config)
     open_runtime(config, ignore).close(CLOSED)
 
@@ -103,6 +106,18 @@ def bind_once(host: str, port: int) -> None:
 def cannot_listen(address: str, number: int | None) -> StartError:
     """The error for an address that cannot be bound."""
     return StartError(f"cannot listen on {address}: {os.strerror(number or errno.EIO)}")
+
+
+def look_after_kernels(config: Config, act: Callable[[Path], None]) -> str:
+    """Check, or make, the directory of compiled kernels, before CuPy is imported: its path, "" where none is needed.
+    StartError if it cannot be used."""
+    try:
+        directory = config.kernels
+        if directory is not None:
+            act(directory)
+    except TensordError as error:
+        raise StartError(error.message) from None
+    return "" if directory is None else str(directory)
 
 
 def open_runtime(config: Config, sink: Sink) -> Runtime:

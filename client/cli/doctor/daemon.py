@@ -14,6 +14,7 @@ from ..daemon.ask import ask
 from ..daemon.health import PATIENCE, reasons
 from ..drawing.figures import count, duration, plural, size
 from .findings import Finding, Level, fail, guarded, note, ok, warn
+from .kernels import check_kernels
 from .memory import check_memory
 
 _ROUNDS = 5  # tensors that go round: so many are named
@@ -165,6 +166,8 @@ def check_status(status: dict[str, Any]) -> Iterator[Finding]:
     for name in status["files"]["changed"]:
         advice = "load it again; --own, or load(own=True), keeps values that were read whatever happens to the file"
         yield warn("files", f"{name} has changed since tensors were loaded from it, and these have errors now", advice)
+    if (kernels := status.get("kernels")) and Path(kernels).is_dir():  # else it lies on another machine
+        yield from check_kernels(Path(kernels))
     if not status["trace"]["enabled"]:
         yield note("trace", "off", "start the daemon with tracing on")
 

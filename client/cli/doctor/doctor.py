@@ -16,7 +16,9 @@ from ..line import options
 from ..line.output import tell
 from .daemon import check_daemon, check_invariants
 from .findings import Finding, Level, guarded
-from .gpu import check_gpu
+from .gpu import check_gpu, has_cuda
+from .kernels import NAME as KERNELS
+from .kernels import check_kernels
 from .system import SYSTEM
 
 
@@ -46,9 +48,12 @@ def doctor(address: str | None, *, deep: bool, checkpoints: Path | None) -> None
 
 def examine(address: str | None) -> Iterator[Finding]:
     """All findings; a check that raises becomes one, too."""
-    yield from guarded("daemon", lambda: check_daemon(address))
+    of_daemon = list(guarded("daemon", lambda: check_daemon(address)))
+    yield from of_daemon
     for check in (*SYSTEM, check_gpu):
         yield from guarded(check.__name__.removeprefix("check_").replace("_", " "), check)
+    if has_cuda() and not any(finding.check == KERNELS for finding in of_daemon):
+        yield from guarded(KERNELS, check_kernels)
 
 
 def examine_checkpoints(directory: Path, *, deep: bool) -> Iterator[Finding]:

@@ -25,6 +25,11 @@ def nvidia_cards(root: Path = Path("/sys/bus/pci/devices")) -> int:
     return found
 
 
+def has_cuda() -> bool:
+    """Might there be cuda devices: is CuPy installed, and a GPU here?"""
+    return any(map(installed, _CUPY)) and bool(nvidia_cards() or next(Path("/dev").glob("nvidia[0-9]*"), None))
+
+
 def driver_version() -> tuple[int | None, str]:
     """The CUDA version that the driver supports (12080 is 12.8), or None and the reason."""
     import ctypes

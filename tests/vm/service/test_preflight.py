@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.wire import keys
-from tensord.streams import catalogue
-from tensord.vm.service import preflight
+from tensord.streams import catalogue, kernel_cache
+from tensord.vm.service import daemon, preflight
 from tensord.vm.service.access.listen_address import ListenAddress
 from tensord.vm.service.daemon import run
 from tensord.vm.service.process.errors import StartError
@@ -30,6 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A runtime directory of our own."""
     tmp_path.chmod(PRIVATE)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv(kernel_cache.VARIABLE, "")
     return tmp_path
 
 
@@ -91,6 +92,12 @@ def foreign_host(home: Path) -> Any:
     return given(home, addresses=["tcp://192.0.2.1:7700"], security=key_files(home))
 
 
+def shared_kernels(home: Path) -> Any:
+    (home / "kernels").mkdir()
+    (home / "kernels").chmod(0o777)
+    return given(home, devices=["cpu:0", "cuda:0"], kernel_cache=str(home / "kernels"))
+
+
 REASONS = {
     beyond_loopback: "reachable from other machines",
     one_key: "go together",
@@ -102,6 +109,7 @@ REASONS = {
     file_in_the_way: "is no socket",
     log_in_no_directory: "No such file",
     foreign_host: "cannot listen on",
+    shared_kernels: "others may write there",
 }
 
 
@@ -120,6 +128,23 @@ def test_a_device_that_does_not_open_is_found_by_both(home: Path, monkeypatch: p
     for ask in (preflight.check, run):
         with pytest.raises(StartError, match="'sim:0' does not open: RuntimeError: no more threads"):
             ask(given(home, devices=["cpu:0", "sim:0"]))
+
+
+@pytest.mark.parametrize("devices", [["cpu:0"], ["cpu:0", "cuda:0"]])
+def test_the_directory_of_kernels_is_chosen_before_a_device_imports_cupy(
+    home: Path, monkeypatch: pytest.MonkeyPatch, devices: list[str]
+) -> None:
+    seen = []
+
+    def open_runtime(*_: object) -> Any:
+        seen.append(os.environ[kernel_cache.VARIABLE])
+        raise StartError("so far and no further")
+
+    monkeypatch.setattr(daemon, "open_runtime", open_runtime)
+    with pytest.raises(StartError, match="so far"):
+        run(given(home, devices=devices, kernel_cache=str(home / "kernels")))
+    assert seen == [str(home / "kernels") if "cuda:0" in devices else ""]
+    assert (home / "kernels").exists() == ("cuda:0" in devices)
 
 
 def left_in(home: Path) -> list[str]:

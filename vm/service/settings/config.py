@@ -17,6 +17,7 @@ from typing import Any, Final
 from ....interpreter.errors import MetadataError
 from ....interpreter.wire.addresses import default_address
 from ....interpreter.wire.limits import Limits
+from ....streams.kernel_cache import directory_of
 from ...runtime import HANG_AFTER
 from ..process.errors import StartError
 from ..process.logs import FORMATS, LEVELS, Format
@@ -66,7 +67,8 @@ class Config:
     after which a kernel that runs counts as hanging. `heartbeat`: seconds
     between two on tcp. `lease`: seconds that a session over tcp outlives its connection. `files`: directories below
     which clients over tcp may load files. `busy_poll`: seconds that the daemon looks for messages before it sleeps,
-    where that has paid lately. `restore`: the directory of checkpoints whose names are there from the start on, None
+    where that has paid lately. `kernel_cache`: the directory of compiled kernels, None for that in the user's cache.
+    `restore`: the directory of checkpoints whose names are there from the start on, None
     for none; `restore_strict`: anything damaged there ends the start.
     """
 
@@ -79,6 +81,7 @@ class Config:
     lease: float = field(default=30.0, metadata=_by(checks.seconds(0, 86_400)))
     files: tuple[Path, ...] = field(default=(), metadata=_by(checks.folders))
     busy_poll: float = field(default=0.0002, metadata=_by(checks.seconds(0, 0.01)))
+    kernel_cache: Path | None = field(default=None, metadata=_by(checks.file))
     restore: Path | None = field(default=None, metadata=_by(checks.file))
     restore_strict: bool = field(default=False, metadata=_by(checks.flag))
     limits: Limits = field(default_factory=Limits)
@@ -105,6 +108,13 @@ class Config:
             table.setdefault("memory", int(self.memory * TENSORS / len(cpus)))
             table.setdefault("shared", True)
         return tuple(tables)
+
+    @property
+    def kernels(self) -> Path | None:
+        """Where kernels that are compiled here are kept; None if no device compiles any."""
+        if not any(str(table["name"]).startswith("cuda:") for table in self.opened):
+            return None
+        return directory_of(self.kernel_cache)
 
 
 TABLES: Final[dict[str, type[Any]]] = {

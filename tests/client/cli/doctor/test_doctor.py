@@ -19,6 +19,7 @@ from tensord.client.cli.doctor import doctor as cli_doctor
 from tensord.client.cli.doctor import gpu as doctor_gpu
 from tensord.client.cli.doctor import system
 from tensord.client.cli.doctor.findings import Finding, Level, installed
+from tensord.client.cli.doctor.kernels import check_kernels
 from tensord.interpreter.wire.addresses import PATH_LIMIT, lock_path
 from tensord.vm.reporting.rows.eviction import NO_EVICTION
 
@@ -365,3 +366,30 @@ class TestSystem:
         monkeypatch.setattr(system, "installed", lambda name: None if name == "msgpack" else "1.0")
         (found,) = [one for one in system.check_packages() if one.level is Level.FAIL]
         assert (found.check, found.advice) == ("msgpack", "pip install msgpack")
+
+
+class TestKernels:
+    def test_the_daemons_directory_is_named_with_what_it_has(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("CUPY_CACHE_DIR", "")
+        (tmp_path / "a.cubin").write_bytes(bytes(2048))
+        found = {one.check: one for one in of_daemon.check_status({**STATUS, "kernels": str(tmp_path)})}["kernel cache"]
+        assert (found.level, found.message) == (Level.OK, f"{tmp_path}: 1 kernel, 2 KiB")
+
+    def test_a_directory_of_another_machine_is_not_looked_for(self, tmp_path):
+        assert "kernel cache" not in {
+            one.check for one in of_daemon.check_status({**STATUS, "kernels": str(tmp_path / "there")})
+        }
+
+    def test_without_a_daemon_it_is_the_one_that_a_daemon_would_have(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("CUPY_CACHE_DIR", "")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        (found,) = check_kernels()
+        assert (found.level, found.message) == (Level.NOTE, f"{tmp_path}/tensord/kernels has no kernel yet")
+        assert "tensord warm" in found.advice
+
+    def test_one_that_others_may_write_to_is_a_warning(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("CUPY_CACHE_DIR", "")
+        tmp_path.chmod(0o777)
+        (found,) = check_kernels(tmp_path)
+        assert found.level is Level.WARN
+        assert f"chmod 700 {tmp_path}" in found.advice
