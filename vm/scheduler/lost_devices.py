@@ -9,7 +9,6 @@ since its writes may be reported after the loss was noticed; but only for storag
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
@@ -50,7 +49,7 @@ def abandon_lost(
                 device.abandoned, device.unsettled = True, []
 
 
-def suspects_in(entries: Iterable[tuple[Any, ...]], device: DeviceState, line: Callable[[int, int], str]) -> str:
+def suspects_in(entries: Iterable[Any], device: DeviceState, line: Callable[[int, int], str]) -> str:
     """What was launched since the device was last known to be sound, in words: one of these ops was at fault.
 
     `entries`: of the trace; `line` resolves (session, location number).
@@ -58,13 +57,18 @@ def suspects_in(entries: Iterable[tuple[Any, ...]], device: DeviceState, line: C
     launches = device.launches
     if launches is None:
         return ""
-    found: Counter[str] = Counter()
-    for entry in reversed(list(entries)):
-        if len(entry) == LAUNCHED and entry[1][3] == device.name and entry[1][1] == Opcode.CALL:
-            if entry[10] <= launches.sound:
-                break
-            place = line(entry[1][0], entry[7])
-            found[f"{entry[1][2]} ({place})" if place else entry[1][2]] += 1
+    found: dict[str, int] = {}
+    newest: list[Any] = list(entries)
+    newest.reverse()
+    for entry in newest:
+        traits = entry[1]
+        if len(entry) != LAUNCHED or traits[3] != device.name or traits[1] != Opcode.CALL:
+            continue
+        if entry[10] <= launches.sound:
+            break
+        place = line(traits[0], entry[7])
+        name = f"{traits[2]} ({place})" if place else str(traits[2])
+        found[name] = found.get(name, 0) + 1
     if not found:
         return ""
     names = [name if count == 1 else f"{name} {count} times" for name, count in list(found.items())[:SUSPECTS]]
