@@ -63,8 +63,8 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
 
 PENDING = frozenset({Status.WAITING, Status.READY})  # no stream has it
 UNDER_WAY = frozenset({Status.DISPATCHED, Status.EXECUTED})
-# Bits of `Instruction.held`.
-HELD_BY_MEMORY, HELD_BY_FAIRNESS = 1, 2
+# Bits of `Instruction.held`. COMPILING: its kernels ran on the device for the first time.
+HELD_BY_MEMORY, HELD_BY_FAIRNESS, COMPILING = 1, 2, 4
 FINAL = frozenset(status for status, steps in TRANSITIONS.items() if not steps)
 
 
@@ -161,7 +161,7 @@ class Instruction:
         self.results: Any = None
         self.stream: Stream | None = None  # fixed at admission for copies, chosen at dispatch for kernels
         self.hard = 0
-        self.held = 0  # HELD_BY_MEMORY, HELD_BY_FAIRNESS: what it waited for although its edges were satisfied
+        self.held = 0  # the bits above: what it waited for although its edges were satisfied
         self.soft: dict[Instruction, None] = {}
         self.unlaunched = 0
         self.queue: SessionQueue | None = None  # set when a stream gets it: soft successors may follow

@@ -58,7 +58,7 @@ class Launches:
     highest number up to which no error surfaced. `queue` counts the fences on the stream, of no session. `flooded`:
     sessions that have launched as far ahead as they may. `last`: the id of the session that launched last. `seen`: the
     keys of plans whose kernels have run there (`Plan.key`); `warm`: the same for packed operands, and with the strides
-    of others: these kernels are compiled and loaded.
+    of others: these kernels are compiled and loaded. `begun`: what the launcher has run, or will.
 
     `cost` is what was launched, and `done` what is known to be complete of it, in element operations; each launch has
     `least` of them at least. `pace`: element operations per ns, as seen between fences. A launch that brings `cost` up
@@ -66,6 +66,7 @@ class Launches:
     """
 
     __slots__ = (
+        "begun",
         "cost",
         "done",
         "fence",
@@ -91,6 +92,7 @@ class Launches:
         self.last = -1
         self.seen: set[Any] = set()
         self.warm: set[Any] = set()
+        self.begun: set[Any] = set()
         self.cost = self.done = 0
         self.pace = device.backend.pace
         self.least = int(LEAST_NS * self.pace)
@@ -140,6 +142,14 @@ class Launches:
         """The kernels of a call have run on the device."""
         self.seen.add(plan.key)
         self.warm.add(plan.key if strides.count(None) == len(strides) else (plan.key, strides))
+
+    def begins(self, plan: Plan, strides: tuple[Any, ...]) -> bool:
+        """Is a call that the launcher gets the first one of its kernels, so that they are compiled or loaded then?"""
+        key = plan.key if strides.count(None) == len(strides) else (plan.key, strides)
+        first = plan.key is not None and key not in self.begun
+        if first:
+            self.begun.add(key)
+        return first
 
     def is_warm(self, plan: Plan, strides: tuple[Any, ...]) -> bool:
         """Are the kernels of a call compiled and loaded? `strides`: of the operands, None for one that is packed."""

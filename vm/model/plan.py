@@ -102,8 +102,9 @@ class Plan:
         self.launchable = device.launches is not None and not self.open and runs_at_once(op) and is_launched(op)
         if self.launchable and device.backend.raises_late:
             self.launchable = op.never_raises(metas, dict(attributes))
-        self.key = key_of(op, attributes, metas, self.outputs) if self.launchable else None
+        self.key: Any = None
         if device.launches is not None:
+            self.key = None if self.pending else key_of(op, attributes, metas, self.outputs)
             self.immediate = self.launchable and self.key in device.launches.seen
         self.warm = False  # are its kernels for packed operands known to be compiled and loaded?
         # Its results are views, where strides can express them: such a call may take effect at admission, too.

@@ -21,7 +21,8 @@ from ..memory.ledger import next_waiting
 from ..memory.release import release, release_drained
 from ..memory.reservation import is_stuck, need_of, out_of_memory, reserve
 from ..model.device_state import DeviceState
-from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
+from ..model.instruction import COMPILING, HELD_BY_FAIRNESS, PENDING, Instruction, Status
+from ..model.launches import strides_of
 from ..model.session import VmSession
 from ..model.session_queue import SessionQueue
 from ..model.tensor import Copy
@@ -208,6 +209,8 @@ class Dispatcher:
                 release(copy)
         if self.launch_here is None or stream in self.batches or not self.launch_here(instruction, stream):
             self.batches.setdefault(stream, []).append(instruction)
+            if self.launch_here is not None:
+                note_compiling(instruction)
         for successor, hard in instruction.dependents.items():
             if not hard:
                 successor.unlaunched -= 1
@@ -279,6 +282,13 @@ def overtake(instruction: Instruction, stream: Stream) -> Stream | None:
     if stream.queued:
         instruction.stream = None
     return instruction.stream
+
+
+def note_compiling(instruction: Instruction) -> None:
+    """Note whether the launcher gets the first call of some kernels, which it compiles."""
+    launches, plan = instruction.device.launches, instruction.plan
+    if launches is not None and plan is not None and launches.begins(plan, strides_of(instruction)):
+        instruction.held |= COMPILING
 
 
 def note_queued(copy: Copy, stream: Stream) -> None:

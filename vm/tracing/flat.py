@@ -28,7 +28,18 @@ ERASED = {LONG: 12, IMMEDIATE: 3, MOVED: 3, LAUNCHED: 3}  # form -> position of 
 SIGNATURE = 18  # its position in the long form
 TRAIT = 5  # its position in the second field of the short form
 KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value, "f": Kind.FREED.value}
-HELD = ("", "memory", "fairness", "memory, fairness")  # by the bits of `Instruction.held`
+COMPILING = "compiling"
+# By the bits of `Instruction.held`.
+HELD = (
+    "",
+    "memory",
+    "fairness",
+    "memory, fairness",
+    COMPILING,
+    f"memory, {COMPILING}",
+    f"fairness, {COMPILING}",
+    f"memory, fairness, {COMPILING}",
+)
 
 Metas: TypeAlias = tuple[MetaRecord, ...]
 

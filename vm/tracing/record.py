@@ -78,7 +78,7 @@ class Record(NamedTuple):
     attributes: str = ""  # "axis=0, keepdims=True": those that have not their defaults
     work: int = 0  # the scheduler's estimate, in element operations; 0 if unknown
     used: int = 0  # bytes of its device's memory in use once its results had theirs; 0 if unknown
-    held: str = ""  # "memory", "fairness" or both, if it was ready and had to wait for that
+    held: str = ""  # "memory", "fairness", "compiling" or several: what it had to wait for once it was ready
     part: PartRecord | None = None  # what a RunRoutine is of its routine
     stamps: tuple[int, ...] = ()  # when each of its calls started and ended, if that was asked for
     caused_by: int = 0  # the session that needed it: `session`, unless the machine has planned it for another one

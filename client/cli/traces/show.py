@@ -179,12 +179,15 @@ def _row(record: Record, trace: Trace, order: StreamOrder) -> dict[str, object]:
 
 def _waits(record: Record, order: StreamOrder) -> str:
     """The sources of the record's edges; also the record ahead of it on its stream, unless an edge names that one."""
-    from ....vm.tracing.analysis.recorded.text import id_text
+    from ....vm.tracing.analysis.recorded.text import compiles, id_text
+    from ....vm.tracing.flat import COMPILING
 
     ahead = order.ahead(record)
     sources = {edge.source for edge in record.edges}
     waits = [f"#{id_text(edge.source)} {edge.reason}" for edge in record.edges[:_EDGES_SHOWN]]
     if ahead is not None and ahead.id not in sources:
         waits.append(f"behind #{ahead.id}")
+    if compiles(record):
+        waits.append(COMPILING)
     more = len(record.edges) - _EDGES_SHOWN
     return ", ".join(waits) + (f" and {more} more" if more > 0 else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...flat import COMPILING
 from ...record import Record
 from .derived import of
 
@@ -42,10 +43,16 @@ def status(record: Record) -> str:
 
 
 def remark(record: Record, until: int) -> str:
-    """The status unless it is DONE; for a running instruction also its run time up to `until`."""
-    if is_running(record):
-        return f"RUNNING for {duration(until - record.started)}" if until > record.started else "RUNNING"
-    return "" if record.status == "DONE" else record.status
+    """The status unless it is DONE; for a running instruction also its run time up to `until`; whether it compiles."""
+    text = "" if record.status == "DONE" else status(record)
+    if is_running(record) and until > record.started:
+        text = f"RUNNING for {duration(until - record.started)}"
+    return ", ".join(filter(None, (text, COMPILING if compiles(record) else "")))
+
+
+def compiles(record: Record) -> bool:
+    """Did its kernels run there for the first time, so that they were compiled, or loaded?"""
+    return COMPILING in record.held
 
 
 def name(record: Record) -> str:

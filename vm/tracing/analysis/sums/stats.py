@@ -7,6 +7,7 @@ A stream loses time between two instructions. Of each such gap, the next instruc
     RAW, ...    it waited for the source of an edge; the reason of the edge whose source ended last
     memory      it was ready, and its device had no memory for its results
     fairness    it was ready, and its session had no room on the stream
+    compiling   no gap: the instruction before ran kernels for the first time, which were compiled meanwhile
     scheduler   it was ready and waited for the scheduler's pass, or for the stream's thread to take it
     idle        after the last instruction, until the trace was taken
 """
@@ -23,9 +24,9 @@ from ..recorded.derived import blocked, operations, queued, ran, touched
 from ..recorded.records import Records
 from ..recorded.span_names import names_of, paths_of
 from ..recorded.stream_order import StreamOrder
-from ..recorded.text import place
+from ..recorded.text import compiles, place
 
-CAUSES = ("RAW", "WAR", "WAW", "barrier", "memory", "fairness", "scheduler", "wire", "idle")
+CAUSES = ("RAW", "WAR", "WAW", "barrier", "memory", "fairness", "compiling", "scheduler", "wire", "idle")
 
 
 @dataclass(slots=True)
@@ -154,7 +155,10 @@ def stream_row(trace: Records, order: StreamOrder, name: str, records: Sequence[
         for cause, ns in gap(trace, order, record, end):
             row.lost[cause] += ns
         begin, done = max(record.started, end), max(order.ended(record), end)
-        row.busy += max(0, done - begin)
+        if compiles(record):
+            row.lost["compiling"] += max(0, done - begin)
+        else:
+            row.busy += max(0, done - begin)
         end = done
     row.lost["idle"] += max(0, order.until - end)
     return row

@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from itertools import islice
 
 from .....interpreter.opcodes import traits_of
+from ...flat import COMPILING
 from ...record import Record, times
 from ..inside.insides import Insides, TimedCall, call_name
 from ..recorded.derived import blocked, of, operations, queued, ran, rate, touched
 from ..recorded.records import Records
 from ..recorded.stream_order import is_live
-from ..recorded.text import edge_name, status, stream_name
+from ..recorded.text import compiles, edge_name, status, stream_name
 from .memory import memory
 
 Event = dict[str, object]
@@ -105,6 +106,8 @@ class _Timeline:
 
     def _base(self, record: Record, time: int) -> Event:
         category = traits_of(record.opcode).category
+        if compiles(record):
+            category = f"{category},{COMPILING}"
         return {"name": record.op or record.opcode, "cat": category, **self._place(record, time)}
 
     def _place(self, record: Record, time: int) -> Event:
@@ -187,6 +190,7 @@ def _args(record: Record) -> Event:
         "gflop_per_s": rate(operations(record), ran(record)),
         "span": "/".join(record.span),
         "operands": [f"{operand.kind} {operand.copy} v{operand.version}" for operand in record.operands],
+        "held": record.held,
         "edges": [_edge(*edge) for edge in record.edges],
         "waited_us": blocked(record) / 1000,
         "queued_us": queued(record) / 1000,

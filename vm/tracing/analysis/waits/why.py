@@ -20,6 +20,7 @@ from ..graphs.graph import Dependence, met
 from ..recorded.derived import between
 from ..recorded.records import Records
 from ..recorded.stream_order import StreamOrder, is_live
+from ..recorded.text import compiles
 from .run_notes import Notes
 
 
@@ -112,6 +113,11 @@ class Explanation:
     def total(self) -> int:
         """From received to finished, or until the trace was taken; the sum of the spans."""
         return sum(span.gap + span.ran for span in self.spans)
+
+    @property
+    def compiling(self) -> int:
+        """The part of `total` in which kernels ran for the first time, and were compiled."""
+        return sum(span.ran for span in self.spans if compiles(span.record))
 
     @cached_property
     def lines(self) -> tuple[LineSum, ...]:

@@ -11,7 +11,7 @@ from ...record import EdgeRecord, Record
 from ..graphs.graph import Dependence
 from ..recorded.derived import of
 from ..recorded.stream_order import is_live
-from ..recorded.text import duration, edge_name, place, plural, printable, remark, status, title
+from ..recorded.text import compiles, duration, edge_name, place, plural, printable, remark, status, title
 from .run_notes import NotedCall, Notes
 from .why import Explanation, LineSum, Span, Story, Wait, waited_on_stream
 
@@ -65,6 +65,7 @@ def to_json(explanation: Explanation) -> str:
         "spans": [_span(span) for span in explanation.spans],
         "lines": [asdict(line) for line in explanation.lines],
         "total": explanation.total,
+        "compiling": explanation.compiling,
         **explanation.notes.plain(explanation.story.record),
     }
     return json.dumps(found) + "\n"
@@ -73,7 +74,7 @@ def to_json(explanation: Explanation) -> str:
 def _span(span: Span) -> dict[str, object]:
     record = span.record
     what = {"op": record.op or record.opcode, "location": record.location}
-    return {"id": record.id, **what, "gap": span.gap, "ran": span.ran}
+    return {"id": record.id, **what, "gap": span.gap, "ran": span.ran, "compiling": compiles(record)}
 
 
 def _evictions(evictions: Sequence[Record], mine: int) -> Iterator[str]:
@@ -179,7 +180,8 @@ def _met(met: Sequence[Dependence]) -> str:
 def _path(explanation: Explanation) -> Iterator[str]:
     live, mine = is_live(explanation.story.record), explanation.story.record.caused_by
     end = "until the trace was taken, not finished" if live else "to finished"
-    yield f"critical path, {duration(explanation.total)} from received {end}:"
+    part = f", {duration(explanation.compiling)} of it compiling kernels" if explanation.compiling else ""
+    yield f"critical path, {duration(explanation.total)} from received {end}{part}:"
     yield from _lines(explanation)
     yield "      wait        run"
     steps = list(reversed(explanation.spans))
@@ -231,7 +233,7 @@ def _step(span: Span, before: Span | None, mine: int) -> str:
     after = "" if before is None else f"after #{before.record.id}: {_after(before)}"
     earlier = span.record.finished - span.record.started - span.ran if span.record.finished and span.ran else 0
     cut = f"(and {duration(earlier)} before the path begins)" if earlier > 0 else ""
-    ending = "" if span.record.status == "DONE" else status(span.record)
+    ending = remark(span.record, 0)
     same = before is not None and before.record.location == span.record.location
     line = (
         "" if same else span.record.location.rpartition(CALLED_BY)[2]
@@ -264,6 +266,7 @@ def _story(story: Story) -> dict[str, object]:
         "location": story.record.location,
         "span": story.record.span,
         "error": story.record.error,
+        "held": story.record.held,
         "blocked": story.blocked,
         "queued": story.queued,
         "ran": story.ran,
