@@ -33,7 +33,8 @@ def session(request: pytest.FixtureRequest) -> Iterator[Any]:
     with ExitStack() as stack:
         if request.param == "cuda:0":
             stack.enter_context(installed(Gpu(seed=1, memory=1 << 30)))
-        yield stack.enter_context(td.connect("local", devices=[DEVICES[request.param]]))
+        chosen: Any = DEVICES[request.param]
+        yield stack.enter_context(td.connect("local", devices=[chosen]))
 
 
 def put(session: Any, *shape: int) -> Any:
