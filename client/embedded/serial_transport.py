@@ -8,16 +8,19 @@ is executing this is not possible: the messages leave when the callback has retu
 from __future__ import annotations
 
 import sys
-from _thread import start_new_thread
+from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import TensordError
 from ...vm.serial.machine import SerialMachine
 from ..transport.interface import Reply
 from .in_process import InProcessTransport
+
+PATIENCE: Final = 1.0  # seconds until a new thread runs: it never does in a process that is ending
 
 
 class SerialTransport(InProcessTransport):
@@ -58,9 +61,23 @@ class SerialTransport(InProcessTransport):
         self.machine.end(self._session)
 
     def abandon(self) -> None:
-        """Close the session on a new thread: the garbage collector may run anywhere, also inside a lock."""
-        if not (self._closed or self.machine.closed or sys.is_finalizing()):
-            start_new_thread(self.close, ())
+        """Close the session on a new thread: the garbage collector may run anywhere, also inside a lock.
+
+        A new thread has its starter's number until it runs, and what is thrown at the starter would hit the new thread.
+        So the starter stays in a region, which keeps such an exception back, until the new thread runs.
+        """
+        if self._closed or self.machine.closed or sys.is_finalizing():
+            return
+        starting = allocate_lock()
+        starting.acquire()
+        with SHIELD:
+            start_new_thread(self._close_there, (starting,))
+            starting.acquire(timeout=PATIENCE)
+
+    def _close_there(self, starting: LockType) -> None:
+        """Close the session: all that the new thread does."""
+        starting.release()
+        self.close()
 
 
 def flush_now(idle_flush: Callable[[], bool]) -> None:

@@ -18,15 +18,13 @@ from itertools import pairwise
 from pathlib import Path
 from signal import getsignal
 from threading import get_ident
-from time import sleep
 from types import CodeType, FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import tensord
 
 PACKAGE = str(Path(tensord.__file__).parent)
 CALLS = ("CALL", "CALL_FUNCTION_EX", "CALL_KW")
-BEGIN: Final = 0.005  # seconds until a thread that was started runs
 
 
 class Place(NamedTuple):
@@ -126,10 +124,5 @@ def by_two_signals(_frame: FrameType) -> None:
 
 
 def by_throw(_frame: FrameType) -> None:
-    """A strike: what a debugger does.
-
-    CPython throws at the first thread that has the number, and a thread has its starter's until it runs. So a thread
-    that was started in front of the place gets a moment to run.
-    """
-    sleep(BEGIN)
+    """A strike: what a debugger does."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(get_ident()), ctypes.py_object(Struck))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+from _thread import start_new_thread
 from collections.abc import Callable, Iterator
+from threading import Event, get_ident
 from typing import Any
 
 import pytest
 
 import tensord as td
-from tensord.client.embedded import local
+from tensord.client.embedded import local, serial_transport
 from tensord.client.embedded.serial_transport import SerialTransport
 from tensord.client.embedded.transport import EmbeddedTransport
 from tensord.client.session.session import Session
 
 from ...puppet import eventually
 
+WAIT = 10.0  # seconds until a test that hangs is given up; never slept
 VM, SERIAL = EmbeddedTransport, SerialTransport
 NAME = "local:engines"
 
@@ -138,6 +142,31 @@ def test_a_dropped_session_is_closed(connect):
     del dropped
     gc.collect()
     eventually(lambda: len(machine.engine.sessions) == 1)
+
+
+class Thrown(BaseException):
+    pass
+
+
+def test_what_is_thrown_while_a_dropped_session_gets_a_thread_comes_once_the_thread_runs(connect, monkeypatch):
+    """Before, it could hit the new thread, which would not close the session: it has its starter's number at first."""
+    closed = Event()
+
+    def start(function: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
+        me, thrown = ctypes.c_ulong(get_ident()), ctypes.py_object(Thrown)
+        assert ctypes.pythonapi.PyThreadState_SetAsyncExc(me, thrown) == 1
+        return start_new_thread(tell, (function, arguments))
+
+    def tell(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        function(*arguments)
+        closed.set()
+
+    monkeypatch.setattr(serial_transport, "start_new_thread", start)
+    session = connect("local", engine="serial")
+    with pytest.raises(Thrown):
+        session._core.transport.abandon()
+    assert closed.wait(WAIT)
+    assert session.closed
 
 
 def test_strict_and_tracing_change_nothing_on_the_serial_engine(connect):
