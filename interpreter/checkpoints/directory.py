@@ -21,7 +21,7 @@ from weakref import WeakSet
 from ..errors import FileError, MetadataError
 from ..files.tensor_file import printable
 from . import layout
-from .lock import take_lock
+from .lock import release_lock, take_lock
 from .reader import CheckpointReader, Orphan
 from .record import CheckpointLimits, Generation
 from .writer import GenerationWriter
@@ -95,6 +95,8 @@ class CheckpointDirectory(CheckpointReader):
     def close(self) -> None:
         """Give the directory back. A generation that is being written is abandoned."""
         self.abandon()
+        if self._lock >= 0:
+            release_lock(self._lock)
         self.leave()
 
     def leave(self) -> None:

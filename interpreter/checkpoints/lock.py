@@ -1,8 +1,11 @@
 """The lock of the one process that writes a directory of checkpoints.
 
 A flock, which the kernel releases however the process ends. The file stays, so that nobody can lock one that has just
-lost its name; what it says, the process that holds it, is for people alone. A child that was forked gives its
-descriptor back at once (`directory.leave_all`), else it would hold the lock as well.
+lost its name; what it says, the process that holds it, is for people alone.
+
+A forked child has the lock as well until it closes its descriptor, which is the first thing it does
+(`directory.leave_all`). Until then it would keep the lock although its parent has closed the directory. So whoever
+closes the directory releases the lock explicitly.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def take_lock(directory: int, path: Path) -> int:
-    """A descriptor that holds the lock until it is closed. FileError that names who has it."""
+    """A descriptor that holds the lock. FileError that names who has it."""
     shown = printable(str(path))
     try:
         fd = os.open(LOCK_FILE, _FLAGS, 0o600, dir_fd=directory)
@@ -43,6 +46,11 @@ def take_lock(directory: int, path: Path) -> int:
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
     return fd
+
+
+def release_lock(fd: int) -> None:
+    """Free the lock, for all processes that have this descriptor. It is still to be closed."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def holder(path: Path) -> str | None:

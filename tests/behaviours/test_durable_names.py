@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -681,19 +682,23 @@ def test_one_machine_has_the_directory_until_it_is_closed(make_session, tmp_path
 def test_a_forked_child_does_not_keep_the_directory(make_session, tmp_path, there):
     s = make_session("local:first", devices=lasting(tmp_path))
     s.publish("a", s.asarray(ones(2)), durable=True)
-    reads, writes = os.pipe()
+    ours, theirs = socket.socketpair()
     child = os.fork()
     if not child:
-        os.close(writes)
-        os.read(reads, 1)  # until the test has ended
+        ours.close()
+        theirs.send(b"!")
+        theirs.recv(1)  # until the test has ended
         os._exit(0)
     try:
+        assert ours.recv(1) == b"!"
+        kept = [str(fd.readlink()) for fd in Path(f"/proc/{child}/fd").iterdir()]
+        assert not [path for path in kept if path.startswith(str(there))]
         s.close()
         s = make_session("local:second", devices=lasting(tmp_path))
         s.publish("b", s.asarray(ones(2, value=2)), durable=True)
     finally:
-        os.close(writes)
-        os.close(reads)
+        ours.close()
+        theirs.close()
         os.waitpid(child, 0)
     assert values_in(there) == {"a": 1, "b": 2}
 

@@ -16,6 +16,14 @@ def test_the_process_that_writes_is_named_for_as_long_as_it_does(tmp_path):
     assert (tmp_path / "lock").exists()
 
 
+def test_the_lock_is_free_once_the_directory_is_closed_although_a_child_has_its_descriptor_yet(tmp_path):
+    directory = CheckpointDirectory.open(tmp_path, create=True)
+    the_child_s = os.dup(directory._lock)
+    directory.close()
+    CheckpointDirectory.open(tmp_path).close()
+    os.close(the_child_s)
+
+
 def test_what_the_file_says_is_not_believed(tmp_path):
     with CheckpointDirectory.open(tmp_path, create=True):
         (tmp_path / "lock").write_text("anything\n")
