@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,11 +11,13 @@ import numpy as np
 
 from tensord.client.session.session import Session
 from tensord.client.tensor.tensor import Tensor
+from tensord.interpreter.concurrency.leader_followers import never
 from tensord.vm.machine import VirtualMachine
 from tensord.vm.model.tensor import Copy
 from tensord.vm.tracing.record import Record
 
 WAIT = 10.0  # seconds until a test that hangs is given up; never slept
+ROUND = 0.002  # seconds that the machine is driven between two looks
 
 
 def machine_of(session: Session) -> VirtualMachine:
@@ -45,8 +48,15 @@ def held(session: Session, device: str, which: str) -> Iterator[None]:
 
 
 def until(session: Session, predicate: Any) -> None:
-    """Drive the machine until something holds."""
-    assert machine_of(session).wait_until(predicate, WAIT)
+    """Drive the machine until something holds.
+
+    The machine itself gets another predicate: it calls those of its waits on any thread, also under its lock, where one
+    that asks the session something would wait for itself.
+    """
+    machine, deadline = machine_of(session), time.monotonic() + WAIT
+    while not predicate():
+        assert time.monotonic() < deadline, "it never came true"
+        machine.wait_until(never, ROUND)
 
 
 def moved(session: Session) -> dict[str, tuple[int, int]]:
