@@ -11,7 +11,7 @@ from tensord.interpreter.errors import KernelError, TensordError
 from tensord.vm.failures import GRACE, KEPT, LINES, LINES_IN_ALL, WINDOW, Failures, Line, log_lines
 from tensord.vm.log import log
 
-from ..puppet import eventually
+from ..puppet import eventually, paused
 
 
 class Clock:
@@ -151,8 +151,11 @@ def test_the_log_of_an_embedded_machine_has_what_nobody_waited_for(session, capl
 
 def test_the_log_of_a_daemon_has_what_nobody_waited_for(daemon):
     with daemon.connect() as session:
+        with paused(daemon):  # it hears of the failure and of the question at once, however slow this process is
+            waited_for = fail(session)
+            session._core.answers.ask_ready(waited_for)
         with pytest.raises(TensordError):
-            fail(session).wait()
+            waited_for.wait()
         session.sync()
         assert "nobody has waited for" not in daemon.log
         kept = fail(session) + 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import resource
 import socket
 import struct
@@ -25,17 +26,17 @@ LIMIT = 3 * (UNREAD + descriptors.MOMENTS) // 2 + 100  # the daemon's, of open f
 MINE = LIMIT + 200  # of this process, for the burst
 FULL = struct.pack("ll", 0, 300_000)  # a timeval: the kernel's queue of connections counts as full after that
 
-# A daemon whose thread stands still, once it hears of a connection, while a file exists.
+# A daemon whose thread stands still, once it hears of a connection, while a file is locked.
 PROGRAM = """
-import os, sys, time
+import fcntl, sys
 from tensord.client.cli.main import main
 from tensord.vm.service.connections import listener
 
 read_events = listener.read_events
 
 def held(monitor):
-    while os.path.exists(sys.argv[-1] + "/hold"):
-        time.sleep(0.005)
+    with open(sys.argv[-1] + "/hold", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
     return read_events(monitor)
 
 listener.read_events = held
@@ -72,11 +73,9 @@ def burst(path: str) -> Iterator[int]:
 @contextmanager
 def hold(directory: Path) -> Iterator[None]:
     """The daemon's thread stands still while entered."""
-    (directory / "hold").touch()
-    try:
+    with (directory / "hold").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
-    finally:
-        (directory / "hold").unlink()
 
 
 def files_of(daemon: Daemon) -> int:
