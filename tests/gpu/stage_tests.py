@@ -13,6 +13,7 @@ from .bundle import ROOT
 from .record import Recorder
 from .stage import Given, main
 
+TESTS = ROOT / "tests"
 TIMEOUT = 40  # seconds of one test
 ANY_DEVICE = (
     "behaviours",
@@ -31,9 +32,8 @@ ELSEWHERE = (
     "conformance/test_scikit_learn.py",
     "conformance/test_scipy.py",
     "behaviours/test_daemon.py",
-    "behaviours/test_cuda.py",  # over the fake of CUDA's runtime, which would stand in for the GPU's own
-    "behaviours/test_launches.py",  # as well
 )
+FAKE = "fake_cuda"  # tests over the fake of CUDA's runtime are left out: it would stand in for the GPU's own
 
 
 class Chosen(NamedTuple):
@@ -127,6 +127,13 @@ class Witness:
             self.record.unreached(self.left, self.total, reason)
 
 
+def left_out(chosen: Chosen) -> list[str]:
+    """Modules in the folders of a set that are no part of it."""
+    below = [path for folder in chosen.paths for path in sorted((TESTS / folder).rglob("test_*.py"))]
+    over_the_fake = [str(path.relative_to(TESTS)) for path in below if FAKE in path.read_text()]
+    return [path for path in (*ELSEWHERE, *over_the_fake) if path not in chosen.paths]
+
+
 def in_source(function: object) -> bool:
     """Does the test's text name an accelerator?"""
     try:
@@ -148,11 +155,10 @@ def message_of(report: pytest.TestReport) -> str:
 def work(given: Given) -> None:
     """Run pytest in this process. What it says goes to the log."""
     chosen = SETS[given.chosen]
-    tests = ROOT / "tests"
     options = ["--device", given.device, "--in-place-of", chosen.replaced, "--timeout", str(TIMEOUT), "-rN"]
-    options += [word for path in ELSEWHERE if path not in chosen.paths for word in ("--ignore", str(tests / path))]
+    options += [word for path in left_out(chosen) for word in ("--ignore", str(TESTS / path))]
     options += ["-k", chosen.keyword] if chosen.keyword else []
-    paths = [str(tests / path) for path in chosen.paths]
+    paths = [str(TESTS / path) for path in chosen.paths]
     status = pytest.main(
         ["-p", "no:cacheprovider", "--tb", "short", *options, *paths], plugins=[Witness(given, chosen)]
     )

@@ -11,7 +11,7 @@ from typing import Any
 from ..each_case import each_case
 from .bundle import ROOT
 from .record import Tally, read
-from .stage_tests import ELSEWHERE, SETS, in_source
+from .stage_tests import FAKE, SETS, TESTS, in_source, left_out
 
 PROGRAM = """
 from tests.gpu import stage_tests
@@ -43,12 +43,10 @@ def test_breaks_afterwards(broken):
 
 def test_tests_over_the_fake_of_cuda_are_no_part_of_a_proof() -> None:
     """It would take the place of the CuPy that is to be proven."""
-    tests = ROOT / "tests"
-    chosen = {path for one in SETS.values() for path in one.paths}
-    modules = [tests / path for path in chosen if path.endswith(".py")]
-    modules += [module for path in chosen for module in (tests / path).rglob("*.py")]
-    over_the_fake = {str(path.relative_to(tests)) for path in modules if "fake_cuda" in path.read_text()}
-    assert over_the_fake <= set(ELSEWHERE)
+    assert {"behaviours/test_cuda.py", "behaviours/test_launches.py"} <= set(left_out(SETS["beside"]))
+    for chosen in SETS.values():
+        modules = [TESTS / path for path in chosen.paths if path.endswith(".py")]
+        assert not any(FAKE in path.read_text() for path in modules)
 
 
 def run(tmp_path: Any, keyword: str = "", seconds: float = 60.0) -> Tally:
