@@ -26,6 +26,7 @@ logs the fault, and tells everybody who waits.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,7 +44,8 @@ from .model.device_state import DeviceState, Uses
 from .model.directory import Directory
 from .model.session import ReplySink, VmSession, rest_of_run
 from .placement.residency import Residency
-from .scheduler.lost_devices import abandon_lost, suspects_in
+from .scheduler.fences import is_unfenced
+from .scheduler.lost_devices import abandon_lost, launched_since
 from .scheduler.scheduler import Scheduler
 from .tracing.ring import CAPACITY, Ring
 
@@ -167,7 +169,7 @@ class Engine:
         scheduler.stamp(scheduler.clock())
         if self.finished:
             scheduler.release_finished()
-            abandon_lost(self.tiers.values(), self.directory.storages, scheduler.doom, self._suspects)
+            abandon_lost(self.tiers.values(), self.directory.storages, scheduler.doom, self.launched)
         if self._doomed:
             scheduler.retire_doomed()
         if self.pending:
@@ -186,14 +188,14 @@ class Engine:
             scheduler.stamp(scheduler.clock())  # kernels may have run in this pass
             self.admission.cancellation.release_some()
 
-    def _suspects(self, device: DeviceState) -> str:
-        """What may have cost a device."""
+    def launched(self, device: DeviceState, until: int = sys.maxsize) -> str:
+        """The ops that were launched since the device was last known to be sound, up to a number, in words."""
 
         def line(session: int, location: int) -> str:
             found = self.directory.sessions.get(session)
             return (found and found.where(location)) or ""
 
-        return suspects_in(self.scheduler.ring.entries, device, line)
+        return launched_since(self.scheduler.ring.entries, device, line, until)
 
     def poll(self) -> None:
         """Look for fences that devices have passed."""
@@ -203,6 +205,15 @@ class Engine:
         """The driving thread is about to sleep: other threads look for the fences now."""
         if self._fenced:
             self.scheduler.fences.watch()
+
+    @property
+    def unfenced(self) -> bool:
+        """Are there launches for which nobody has asked yet?"""
+        return any(is_unfenced(device) for device in self.scheduler.fences.devices)
+
+    def fence(self) -> None:
+        """Have fences behind all launches."""
+        self.scheduler.fences.look()
 
     @property
     def unwatched(self) -> bool:

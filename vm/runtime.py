@@ -18,6 +18,7 @@ from .durability.taking import NOT_THERE
 from .engine import RUN_WORK, Engine
 from .failures import Failures, Line, log_lines
 from .log import log, unhindered
+from .model.launches import Fence
 from .model.session import VmSession
 from .placement.loaded_files import changed_among
 from .process import Process
@@ -181,13 +182,18 @@ class Runtime:
 
     def watch_kernels(self) -> bool:
         """Log kernels that have been running for suspiciously long; whether their set has changed."""
+        if self.engine.unfenced:
+            with self.driving():
+                self.engine.fence()
         now = time.perf_counter_ns()
         hung = {}
         for device in self.tiers.values():
             for stream in device.streams:
                 running = stream.running()
                 if running is not None and now - running[1] > self.hang_after * 1e9:
-                    hung[running[0].id] = describe_hang(running[0], stream.name, (now - running[1]) / 1e9)
+                    task, seconds = running[0], (now - running[1]) / 1e9
+                    behind = self.engine.launched(task.device, task.launch) if isinstance(task, Fence) else ""
+                    hung[task.id] = describe_hang(task, stream.name, seconds, behind)
         before, self.hung = self.hung, hung
         for id_, entry in hung.items():
             if id_ not in before:
@@ -223,12 +229,13 @@ def answering(what: str, session: VmSession) -> Iterator[None]:
         ) from None
 
 
-def describe_hang(task: Any, stream: str, seconds: float) -> dict[str, object]:
-    """One hanging kernel: its op, stream, running time, and the user's line."""
+def describe_hang(task: Any, stream: str, seconds: float, behind: str) -> dict[str, object]:
+    """One hanging kernel: its op, stream, running time, and the user's line. Of a fence, the ops that it is `behind`:
+    one of them hangs."""
     location = task.author.where(task.location) if hasattr(task, "author") else None
     return {
         "instruction": task.id,
-        "op": task.label,
+        "op": f"{task.label} behind {behind}" if behind else task.label,
         "stream": stream,
         "seconds": round(seconds, 1),
         "location": location,

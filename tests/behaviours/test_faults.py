@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -173,6 +174,23 @@ def hung(session: Session) -> list[dict[str, Any]]:
     until(session, lambda: bool(machine_of(session).hung))
     found: list[dict[str, Any]] = session.stats()["hung"]
     return found
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_launched_op_that_hangs_is_named_though_nobody_waits_for_it(impatient):
+    s = impatient("cpu:0", {"name": "sim:0", "launches": True})
+    x = s.asarray(ones(8), device="sim:0").wait(WAIT)
+    for op in ("exp", "log"):
+        for _ in range(2):  # the first call is the launcher's
+            s.call(op, [x])[0].wait(WAIT)
+    device_of(s, "sim:0").inject(Fault(FaultKind.HANG, label="exp"))
+    results = [s.call(op, [x])[0] for op in ("exp", "log", "log")]
+    s.flush()
+    (entry,) = hung(s)
+    assert re.match(r"fence behind .*exp \(.*test_faults.py:\d+.*\)", entry["op"]), entry
+    assert entry["stream"] == "sim:0/compute0"
+    device_of(s, "sim:0").release_hangs()
+    assert [result.wait(WAIT).is_ready() for result in results] == [True] * 3
 
 
 @pytest.mark.filterwarnings("default")

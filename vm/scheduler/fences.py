@@ -220,6 +220,15 @@ class Fences:
             session.flooded = True
 
 
+def is_unfenced(device: DeviceState) -> bool:
+    """Is there a launch that no fence covers, and that is not known to be complete?"""
+    launches = device.launches
+    if launches is None:
+        return False
+    covered = launches.order.reached if launches.fence is None else launches.fence.launch
+    return launches.order.issued > covered
+
+
 def room_of(device: DeviceState, launches: Launches) -> int:
     """The cost of what a session may have launched there that is not complete."""
     return int((AHEAD_NS if len(device.users) < 2 else BESIDE_NS) * launches.pace)

@@ -9,6 +9,7 @@ since its writes may be reported after the loss was noticed; but only for storag
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
@@ -29,18 +30,21 @@ def abandon_lost(
     devices: Collection[DeviceState],
     storages: Callable[[], Iterable[Storage]],
     doom: Doom,
-    suspects: Callable[[DeviceState], str] = lambda _device: "",
+    launched: Callable[[DeviceState], str] = lambda _device: "",
 ) -> None:
     """Fail the copies and instructions of every lost device. Called once per pass that processed completions.
 
-    `storages`: every storage that a handle or a name can reach. `suspects`: what may have been at fault.
+    `storages`: every storage that a handle or a name can reach. `launched`: the ops of which one was at fault.
     """
     for device in devices:
         if device.backend.lost is not None and not device.abandoned:
             if device.lost is None:
                 device.lost = loss_of(device)
-                if found := suspects(device):
-                    device.lost = KernelError(f"{device.lost}; {found}")
+                if found := launched(device):
+                    device.lost = KernelError(
+                        f"{device.lost}; launched since it was last known to be sound, the newest first: {found}. The "
+                        "option launch_blocking of the device finds out which one it was"
+                    )
             unsettled = storages() if device.unsettled is None else device.unsettled
             device.unsettled = give_up_copies(unsettled, device, device.lost)
             victims = [i for i in device.live if i.traits.needs_device and i.error is None]
@@ -49,8 +53,10 @@ def abandon_lost(
                 device.abandoned, device.unsettled = True, []
 
 
-def suspects_in(entries: Iterable[Any], device: DeviceState, line: Callable[[int, int], str]) -> str:
-    """What was launched since the device was last known to be sound, in words: one of these ops was at fault.
+def launched_since(
+    entries: Iterable[Any], device: DeviceState, line: Callable[[int, int], str], until: int = sys.maxsize
+) -> str:
+    """The ops that were launched since the device was last known to be sound, up to a number, in words.
 
     `entries`: of the trace; `line` resolves (session, location number).
     """
@@ -66,17 +72,13 @@ def suspects_in(entries: Iterable[Any], device: DeviceState, line: Callable[[int
             continue
         if entry[10] <= launches.sound:
             break
+        if entry[10] > until:
+            continue
         place = line(traits[0], entry[7])
         name = f"{traits[2]} ({place})" if place else str(traits[2])
         found[name] = found.get(name, 0) + 1
-    if not found:
-        return ""
     names = [name if count == 1 else f"{name} {count} times" for name, count in list(found.items())[:SUSPECTS]]
-    more = f" and {len(found) - SUSPECTS} more" if len(found) > SUSPECTS else ""
-    return (
-        f"launched since it was last known to be sound, the newest first: {', '.join(names)}{more}. "
-        "The option launch_blocking of the device finds out which one it was"
-    )
+    return ", ".join(names) + (f" and {len(found) - SUSPECTS} more" if len(found) > SUSPECTS else "")
 
 
 def refuse_lost(device: DeviceState) -> None:
