@@ -142,6 +142,9 @@ class Device(ABC):
     def allocate(self, nbytes: int) -> Buffer | None:
         """A buffer of that many bytes, contents undefined, or None if it does not fit now."""
 
+    def prefer_reached(self, nbytes: int) -> None:  # noqa: B027 - one without launches has nothing to prefer
+        """Have the next buffer of that many bytes be memory that no launch may still use, if there is some, or room."""
+
     def set_aside(self, nbytes: int) -> bool:
         """Count so many bytes of temporaries as allocated; False, and nothing is counted, if they do not fit now."""
         if self.allocated + nbytes > self.limit:

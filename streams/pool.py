@@ -85,6 +85,22 @@ class Pool:
         buffer.nbytes = nbytes
         return buffer
 
+    def prefer_reached(self, nbytes: int, room: int) -> None:
+        """Have `take` find a buffer that no launch may still use: one that is kept, or a new one if all that is kept
+        and a new one fit into so many bytes."""
+        shelf = self._find_shelf(nbytes)
+        buffers, reached = shelf.buffers, self.order.reached
+        with suppress(IndexError, MemoryError):  # spilt meanwhile; no memory is left
+            if not buffers or buffers[-1].behind <= reached:
+                return
+            for place, buffer in enumerate(buffers):
+                if buffer.behind <= reached:
+                    buffers.append(buffers.pop(place))
+                    return
+            if self.cached + shelf.capacity <= room:
+                buffers.append(PooledBuffer(-1, self._new(shelf.capacity), shelf))
+                self.cached += shelf.capacity
+
     def give(self, buffer: PooledBuffer) -> int:
         """Take a buffer back; how many bytes it had. ValueError if it is free already."""
         nbytes = buffer.nbytes
@@ -229,6 +245,9 @@ class PooledDevice(Device):
         self.pool.cached -= shelf.capacity
         self.allocated = total
         return buffer
+
+    def prefer_reached(self, nbytes: int) -> None:
+        self.pool.prefer_reached(nbytes, self.limit - self.allocated)
 
     def _allocate_fresh(self, nbytes: int, total: int) -> Buffer | None:
         pool = self.pool

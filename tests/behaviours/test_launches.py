@@ -12,6 +12,7 @@ import pytest
 import tensord as td
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
+from tensord.streams.cuda import CudaDevice
 from tensord.streams.cuda_launcher import Launcher
 from tensord.vm.scheduler.fences import AHEAD_NS, MOST, OFTEN
 
@@ -109,6 +110,26 @@ def test_a_wait_and_a_sync_end_when_the_device_has_got_there(gpu: Gpu, session: 
     assert sorted(over) == ["sync", "wait"]
 
 
+def test_a_copy_waits_for_no_launch_while_there_is_memory(gpu: Gpu, session: Any) -> None:
+    x = put(session)
+    for _ in range(2):
+        y = x + x
+        y = y * 2.0
+        y.wait()
+    session.sync()
+    hold(gpu, session)
+    for _ in range(8):
+        y = x + x  # what y was may be used once the device has got there
+    session.flush()
+    copied = [session.asarray(ONES * n, device="cuda:0") for n in range(6)]
+    session.flush()
+    until(session, lambda: sum("/h2d" in one.stream for one in session.trace().records) >= 6)
+    uploads = [one for one in session.trace().records if one.op == "upload" and not one.erased]
+    assert not any(edge.reason == "memory" for one in uploads for edge in one.edges)
+    gpu.release("compute")
+    assert [each.numpy()[0] for each in copied] == list(range(6))
+
+
 def test_the_record_of_a_reading_in_the_order_of_launches_names_the_reader_and_its_line() -> None:
     with td.connect("local:read", devices=DEVICES) as first, td.connect("local:read", devices=DEVICES) as other:
         first.publish("x", put(first))
@@ -130,7 +151,11 @@ def test_a_value_is_ready_once_the_device_has_got_there(gpu: Gpu, session: Any) 
     until(session, y.is_ready)
 
 
-def test_an_upload_into_memory_that_a_launch_reads_comes_behind_it(gpu: Gpu, session: Any) -> None:
+def test_an_upload_into_memory_that_a_launch_reads_comes_behind_it(
+    gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is other memory, but the upload does not look for it, as where there is none."""
+    monkeypatch.setattr(CudaDevice, "prefer_reached", lambda *_: None)
     x = put(session, 3.0)
     session.sync()
     hold(gpu, session)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tensord.streams.device import Order
 from tensord.streams.pool import Pool, owner_of, size_class
 
 
@@ -31,6 +32,28 @@ def test_a_freed_buffer_is_the_next_one_of_its_class():
     assert again.nbytes == 120
     assert buffers.cached == 0
     assert buffers.take(100) is not first
+
+
+def test_memory_that_no_launch_may_still_use_is_preferred_or_made_if_there_is_room():
+    order = Order()
+    buffers = Pool(1 << 20, lambda nbytes: np.empty(nbytes, np.uint8), size_class, order)
+    order.reached = 5
+    old, busy = buffers.take(100), buffers.take(100)
+    old.behind, busy.behind = 5, 6
+    for buffer in (old, busy):
+        buffers.give(buffer)
+    buffers.prefer_reached(100, room=0)
+    assert buffers.take(100) is old
+    buffers.prefer_reached(100, room=255)
+    assert buffers.take(100) is busy
+    buffers.give(busy)
+    buffers.prefer_reached(100, room=256)
+    assert buffers.take(100) not in {old, busy}
+    assert buffers.cached == 128
+    order.reached = 6
+    buffers.prefer_reached(100, room=1 << 20)
+    assert buffers.take(100) is busy
+    assert buffers.cached == 0
 
 
 def test_another_class_does_not_get_it():

@@ -26,8 +26,10 @@ def reuse(instruction: Instruction, nbytes: int) -> Buffer | None:
 
 def allocate(instruction: Instruction, nbytes: int) -> Buffer | None:
     """A buffer of the instruction's device, after dropping idle replicas if it may; None if none fits."""
-    device = instruction.device
-    backend = device.backend
+    device, stream = instruction.device, instruction.stream
+    backend, launches = device.backend, device.launches
+    if launches is not None and stream is not None and stream is not launches.queue.stream:
+        backend.prefer_reached(nbytes)  # else a copy waits for launches, and all copies behind it on its stream
     buffer = backend.allocate(nbytes)
     while buffer is None and may_drop(instruction) and drop_idle(device):
         buffer = backend.allocate(nbytes)
