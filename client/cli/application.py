@@ -30,6 +30,7 @@ COMMANDS: Final = {
         "Run a program from its text: str(routine.program(...)), or written by hand (docs/programs.md).",
     ),
     "ops": Listed("programs.ops", "List the ops that a session can call, or describe one in detail."),
+    "warm": Listed("programs.warm", "Compile the kernels of these ops before anybody waits for them."),
     "doctor": Listed("doctor.doctor", "Find common problems, and say what to do."),
     "keygen": Listed("keygen", "Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret."),
     "completion": Listed("completion", "Print the script that completes commands and options in a shell."),

@@ -6,5 +6,6 @@
 - `promotion`: the result's dtype, and what a Python scalar must satisfy
 - `library`: what kernels call besides NumPy and CuPy
 - `scratch`: the memory of kernels' temporaries; `pieces`: kernels that work piece by piece
+- `sample_calls`: valid calls of an op, made from its definition
 - `opdoc`: descriptions of ops for people; `op_table`: the same, read without importing the definitions
 """

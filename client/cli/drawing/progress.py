@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Final
@@ -18,15 +18,19 @@ _CELLS: Final = 24
 
 
 class Waiting:
-    """How far something has come. `told` may be called often, by one thread; without that the bar shows the time."""
+    """How far something has come. `told` may be called often, by one thread; without that the bar shows the time.
 
-    def __init__(self, what: str) -> None:
+    `figure`: what a number of it looks like, by default one of bytes.
+    """
+
+    def __init__(self, what: str, figure: Callable[[int], str] = size) -> None:
         self.what = what
+        self.figure = figure
         self.began = monotonic()
         self._figures: tuple[int, int] = (0, 0)
 
     def told(self, done: int, total: int) -> None:
-        """So many bytes of so many are done."""
+        """So many of so many are done, as bytes."""
         self._figures = (done, total)
 
     def draw(self, ended: threading.Event) -> None:
@@ -46,13 +50,13 @@ class Waiting:
         part = min(done / total, 1.0)
         bar = ("=" * int(part * _CELLS) + ">").ljust(_CELLS)[:_CELLS]
         left = f", {duration(round(passed / part - passed, 1))} left" if part else ""
-        return f"{self.what}  [{bar}]  {size(done)} of {size(total)}, {since}{left}"
+        return f"{self.what}  [{bar}]  {self.figure(done)} of {self.figure(total)}, {since}{left}"
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[Waiting]:
+def waiting(what: str, figure: Callable[[int], str] = size) -> Iterator[Waiting]:
     """Around something that may take long."""
-    shown = Waiting(what)
+    shown = Waiting(what, figure)
     if not can_draw(sys.stderr):
         yield shown
         return

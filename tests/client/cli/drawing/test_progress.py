@@ -29,6 +29,12 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return shown
 
 
+def test_what_is_counted_has_numbers():
+    shown = Waiting("compiling", str)
+    shown.told(3, 6)
+    assert shown.text(1.0) == "compiling  [============>           ]  3 of 6, 1 s, 1 s left"
+
+
 def test_what_takes_long_has_a_bar_with_its_figures(monkeypatch):
     seen = terminal(monkeypatch)
     drawn = threading.Event()

@@ -1,0 +1,216 @@
+"""`tensord warm`: the kernels of ops are compiled before anybody waits for them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ....interpreter.errors import MetadataError
+from ....interpreter.wire.addresses import find_daemon, is_local
+from ..drawing.figures import count, duration, plural
+from ..drawing.progress import waiting
+from ..drawing.tables import Column, print_table
+from ..line import options
+from ..line.output import tell
+
+if TYPE_CHECKING:
+    from ....interpreter.schema.sample_calls import Wish
+    from ...session.session import Session
+
+USUAL = "cuda:0"  # the device of this process, if there is no daemon
+_SHAPE = re.compile(r"\d+(x\d+)*")
+
+
+@click.command()
+@click.argument("ops", nargs=-1, metavar="[OP]...")
+@click.option("--all", "everything", is_flag=True, help="Every op.")
+@click.option("--dtype", "dtypes", multiple=True, help="Only for operands of this dtype; may be repeated.")
+@click.option("--shape", "shapes", multiple=True, metavar="NxM", help="Of an operand, in their order.")
+@click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute; the value is JSON.")
+@click.option("--device", "devices", multiple=True, help="On this device; by default on each cuda device.")
+@click.option(
+    "--address",
+    envvar="TENSORD_ADDRESS",
+    show_envvar=True,
+    help="A daemon's address; by default the one that runs, else this process.",
+)
+@options.as_json
+def warm(
+    *,
+    ops: Sequence[str],
+    everything: bool,
+    dtypes: Sequence[str],
+    shapes: Sequence[str],
+    attributes: Sequence[str],
+    devices: Sequence[str],
+    address: str | None,
+) -> None:
+    """Compile the kernels of these ops before anybody waits for them.
+
+    OP is a name, a name with dtypes (matmul:float32,float64), or a pattern ('log*'). Each is called with small operands
+    of each dtype, on the daemon that runs; without one in this process, which fills the directory that a daemon has its
+    kernels from. What has to be given more (a shape, attributes) is named and left out. Ctrl-C ends it, and what was
+    compiled stays. Exits with 1 if a call has failed, or if an op that was named was left out.
+
+    Example: tensord warm add matmul:float32
+    Example: tensord warm sum --shape 64x1024 --attribute axis=1
+    Example: tensord warm --all --dtype float32
+    """
+    from .warming import Warming
+
+    if everything == bool(ops):
+        raise click.UsageError("name ops, or say --all")
+    wishes = [wished(op, dtypes, shapes, attributes) for op in ops or ("*",)]
+    with session_for(address, devices) as session, waiting("compiling", count) as shown:
+        directory = directory_for(session)
+        before = kernels_in(directory)
+        warming = Warming(session)
+        warming.run(wishes, devices or compiling(session), shown)
+    report = {
+        "called": [one._asdict() for one in warming.called],
+        "skipped": [one._asdict() for one in warming.skipped],
+        "interrupted": warming.interrupted,
+        "directory": str(directory or ""),
+        "kernels": kernels_in(directory),
+        "new": kernels_in(directory) - before,
+    }
+    tell(report, show)
+    if warming.interrupted:
+        raise KeyboardInterrupt
+    named = {wish.op for wish in wishes if not wish.is_pattern}
+    if any(one.error for one in warming.called) or any(one.op in named for one in warming.skipped):
+        raise click.exceptions.Exit(1)
+
+
+def wished(op: str, dtypes: Sequence[str], shapes: Sequence[str], attributes: Sequence[str]) -> Wish:
+    """What is asked for with one OP and the options."""
+    from ....interpreter import ops as _ops  # noqa: F401 - fills the registry
+    from ....interpreter.schema.sample_calls import wish_of
+
+    name, _, own = op.partition(":")
+    given = dict(map(attribute, attributes))
+    table = {
+        "op": name,
+        "dtypes": own.split(",") if own else list(dtypes),
+        "shapes": list(map(shape, shapes)),
+        "attributes": given,
+    }
+    return wish_of(table)
+
+
+def shape(text: str) -> list[int]:
+    """`64x1024` as lengths."""
+    if not _SHAPE.fullmatch(text):
+        raise click.BadParameter(f"--shape {text!r} is not like 64x1024")
+    return list(map(int, text.split("x")))
+
+
+def attribute(text: str) -> tuple[str, Any]:
+    """`NAME=VALUE`: a value that is no JSON is a text."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter(f"--attribute {text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def session_for(address: str | None, devices: Sequence[str]) -> AbstractContextManager[Session]:
+    """A session with the daemon at the address, or the one that runs, else in this process."""
+    from ....interpreter.wire.names import program_name
+    from ....streams import kernel_cache
+    from ...session.connect import Wanted
+    from ..daemon.patient import session_at
+
+    where = address or find_daemon()
+    if where is not None:
+        return session_at(where, Wanted(name=program_name()))
+    named = list(devices) or [USUAL]
+    if any(name.startswith("cuda:") for name in named):
+        kernel_cache.keep_in(kernel_cache.directory_of())
+    return session_at("local", Wanted(["cpu:0", *(name for name in dict.fromkeys(named) if name != "cpu:0")]))
+
+
+def compiling(session: Session) -> list[str]:
+    """The devices whose kernels are compiled."""
+    found = [name for name in session.devices if name.startswith("cuda:")]
+    if not found:
+        raise MetadataError(f"there is no cuda device among {', '.join(session.devices)}: name another one (--device)")
+    return found
+
+
+def directory_for(session: Session) -> Path | None:
+    """Where the compiled kernels are kept; None if that is not on this machine, or nowhere."""
+    from ....streams import kernel_cache
+
+    status = session._core.answers.query("status")
+    if is_local(status["address"]) and any(name.startswith("cuda:") for name in session.devices):
+        return kernel_cache.directory_of()
+    found = Path(status["kernels"])
+    return found if status["kernels"] and found.is_dir() else None  # else it is on another machine
+
+
+def kernels_in(directory: Path | None) -> int:
+    """How many compiled kernels there are."""
+    from ....streams import kernel_cache
+
+    return 0 if directory is None else kernel_cache.kept_in(directory).kernels
+
+
+# -- for people --------------------------------------------------------------------------------------------------------
+
+
+def show(report: dict[str, Any]) -> None:
+    """A row for each op on each device, and what was left out."""
+    rows = [row(list(calls)) for _, calls in groupby(report["called"], key=itemgetter("device", "op"))]
+    seconds = sum(one["seconds"] for one in report["called"])
+    kept = f"; {report['directory']} has {plural(report['kernels'], 'kernel')}, {count(report['new'])} of them new"
+    print_table(
+        COLUMNS,
+        rows,
+        caption=f"{plural(len(report['called']), 'call')} of {plural(len(rows), 'op')} in {duration(seconds)}"
+        f"{kept if report['directory'] else ''}{', interrupted' if report['interrupted'] else ''}",
+        empty="nothing was compiled",
+    )
+    reasons = defaultdict(list)
+    for one in report["skipped"]:
+        reasons[one["reason"].removeprefix(f"{one['op']} ")].append(one["op"])
+    rows = [{"reason": reason, "ops": ", ".join(names)} for reason, names in reasons.items()]
+    if rows:
+        print_table(LEFT_OUT, rows, title="not called:")
+
+
+def row(calls: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """The calls of one op on one device."""
+    times = [one["seconds"] for one in calls]
+    failed = [one for one in calls if one["error"]]
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    return {
+        "op": calls[0]["op"],
+        "device": calls[0]["device"],
+        "calls": count(len(calls)),
+        "took": duration(sum(times)),
+        "longest": duration(max(times)),
+        "failed": f"{failed[0]['call']}: {failed[0]['error']}{more}" if failed else "",
+    }
+
+
+COLUMNS = (
+    Column("op"),
+    Column("device"),
+    Column("calls>"),
+    Column("took>"),
+    Column("longest>", spare=1),
+    Column("failed", folds=True),
+)
+LEFT_OUT = (Column("ops", folds=True), Column("reason", folds=True))

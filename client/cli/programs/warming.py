@@ -1,0 +1,105 @@
+"""Calls ops on a device, one after the other, so that their kernels are compiled, and keeps what each took."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....interpreter.errors import ConnectionLost, MetadataError, TensordError
+from ....interpreter.schema.sample_calls import Sample, Wish, ops_of, samples, values_of
+from ....interpreter.types.meta import Meta
+from ..drawing.progress import Waiting
+
+if TYPE_CHECKING:
+    from ....interpreter.schema.opdef import OpDef
+    from ...session.session import Session
+
+
+class Called(NamedTuple):
+    """A call that was made. `error`: "" if it was well."""
+
+    op: str
+    device: str
+    call: str
+    seconds: float
+    error: str
+
+
+class Skipped(NamedTuple):
+    """An op that was not called, and why."""
+
+    op: str
+    device: str
+    reason: str
+
+
+class Warming:
+    """What was called, in order, and what was not. `interrupted`: by Ctrl-C, in the middle."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.called: list[Called] = []
+        self.skipped: list[Skipped] = []
+        self.interrupted = False
+        self._operands: dict[tuple[str, Meta], Any] = {}
+
+    def run(self, wishes: Sequence[Wish], devices: Sequence[str], shown: Waiting) -> None:
+        """Call all that is wished for, until Ctrl-C."""
+        calls = [(device, sample) for device in devices for sample in self.planned(wishes, device)]
+        try:
+            for done, (device, sample) in enumerate(calls):
+                shown.what = f"compiling {sample.op}"
+                shown.told(done, len(calls))
+                self.called.append(self.call(sample, device))
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def planned(self, wishes: Iterable[Wish], device: str) -> Iterator[Sample]:
+        """The calls to make on a device, each once; what cannot be called there is noted."""
+        known, missing = set(), self.missing(device)
+        for wish in wishes:
+            for op in ops_of(wish):
+                for sample in self.samples_of(op, wish, device, missing):
+                    key = (sample.op, sample.operands, repr(sorted(sample.attributes.items())))
+                    if key not in known:
+                        known.add(key)
+                        yield sample
+
+    def samples_of(self, op: OpDef, wish: Wish, device: str, missing: Collection[str]) -> Sequence[Sample]:
+        """The calls of one op; none if it cannot be called there, which is noted."""
+        try:
+            if op.name in missing:
+                raise MetadataError(f"{device} has no kernel for it")
+            return samples(op, wish)
+        except TensordError as error:
+            self.skipped.append(Skipped(op.name, device, error.message))
+            return ()
+
+    def missing(self, device: str) -> Collection[str]:
+        """The ops for which a device has no kernel; MetadataError if there is no such device."""
+        found: Mapping[str, Collection[str]] = self.session._core.outbox.transport.devices
+        if device not in found:
+            raise MetadataError(f"there is no device {device}, there are {', '.join(found)}")
+        return found[device]
+
+    def call(self, sample: Sample, device: str) -> Called:
+        """Make one call, and wait for it."""
+        began, error = monotonic(), ""
+        try:
+            operands = [self.operand(one, device) if isinstance(one, Meta) else one for one in sample.operands]
+            began = monotonic()
+            for result in self.session.call(sample.op, operands, dict(sample.attributes), device=device):
+                result.wait()
+        except ConnectionLost:
+            raise
+        except TensordError as wrong:
+            error = wrong.message
+        return Called(sample.op, device, str(sample), monotonic() - began, error)
+
+    def operand(self, meta: Meta, device: str) -> Any:
+        """A tensor of that meta on the device, the same for all calls."""
+        key = (device, meta)
+        if key not in self._operands:
+            self._operands[key] = self.session.asarray(values_of(meta), device=device).wait()
+        return self._operands[key]
