@@ -39,7 +39,9 @@ LARGE: Final = 1_000_000  # element operations of a kernel, or bytes of a copy, 
 class LaunchingStream(CudaStream):
     """A stream of a sim device that launches; `raw` is its queue."""
 
-    def __init__(self, name: str, kind: StreamKind, index: int, sink: Sink, launcher: Launcher, raw: SimQueue) -> None:
+    def __init__(
+        self, name: str, kind: StreamKind, index: int, sink: Sink, *, launcher: Launcher, raw: SimQueue
+    ) -> None:
         super().__init__(name, kind, index, sink, launcher=launcher, raw=raw)
         self.queue = raw
 
@@ -86,9 +88,11 @@ class LaunchingSimDevice(SimDevice):
             raise
 
     def _stream(self, kind: StreamKind, index: int, sink: Sink) -> Any:
-        stream = LaunchingStream(self.name, kind, index, sink, self._launcher, SimQueue(self))
-        self._lanes.append(stream)
-        return stream
+        self._lanes.append(self._new_stream(kind, index, sink))
+        return self._lanes[-1]
+
+    def _new_stream(self, kind: StreamKind, index: int, sink: Sink) -> LaunchingStream:
+        return LaunchingStream(self.name, kind, index, sink, launcher=self._launcher, raw=SimQueue(self))
 
     # -- launching: on the launcher's thread, on a stream's own, or on the driving thread --------------------------
 

@@ -177,17 +177,19 @@ class SimQueue:
         until = 0 if wait else perf_counter_ns() + MOMENT
         with np.errstate(all="ignore"):
             while not place.done and self.owner.broken is None:
-                try:
-                    if not self._step(place, wait=wait):
-                        return
-                except BaseException as error:
-                    self.owner.broken = error
-                    self.items.clear()
-                if until and perf_counter_ns() > until:
+                if not self.advance(place, wait=wait) or (until and perf_counter_ns() > until):
                     return
 
+    def advance(self, place: Place, *, wait: bool) -> bool:
+        """Do the next item, on the way to a place; False if its time has not come. Its error breaks the device."""
+        try:
+            return self._step(place, wait=wait)
+        except BaseException as error:
+            self.owner.broken = error
+            self.items.clear()
+            return False
+
     def _step(self, place: Place, *, wait: bool) -> bool:
-        """Do the next item; False if its time has not come."""
         if self.held is not None and not self.held.reach(wait=wait):
             return False
         run, arguments, span, launched, number, large = self.items[0]

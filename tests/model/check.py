@@ -85,6 +85,8 @@ def run_and_compare(program: Program, seed: int, piece: int, expected: Expected,
 def segments_of(trace: Trace) -> Iterator[str]:
     """What there is to say of the segments that have run, and of what was evicted."""
     for record in trace.records:
+        if record.launch and record.opcode == Opcode.CALL.value:
+            yield "launched"
         if record.op.startswith("evict ") and record.status == "DONE":
             yield "evicted"
             if record.op.endswith("store:0"):

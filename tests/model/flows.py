@@ -197,7 +197,7 @@ class Drawing:
         make = self.make
         make.count += 1
         world = make.world
-        injects = make.risky and not (make.honest or world.inline) and world.devices[1].startswith("sim")
+        injects = make.risky and not (make.honest or world.inline) and world.devices == ("cpu:0", "sim:0", "sim:1")
         if may_fail and injects and self.rng.random() < 0.08:
             make.failing.add((self.client.number + 1, make.count))
         return make.count

@@ -60,6 +60,7 @@ NAMES = ("n0", "n1", "n2")
 Devices = tuple[str, ...]
 SIMS: Devices = ("cpu:0", "sim:0", "sim:1")
 GPUS: Devices = ("cpu:0", "cuda:0", "cuda:1")
+LAUNCHING: Devices = ("cpu:0", "sim:2", "sim:3")  # one of these, or both, launch
 
 
 class Generator:
@@ -74,7 +75,7 @@ class Generator:
             self.world = replace(self.world, tight=0.0, faults=())
         if crowded:
             eviction, store = self.rng.choice(("cost", "lru")), self.rng.random() < 0.5
-            ceilings = devices is SIMS and random.Random(-seed - 1).random() < CEILINGS
+            ceilings = devices is not GPUS and random.Random(-seed - 1).random() < CEILINGS
             self.world = replace(self.world, tight=CROWDED, eviction=eviction, store=store, ceilings=ceilings)
         self.steps: list[Step] = []
         self.sinks = [self.steps]  # the last one takes the next step: of a group, or of a run, that is being made
@@ -147,7 +148,7 @@ class Generator:
             (0.8 if self.honest else 0.35, self.cancel),
             (0.1 * self.naming, self.close),
         ]
-        return usual + risks if self.risky else usual
+        return usual + risks * self.risky + [(2.0, self.stay)] * bool(self.world.launches)
 
     def finish(self) -> None:
         """Read every tensor, then let go of it, or leave that to the session's end."""
@@ -183,6 +184,31 @@ class Generator:
         self.sinks.append([])
         make()
         return self.sinks.pop()
+
+    def stay(self, client: Client) -> None:
+        """A loop on one device that launches: values that are used, and let go of, while others come."""
+        if self.staying is not None:
+            return
+        usual = (self.unary, self.binary, self.binary, self.in_place, self.in_place, self.reduction)
+        others = (self.upload, self.release, self.fetch, self.move, self.sync, self.wait, self.effect)
+        self.staying = self.rng.choice(self.world.launches)
+        self.upload(client)
+        for _ in range(self.rng.randint(2, 10)):
+            for _ in range(self.rng.randint(1, 3)):
+                self.rng.choice(usual)(client)
+            self.rng.choice((self.replace, self.replace, *others))(client)
+        self.staying = None
+
+    def replace(self, client: Client) -> None:
+        """Use a value, let go of it, and upload one that may get its memory."""
+        x = self.pick(client)
+        meta = None if x is None else client.handles[x].meta
+        if x is None or meta is None or not self.call(client, "add", (x, x)):
+            return
+        if x in client.handles:  # else the call has released it
+            self.add(client, "RELEASE", (x,))
+            self.drop(client, x)
+        self.upload(client, meta.shape, meta.dtype.name)
 
     def atomic(self, client: Client) -> None:
         """A group, often of writes to what several sessions hold."""
@@ -275,8 +301,10 @@ class Generator:
 
     # -- making and moving -----------------------------------------------------------------------------------------
 
-    def upload(self, client: Client) -> None:
-        shape, dtype, device = self.rng.choice(SHAPES), self.rng.choice(DTYPES), self.device()
+    def upload(self, client: Client, shape: tuple[int, ...] | None = None, dtype: str | None = None) -> None:
+        shape = self.rng.choice(SHAPES) if shape is None else shape
+        dtype = self.rng.choice(DTYPES) if dtype is None else dtype
+        device = self.device()
         size = int(np.prod(shape))
         values = [self.rng.randint(-3, 3) for _ in range(size)]
         array = np.array(values).reshape(shape).astype(dtype)
@@ -563,24 +591,25 @@ def random_world(rng: random.Random, devices: Devices = SIMS) -> World:
     return World(
         sessions=rng.choice((1, 2, 2, 3)),
         workers=rng.randint(1, 3),
-        compute_streams=rng.randint(1, 2),
+        compute_streams=rng.randint(1, 2) if devices is not LAUNCHING else rng.choice((1, 1, 1, 2)),  # one, to launch
         peer=rng.random() < 0.5,
         inline=rng.random() < 0.5,
         events=rng.random() < 0.7,
         late=late,
         tight=tight if eviction == "never" or not tight else tight / 4,
         eviction=eviction,
-        faults=random_faults(rng) if rng.random() < 0.2 and devices is SIMS else (),
+        faults=random_faults(rng, devices) if rng.random() < 0.2 and devices is not GPUS else (),
         devices=devices,
         patience=rng.choice((1, 1, 1, 1000)),
+        launches=rng.choice((devices[1:], devices[1:], devices[1:2])) if devices is LAUNCHING else (),
     )
 
 
-def random_faults(rng: random.Random) -> tuple[tuple[str, Any], ...]:
+def random_faults(rng: random.Random, devices: Devices) -> tuple[tuple[str, Any], ...]:
     """Transfers that fail, and allocations. Where they hit depends on the order of execution."""
     faults: list[tuple[str, Any]] = []
     for _ in range(rng.randint(1, 3)):
-        device = rng.choice(SIMS)
+        device = rng.choice(devices)
         nth, count = rng.randint(1, 12), rng.randint(1, 2)
         what = rng.random()
         if what < 0.15 and device != "cpu:0":

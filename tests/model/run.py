@@ -4,8 +4,8 @@
 
 runs the programs of that many seeds from `--seed` on and prints those that went wrong, each with the command that
 runs it again. With `--shrink`, steps are taken away from a failing program for as long as it still fails. With
-`--gpus` the programs run on CUDA devices, over the fake of CUDA's runtime; with `--crowded`, in so little memory that
-values have to be evicted.
+`--gpus` the programs run on CUDA devices, over the fake of CUDA's runtime; with `--launching` on sim devices that
+launch; with `--crowded`, in so little memory that values have to be evicted.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from ..streams.fake_cuda.module import installed
 from .check import check
 from .expected import Expected
 from .ops import failing_ops
-from .programs import CROWDED, GPUS, SIMS, Devices, prepared
+from .programs import CROWDED, GPUS, LAUNCHING, SIMS, Devices, prepared
 from .steps import Program
 
 REPLAY = "python -m tests.model.run --seed {seed} --programs 1 --piece {piece} --shrink"
 SHOWN = 5  # problems of one program
+KINDS = {SIMS: "", GPUS: " --gpus", LAUNCHING: " --launching"}
 
 
 def problems_of(
@@ -40,7 +41,7 @@ def problems_of(
 ) -> list[str]:
     """What is wrong with a run of the program; what it raises is wrong, too."""
     try:
-        if program.world.devices == SIMS:
+        if program.world.devices != GPUS:
             return check(program, piece=piece, expected=expected, seen=seen)
         with installed(Gpu(program.seed, peers=program.world.peer)):
             return check(program, piece=piece, expected=expected, seen=seen)
@@ -100,7 +101,7 @@ def show(console: Console, program: Program, problems: list[str], piece: int) ->
     for problem in problems[:SHOWN]:
         console.print(f"  {problem}", markup=False, highlight=False)
     world = program.world
-    gpus = ("" if world.devices == SIMS else " --gpus") + " --crowded" * (world.tight == CROWDED)
+    gpus = KINDS[world.devices] + " --crowded" * (world.tight == CROWDED)
     console.print(f"  again: {REPLAY.format(seed=program.seed, piece=piece)}{gpus}", markup=False, highlight=False)
 
 
@@ -122,9 +123,10 @@ def main() -> int:
     parser.add_argument("--piece", type=int, default=PIECE, help="handles of ended sessions that are released at once")
     parser.add_argument("--shrink", action="store_true", help="shorten the programs that fail")
     parser.add_argument("--gpus", action="store_true", help="on CUDA devices over a fake of CUDA's runtime")
+    parser.add_argument("--launching", action="store_true", help="on sim devices that launch")
     parser.add_argument("--crowded", action="store_true", help="where values are evicted, in a fifth of the memory")
     given = parser.parse_args()
-    devices = GPUS if given.gpus else SIMS
+    devices = GPUS if given.gpus else LAUNCHING if given.launching else SIMS
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     failed = 0

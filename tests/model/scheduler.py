@@ -46,6 +46,7 @@ from ..streams.fake_cuda.module import installed_gpu
 from .accounting import freed_with, missum
 from .cuda import ModelCuda
 from .expected import whole
+from .launches import ModelLaunchingSim, Stepped
 from .snapshots import SnapshotJob
 from .steps import Encoder, Program, Step, World, runs, shares
 from .streams import ModelCpu, ModelSim, ModelStore, ModelStream, Steering, failing_inside, sparing
@@ -130,12 +131,15 @@ class Machine:
         world = program.world
         self.peer = world.peer
         self.gpu = installed_gpu()
+        self.working: list[Any] = [] if self.gpu is None else [self.gpu]  # what works by itself
         self.limited = bool(limits)
         self.strict = strict  # check the engine's invariants after every pass, and that the reports of memory add up
         self.sorts: Counter[str] = Counter()  # what bytes were for, as these said
         self.in_other_orders: Counter[str] = Counter()  # per device, the most that another order may need beyond this
         self.rng = random.Random(seed)
         self.habits = Habits(self.rng)
+        if world.launches:
+            self.habits.work = random.Random(-seed).choice((0.1, 1.0, 1.0))
         self.now = 0
         steering = Steering(self.clock, program.failing, inline=world.inline, events=world.events)
         missing = dict(world.missing)
@@ -167,7 +171,11 @@ class Machine:
                     eviction=Eviction(world.eviction),
                     ceiling=ceiling,
                 )
-                self.devices[name] = ModelSim(name, self.sink, sim, steering)
+                if name in world.launches:
+                    self.devices[name] = ModelLaunchingSim(name, self.sink, sim, steering, random.Random(seed))
+                    self.working.append(self.devices[name])
+                else:
+                    self.devices[name] = ModelSim(name, self.sink, sim, steering)
         self.files: Files | None = None
         if world.store:
             self.files = Files(program)
@@ -187,6 +195,9 @@ class Machine:
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]
+        for stream in self.streams:
+            if isinstance(stream, Stepped) and seed % 4:
+                stream.prompt = True
         self.weights = {s.name: self.rng.choice((0.02, 1.0)) if self.habits.favour else 1.0 for s in self.streams}
         self.encoder = Encoder()
         self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
@@ -262,8 +273,7 @@ class Machine:
             if stream.executed:
                 count = self.rng.randint(1, len(stream.executed))
                 choices.append((self.habits.report * weight, stream.report, (count,)))
-        if self.gpu is not None and self.gpu.can_step():
-            choices.append((self.habits.work, self.gpu.step, ()))
+        choices += [(self.habits.work, device.step, ()) for device in self.working if device.can_step()]
         if not choices:
             return False
         _, action, arguments = self.rng.choices(choices, [c[0] for c in choices])[0]

@@ -109,7 +109,7 @@ class World:
 
     `patience`: runs of a routine that are unfolded before one may run as a whole. `store`: the host's memory is tight,
     too, and there is a store below it; half of the uploads lie in files that are loaded. `ceilings`: it is the sessions
-    that may have no more of a device, and not the device that has no more.
+    that may have no more of a device, and not the device that has no more. `launches`: the sim devices that launch.
     """
 
     sessions: int = 1
@@ -127,6 +127,7 @@ class World:
     patience: int = 1
     store: bool = False
     ceilings: bool = False
+    launches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

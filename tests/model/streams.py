@@ -68,7 +68,13 @@ class ModelStream(Stream):
         """Execute the next task."""
         task = self.waiting.popleft()
         task.started = self.steering.clock()
-        self.act(task)
+        try:
+            for source in task.event_sources:
+                if source.event is not EXECUTED:
+                    source.event.synchronize()  # a source on a device that launches
+            self.act(task)
+        except BaseException as error:
+            task.fail(error)
         task.finished = self.steering.clock()
         if self.events:
             task.event = EXECUTED

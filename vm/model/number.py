@@ -2,7 +2,7 @@
 
 NumPy's functions convert a Python number anew in every call, which takes as long as a small kernel. An array of the
 dtype that NumPy would choose has the same value bit for bit, and a program that uses a number uses it again. Only calls
-that run at admission use it: one at a time, on the driving thread, on host memory.
+that are computed at admission use it: one at a time, on the driving thread, on host memory.
 """
 
 from __future__ import annotations

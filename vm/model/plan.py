@@ -94,7 +94,7 @@ class Plan:
         self.most = most if most <= device.backend.limit else 0  # else data decide whether it fits
         # Its kernel, and the bytes of the kernel's temporaries, set aside while it runs.
         self.kernel, self.scratch = self._bound_kernel()
-        self.number = number_of(op, metas, device.backend.xp)
+        self.number = None if device.launches is not None else number_of(op, metas, device.backend.xp)
         self.forward = forwardable(op, metas, self.outputs)
         self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
         self.immediate = not self.open and runs_at_once(op) and self.work <= device.inline_work and not self.scratch

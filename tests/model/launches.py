@@ -1,0 +1,130 @@
+"""Devices that launch, without threads: what launches, works, completes next is the test's choice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tensord.streams.cuda_stream import CudaStream
+from tensord.streams.sim import SimOptions
+from tensord.streams.sim_launches import LaunchingSimDevice, LaunchingStream
+from tensord.streams.sim_queue import Place, SimQueue, await_it
+from tensord.streams.stream import Sink, StreamKind
+
+from .streams import Peak, Steering
+
+LOOKED = 0.05  # of the looks find that something was done since the last one
+
+
+class Stepped(CudaStream):
+    """A stream of a device that launches, whose launches and completions happen when told to. `prompt`: the launcher
+    launches at once what it can."""
+
+    prompt = False
+
+    def __init__(self, device: Any, *args: Any, **given: Any) -> None:
+        self.of = device
+        super().__init__(*args, **given)
+
+    def submit(self, tasks: Sequence[Any]) -> None:
+        self.handed += len(tasks)
+        self.backlog.extend(tasks)
+        while self.prompt and self.can_execute():
+            self.execute()
+
+    def can_execute(self) -> bool:
+        """Is there a task that may be launched?"""
+        return self._launcher.is_free(self)
+
+    def execute(self) -> None:
+        """Launch the next burst, or set it aside, from the launcher's thread as it were."""
+        with self.of.on_a_thread_of_its_own():
+            self._launcher.make_room()
+            self._launcher.launch_next(self)
+
+    @property
+    def executed(self) -> range:
+        """What may be reported: the host waits for it then."""
+        return range(self.launched.qsize() + len(self.unwatched))
+
+    def report(self, count: int = 0) -> None:
+        """Complete and report that many bursts, from the stream's thread as it were."""
+        self.watch()
+        with self.of.on_a_thread_of_its_own():
+            for _ in range(count):
+                burst = self.launched.get()
+                assert burst is not None
+                self.follow(burst)
+                self._launcher.launching.stream = None
+            super().report()
+
+
+class ModelQueue(SimQueue):
+    """A queue that does one item when told to, or at times when somebody looks: of any of its device's queues then."""
+
+    def __init__(self, device: ModelLaunchingSim) -> None:
+        super().__init__(device)
+        self.of = device
+        self.pace = device.rng.choice((0.02, 1.0, 1.0))  # beside the others
+
+    def reach(self, place: Place, *, wait: bool) -> bool:
+        if wait:
+            return super().reach(place, wait=True)
+        if self.of.rng.random() < LOOKED and self.of.can_step():
+            self.of.step()
+        return place.done or self.owner.broken is not None
+
+    def can_step(self) -> bool:
+        """Is there an item that waits for nothing?"""
+        if not self.items:
+            return False
+        run, arguments, *_ = self.items[0]
+        if run is not await_it:
+            return True
+        queue = arguments[0].queue
+        return bool(arguments[0].done or queue.owner.broken is not None)
+
+    def step(self) -> None:
+        """Do the first item."""
+        self.advance(Place(self), wait=False)
+
+
+class ModelLaunchingStream(Stepped, LaunchingStream):
+    """A stream of a sim device that launches."""
+
+
+class ModelLaunchingSim(Peak, LaunchingSimDevice):
+    """A sim device that launches, with model streams and queues."""
+
+    def __init__(self, name: str, sink: Sink, options: SimOptions, steering: Steering, rng: random.Random) -> None:
+        self.steering = steering
+        self.rng = rng
+        self.queues: list[ModelQueue] = []
+        super().__init__(name, sink, options)
+        self._launcher.clock = self._launcher.events.clock = steering.clock
+
+    def _new_stream(self, kind: StreamKind, index: int, sink: Sink) -> LaunchingStream:
+        queue = ModelQueue(self)
+        self.queues.append(queue)
+        return ModelLaunchingStream(self, self.name, kind, index, sink, launcher=self._launcher, raw=queue)
+
+    def _start(self) -> None:
+        """There are no threads."""
+
+    def can_step(self) -> bool:
+        """May the device work?"""
+        return any(queue.can_step() for queue in self.queues)
+
+    def step(self) -> None:
+        """Work: one item of a stream that the seed chooses."""
+        able = [queue for queue in self.queues if queue.can_step()]
+        self.rng.choices(able, [queue.pace for queue in able])[0].step()
+
+    @contextmanager
+    def on_a_thread_of_its_own(self) -> Iterator[None]:
+        """Afterwards this is the driving thread again, which has no stream."""
+        self._launcher.launching.stream = None
+        yield
+        self._launcher.launching.stream = None
