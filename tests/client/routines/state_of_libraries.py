@@ -18,20 +18,22 @@ from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import CubicSpline
-from sklearn.linear_model import Ridge
 
 from .state import Thing, class_with, item_setter, setter, source
 
 
 @source
 def an_estimator() -> Any:
+    from sklearn.linear_model import Ridge
+
     found = Ridge(alpha=1.0)
     return lambda: found.alpha, setter(found, "alpha")
 
 
 @source
 def what_an_estimator_has_learned() -> Any:
+    from sklearn.linear_model import Ridge
+
     found = Ridge()
     found.coef_, found.intercept_ = np.ones(1), 0.0
     return lambda: float(found.predict(np.ones((1, 1)))[0]), item_setter(found.coef_, 0)
@@ -45,6 +47,8 @@ def a_polynomial() -> Any:
 
 @source
 def a_spline() -> Any:
+    from scipy.interpolate import CubicSpline
+
     found = CubicSpline([0.0, 1.0], [1.0, 1.0])
     return lambda: float(found(0.0)), lambda new: found.c.__setitem__((3, 0), new)
 

@@ -63,11 +63,11 @@ def test_it_ends_with_what_to_do(
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.ones(4))
     for module in (questions, patient):
-        monkeypatch.setattr(module, "SILENCE", 0.3)
+        monkeypatch.setattr(module, "SILENCE", 0.1)
     monkeypatch.setattr(patient, "PERIOD", 0.01)
     code, out, err = run(*command.split(), "--address", frozen.address)
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert f"the daemon at {frozen.address} has not answered for 0.3 s: it hangs, or its process is stopped" in err
+    assert f"the daemon at {frozen.address} has not answered for 0.1 s: it hangs, or its process is stopped" in err
     assert "`tensord stop --now`" in err
 
 
