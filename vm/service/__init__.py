@@ -2,6 +2,7 @@
 
 - `daemon`: the composition, the order of startup and of shutdown; `preflight`: what has to hold before a start;
   `restored`: what there is from a checkpoint
+- `warming`: what is called at the start, so that kernels are compiled
 - `loop`: the daemon's one thread; `busy_polling`: how long it looks for news before it sleeps
 - `descriptors`: the share of each use in the descriptors
 - `connections/`: from a socket to the engine, and back

@@ -44,7 +44,7 @@ from .connections.unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .connections.unauthenticated import UnauthenticatedPeers
 from .descriptors import require_least, share_out
 from .loop import Loop
-from .preflight import cannot_listen, doubts, look_after_kernels, open_runtime
+from .preflight import cannot_listen, doubts, look_after_kernels, open_runtime, warming_of
 from .process.instance import Instance, private
 from .process.logs import logging_to
 from .process.notify import Notifier
@@ -96,6 +96,7 @@ class Service:
         self.zap.bind(zap.ENDPOINT)
         self.listeners: list[Listener] = []
         try:
+            self.warming = warming_of(config, self.runtime)
             restore(self.runtime.engine, config)
             self.open_listeners(keepers)
             self.shares = share_out(len(self.listeners))
@@ -184,7 +185,7 @@ class Service:
     def is_look(self, session: int) -> bool:
         """Is that session the command line's own?"""
         peer = self.registry.sessions.get(session)
-        return peer is not None and peer.look
+        return (peer is not None and peer.look) or self.warming.is_its(session)
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -202,6 +203,7 @@ class Service:
             log.warning(doubt)
         log.info("serving", address=addresses, pid=os.getpid(), devices=list(self.runtime.devices))
         self.notifier.ready(f"serving on {addresses}")
+        self.warming.start()
         self.heard.serve(self.loop.end)
         try:
             self.loop.run()
@@ -220,6 +222,7 @@ class Service:
         """Log what needs an operator."""
         self.heard.tell()
         self.runtime.watch()
+        self.warming.look()
 
     # -- cutting connections ---------------------------------------------------------------------------------------
 
@@ -258,6 +261,7 @@ class Service:
         why = self.heard.asked[0]
         log.info("stopping", why=why, grace=self.config.grace, sessions=self.told())
         self.notifier.stopping(f"asked by {why}")
+        self.warming.stop()
         self.registry.closing = True  # refuses HELLO. The sockets stay bound: unbinding would end every session
         self.turn_until(lambda: self.is_idle() or len(self.heard.asked) > 1, self.config.grace)
         self.front.flush()

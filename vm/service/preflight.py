@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...interpreter.errors import TensordError
+from ...interpreter.schema.sample_calls import wish_of
 from ...interpreter.types.sizes import size
 from ...interpreter.wire.addresses import pid_of
 from ...streams import kernel_cache
@@ -28,6 +29,7 @@ from .process.logs import logging_to
 from .restored import found_in
 from .settings.checks import available_memory
 from .settings.config import Config, LogConfig
+from .warming import Warming
 
 IN_MAIN_MEMORY = frozenset({"cpu", "sim"})  # kinds of devices
 CLOSED = 2.0  # seconds for the streams of devices to end that were opened to try them
@@ -42,7 +44,11 @@ def check(config: Config) -> None:
         check_port(address)
     look_after_kernels(config, kernel_cache.check)
     found_in(config)
-    open_runtime(config, ignore).close(CLOSED)
+    runtime = open_runtime(config, ignore)
+    try:
+        warming_of(config, runtime)
+    finally:
+        runtime.close(CLOSED)
 
 
 def doubts(config: Config) -> list[str]:
@@ -57,6 +63,8 @@ def doubts(config: Config) -> list[str]:
         for name, nbytes in asked.items()
         if nbytes > most
     ]
+    if config.warm and config.kernels is None and not any(table.get("launches") for table in config.opened):
+        told.append("warm is for devices that compile kernels, and none of the devices does")
     if not any(address.startswith("tcp://") for address in config.listen):
         unused = {"files": config.files, "[security]": config.security.server_secret}
         told += [f"{name} is for clients over tcp, and no address is tcp" for name, given in unused.items() if given]
@@ -134,6 +142,11 @@ def open_runtime(config: Config, sink: Sink) -> Runtime:
         )
     except TensordError as error:
         raise StartError(error.message) from None
+
+
+def warming_of(config: Config, runtime: Runtime) -> Warming:
+    """What is to be compiled at the start; StartError if an entry names a device that is not there."""
+    return Warming(runtime, [wish_of(entry) for entry in config.warm])
 
 
 def ignore(_tasks: Sequence[Task]) -> None:

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from ....interpreter.errors import MetadataError
+from ....interpreter import ops as _ops  # noqa: F401 - fills the registry
+from ....interpreter.errors import MetadataError, TensordError
+from ....interpreter.schema.sample_calls import check_callable, wish_of
 from ....interpreter.wire.addresses import parse
 from ....streams.catalogue import check_devices
 from ....streams.options import SHARE, parse_size
@@ -132,6 +134,18 @@ def device_list(value: object) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple) or not value:
         raise ValueError('a list of devices, such as ["cpu:0", {name = "sim:0", memory = "1 GiB"}]')
     _said(partial(check_devices, present=False), value)  # CuPy is not imported before its cache has a place
+    return tuple(value)
+
+
+def wish_list(value: object) -> tuple[Any, ...]:
+    """Ops whose kernels are compiled: names, or tables."""
+    if not isinstance(value, list | tuple):
+        raise ValueError('a list of ops, such as ["add", "matmul:float32"]')  # noqa: TRY004 - as in `flag`
+    for entry in value:
+        try:
+            check_callable(wish_of(entry))
+        except TensordError as error:
+            raise Said(f"{entry!r}: {error.message}") from None
     return tuple(value)
 
 

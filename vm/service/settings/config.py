@@ -68,8 +68,8 @@ class Config:
     between two on tcp. `lease`: seconds that a session over tcp outlives its connection. `files`: directories below
     which clients over tcp may load files. `busy_poll`: seconds that the daemon looks for messages before it sleeps,
     where that has paid lately. `kernel_cache`: the directory of compiled kernels, None for that in the user's cache.
-    `restore`: the directory of checkpoints whose names are there from the start on, None
-    for none; `restore_strict`: anything damaged there ends the start.
+    `warm`: ops whose kernels are compiled at the start. `restore`: the directory of checkpoints whose names are there
+    from the start on, None for none; `restore_strict`: anything damaged there ends the start.
     """
 
     addresses: tuple[str, ...] = field(default=(), metadata=_by(checks.address_list))
@@ -82,6 +82,7 @@ class Config:
     files: tuple[Path, ...] = field(default=(), metadata=_by(checks.folders))
     busy_poll: float = field(default=0.0002, metadata=_by(checks.seconds(0, 0.01)))
     kernel_cache: Path | None = field(default=None, metadata=_by(checks.file))
+    warm: tuple[str | Mapping[str, object], ...] = field(default=(), metadata=_by(checks.wish_list))
     restore: Path | None = field(default=None, metadata=_by(checks.file))
     restore_strict: bool = field(default=False, metadata=_by(checks.flag))
     limits: Limits = field(default_factory=Limits)

@@ -1,0 +1,202 @@
+"""What the configuration lists is called once when the daemon starts, so that its kernels are compiled.
+
+A session of the machine's own makes the calls, one after the other: the next one is sent when the one before has ended.
+So clients are served meanwhile, and a new kernel of theirs waits for one of ours at the most. The calls are those of
+`tensord warm` (`schema.sample_calls`). No error ends them: the log names what could not be called.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final, NamedTuple
+
+from ...interpreter.errors import TensordError
+from ...interpreter.schema.opdef import find
+from ...interpreter.schema.sample_calls import Sample, Wish, ops_of, samples, values_of
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.messages import (
+    Call,
+    Location,
+    NamedMessage,
+    Release,
+    Signature,
+    Upload,
+    Wait,
+    encode_message,
+    encode_meta,
+)
+from ..log import log
+from ..model.device_state import DeviceState
+from ..model.session import VmSession
+from ..runtime import Runtime
+from .process.errors import StartError
+
+NAME: Final = "warm"  # of the session, and where its calls are in a trace
+LOCATION: Final = 1
+
+
+@dataclass(slots=True)
+class Entry:
+    """An entry of the list on one device: what became of its calls."""
+
+    wish: Wish
+    device: str
+    left: int = 0
+    calls: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+
+
+class Planned(NamedTuple):
+    """A call to make."""
+
+    entry: Entry
+    sample: Sample
+
+
+class Warming:
+    """The calls that are still to be made. `session`: None before the first one, and after the last."""
+
+    def __init__(self, runtime: Runtime, wishes: Sequence[Wish]) -> None:
+        self.runtime = runtime
+        self.entries = [Entry(wish, device.name) for wish in wishes for device in self.devices_of(wish)]
+        self.session: VmSession | None = None
+        self.planned: deque[Planned] = deque()
+        self.under_way: Planned | None = None
+        self.ended = False
+        self.began = self.call_began = 0.0
+        self.number = 0  # of the newest signature, and of its request
+        self.newest = 0  # the highest id
+        self.used: tuple[int, ...] = ()  # the ids of the call that is under way
+
+    def devices_of(self, wish: Wish) -> list[DeviceState]:
+        """Where it is to be compiled. StartError if it names a device that is not there."""
+        devices = self.runtime.engine.devices
+        if not wish.device:
+            return [device for device in devices.values() if compiles(device)]
+        if wish.device not in devices:
+            raise StartError(f"warm: {wish.op}: there is no device {wish.device} (there are: {', '.join(devices)})")
+        return [devices[wish.device]]
+
+    def start(self) -> None:
+        """Send the first call, if there is any."""
+        for entry in self.entries:
+            planned = [Planned(entry, sample) for sample in self.samples_of(entry)]
+            entry.left = len(planned)
+            self.planned += planned
+        if not self.planned:
+            return
+        self.began = monotonic()
+        self.session = self.runtime.engine.open_session(self.answered, NAME)
+        self.send([Location(LOCATION, f"the configuration's {NAME}")])
+        log.info("compiling kernels", calls=len(self.planned))
+        self.go_on()
+
+    def samples_of(self, entry: Entry) -> Iterator[Sample]:
+        """The calls of an entry; what cannot be called is logged, unless a pattern fitted it."""
+        missing = self.runtime.engine.devices[entry.device].backend.missing
+        for op in ops_of(entry.wish):
+            try:
+                if op.name not in missing:
+                    yield from samples(op, entry.wish)
+                elif not entry.wish.is_pattern:
+                    log.warning("a kernel is not compiled", op=op.name, device=entry.device, why="the device has none")
+            except TensordError:  # that names have calls was found out when the configuration was read
+                continue
+
+    def go_on(self) -> None:
+        """Send the next call; after the last one, note the end."""
+        if not self.planned:
+            self.ended = True
+            log.info("kernels are compiled", seconds=round(monotonic() - self.began, 3))
+            return
+        self.under_way = planned = self.planned.popleft()
+        self.call_began = monotonic()
+        self.send([*([Release(self.used)] if self.used else []), *self.messages(planned)])
+
+    def messages(self, planned: Planned) -> list[NamedMessage]:
+        """Uploads of the operands, the call, and the question whether it has ended."""
+        (device, sample), op = (planned.entry.device, planned.sample), find(planned.sample.op)
+        uploads: list[NamedMessage] = []
+        operands: list[object] = []
+        for one in sample.operands:
+            if isinstance(one, Meta):
+                self.newest += 1
+                shape, dtype = one.plain
+                uploads.append(Upload(self.newest, shape, dtype, device, values_of(one), LOCATION))
+                operands.append(self.newest)
+            else:
+                operands.append(one)
+        results = tuple(range(self.newest + 1, self.newest + 1 + op.outputs))
+        self.used = (*range(self.newest + 1 - len(uploads), self.newest + 1), *results)
+        self.newest += op.outputs
+        self.number += 1
+        metas = tuple([encode_meta(one if isinstance(one, Meta) else type(one)) for one in sample.operands])
+        attributes = op.freeze(sample.attributes)
+        return [
+            *uploads,
+            Signature(self.number, op.name, attributes, metas, device, None),
+            Call(self.number, tuple(operands), results, 0, LOCATION),
+            Wait(results, self.number, LOCATION),
+        ]
+
+    def send(self, messages: Sequence[NamedMessage]) -> None:
+        """Have the engine admit messages in its next pass."""
+        if self.session is not None:
+            self.runtime.engine.receive(self.session, [encode_message(message) for message in messages])
+
+    def answered(self, _request: int, _value: object, error: TensordError | None) -> None:
+        """A call has ended. What goes wrong here ends the list, not the daemon."""
+        if self.under_way is None or self.ended:
+            return
+        try:
+            self.note(*self.under_way, error)
+            self.go_on()
+        except Exception as fault:
+            self.ended = True
+            log.exception("no more kernels are compiled", error=repr(fault))
+
+    def note(self, entry: Entry, sample: Sample, error: TensordError | None) -> None:
+        """Note how a call has ended."""
+        entry.calls += 1
+        entry.left -= 1
+        entry.seconds += monotonic() - self.call_began
+        if error is not None:
+            error.heard = True
+            entry.failed += 1
+            log.warning("a kernel is not compiled", call=str(sample), device=entry.device, why=error.message)
+        if not entry.left:
+            log.info(
+                "compiled",
+                op=entry.wish.op,
+                device=entry.device,
+                calls=entry.calls,
+                failed=entry.failed,
+                seconds=round(entry.seconds, 3),
+            )
+
+    def look(self) -> None:
+        """End the session, once its last call has ended. Called between two passes, now and then."""
+        if self.ended and self.session is not None:
+            self.stop()
+
+    def stop(self) -> None:
+        """End the session, and whatever it has not called yet."""
+        session, self.session = self.session, None
+        self.ended = True
+        self.planned.clear()
+        if session is not None:
+            self.runtime.departed(session)
+            self.runtime.engine.close(session)
+
+    def is_its(self, session: int) -> bool:
+        """Is it the session of that id?"""
+        return self.session is not None and self.session.id == session
+
+
+def compiles(device: DeviceState) -> bool:
+    """Are kernels compiled there when they are first called, or is that simulated?"""
+    return device.launches is not None or device.name.startswith("cuda:")
