@@ -18,6 +18,7 @@ from .durability.taking import NOT_THERE
 from .engine import RUN_WORK, Engine
 from .failures import Failures, Line, log_lines
 from .log import log, unhindered
+from .model.instruction import COMPILING
 from .model.launches import Fence
 from .model.session import VmSession
 from .placement.loaded_files import changed_among
@@ -231,11 +232,12 @@ def answering(what: str, session: VmSession) -> Iterator[None]:
 
 def describe_hang(task: Any, stream: str, seconds: float, behind: str) -> dict[str, object]:
     """One hanging kernel: its op, stream, running time, and the user's line. Of a fence, the ops that it is `behind`:
-    one of them hangs."""
+    one of them hangs. A kernel that runs for the first time may just be compiled for long."""
     location = task.author.where(task.location) if hasattr(task, "author") else None
+    doing = " (compiling)" if getattr(task, "held", 0) & COMPILING else ""
     return {
         "instruction": task.id,
-        "op": f"{task.label} behind {behind}" if behind else task.label,
+        "op": f"{task.label} behind {behind}" if behind else f"{task.label}{doing}",
         "stream": stream,
         "seconds": round(seconds, 1),
         "location": location,

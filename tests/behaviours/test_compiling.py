@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from click.testing import CliRunner
 
 import tensord as td
 from tensord.client.cli.application import application
+from tensord.vm.model.instruction import COMPILING
+from tensord.vm.runtime import describe_hang
 from tensord.vm.tracing.analysis.sums.stats import stats
 from tensord.vm.tracing.analysis.sums.timeline import to_chrome
 from tensord.vm.tracing.analysis.waits.why import why
@@ -97,6 +100,12 @@ def test_every_tool_tells(session: Any, tmp_path: Path) -> None:
     trace.save(tmp_path / "saved.trace")
     shown = CliRunner().invoke(application, ["trace", "show", str(tmp_path / "saved.trace"), "--op", "add"])
     assert "compiling" in shown.output
+
+
+def test_a_call_that_runs_for_long_says_that_it_compiles() -> None:
+    for held, shown in ((COMPILING, "svd (compiling)"), (0, "svd")):
+        task = SimpleNamespace(id=7, label="svd", held=held)
+        assert describe_hang(task, "cuda:0/compute0", 4.0, "")["op"] == shown
 
 
 def test_on_a_host_device_nothing_is_compiled() -> None:

@@ -37,6 +37,7 @@ _SHAPE = re.compile(r"\d+(x\d+)*")
 @click.option("--shape", "shapes", multiple=True, metavar="NxM", help="Of an operand, in their order.")
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute; the value is JSON.")
 @click.option("--device", "devices", multiple=True, help="On this device; by default on each cuda device.")
+@click.option("--config", type=options.FILE, help="Also the ops that this configuration lists.")
 @click.option(
     "--address",
     envvar="TENSORD_ADDRESS",
@@ -52,6 +53,7 @@ def warm(
     shapes: Sequence[str],
     attributes: Sequence[str],
     devices: Sequence[str],
+    config: Path | None,
     address: str | None,
 ) -> None:
     """Compile the kernels of these ops before anybody waits for them.
@@ -64,13 +66,16 @@ def warm(
     Example: tensord warm add matmul:float32
     Example: tensord warm sum --shape 64x1024 --attribute axis=1
     Example: tensord warm --all --dtype float32
+    Example: tensord warm --config tensord.toml
     """
     from .warming import Warming
 
-    if everything == bool(ops):
-        raise click.UsageError("name ops, or say --all")
-    wishes = [wished(op, dtypes, shapes, attributes) for op in ops or ("*",)]
-    with session_for(address, devices) as session, waiting("compiling", count) as shown:
+    if (everything and ops) or not (everything or ops or config):
+        raise click.UsageError("name ops, or say --all, or name a --config with a list of them")
+    wishes = [wished(op, dtypes, shapes, attributes) for op in (*ops, *["*"] * everything)]
+    listed, cache = listed_in(config)
+    wishes += listed
+    with session_for(address, devices, cache) as session, waiting("compiling", count) as shown:
         directory = directory_for(session)
         before = kernels_in(directory)
         warming = Warming(session)
@@ -107,6 +112,17 @@ def wished(op: str, dtypes: Sequence[str], shapes: Sequence[str], attributes: Se
     return wish_of(table)
 
 
+def listed_in(config: Path | None) -> tuple[list[Wish], Path | None]:
+    """What a configuration lists, and where it has compiled kernels kept, if it says so."""
+    if config is None:
+        return [], None
+    from ....interpreter.schema.sample_calls import wish_of
+    from ....vm.service.settings.config import load
+
+    found = load(config)
+    return [wish_of(entry) for entry in found.warm], found.kernel_cache
+
+
 def shape(text: str) -> list[int]:
     """`64x1024` as lengths."""
     if not _SHAPE.fullmatch(text):
@@ -125,7 +141,7 @@ def attribute(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def session_for(address: str | None, devices: Sequence[str]) -> AbstractContextManager[Session]:
+def session_for(address: str | None, devices: Sequence[str], cache: Path | None) -> AbstractContextManager[Session]:
     """A session with the daemon at the address, or the one that runs, else in this process."""
     from ....interpreter.wire.names import program_name
     from ....streams import kernel_cache
@@ -137,7 +153,7 @@ def session_for(address: str | None, devices: Sequence[str]) -> AbstractContextM
         return session_at(where, Wanted(name=program_name()))
     named = list(devices) or [USUAL]
     if any(name.startswith("cuda:") for name in named):
-        kernel_cache.keep_in(kernel_cache.directory_of())
+        kernel_cache.keep_in(kernel_cache.directory_of(cache))
     return session_at("local", Wanted(["cpu:0", *(name for name in dict.fromkeys(named) if name != "cpu:0")]))
 
 

@@ -59,7 +59,7 @@ class Warming:
         """The calls to make on a device, each once; what cannot be called there is noted."""
         known, missing = set(), self.missing(device)
         for wish in wishes:
-            for op in ops_of(wish):
+            for op in ops_of(wish) if wish.device in {"", device} else ():
                 for sample in self.samples_of(op, wish, device, missing):
                     key = (sample.op, sample.operands, repr(sorted(sample.attributes.items())))
                     if key not in known:

@@ -148,6 +148,23 @@ def test_without_a_daemon_the_directory_of_a_daemon_is_filled(
     assert f"{tmp_path}/tensord/kernels has 0 kernels" in out
 
 
+def test_the_list_of_a_configuration_is_called_and_its_directory_filled(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(kernel_cache.VARIABLE, "")
+    (tmp_path / "tensord.toml").write_text(
+        'kernel_cache = "kernels"\nwarm = ["sin:float32", {op = "cos", dtypes = ["float32"], device = "cuda:1"}]\n'
+    )
+    with installed(Gpu(seed=1, memory=1 << 30)):
+        code, out, _ = run("warm", "tan:float64", "--config", tmp_path / "tensord.toml", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [one["call"] for one in found["called"]] == ["tan(float64[8, 8])", "sin(float32[8, 8])"]
+    assert found["directory"] == str(tmp_path / "kernels")
+    (tmp_path / "tensord.toml").write_text('warm = ["sn"]\n')
+    assert "warm: 'sn': there is no op 'sn'" in run("warm", "--config", tmp_path / "tensord.toml")[2]
+
+
 def test_a_daemon_that_runs_is_asked(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Daemon.start(tmp_path, "--device", "cpu:0") as daemon:
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(daemon.home))
