@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
-from sklearn.utils import resample
 
 from .state import item_setter, unseen
 
@@ -138,11 +136,15 @@ def the_thread_that_calls() -> Any:
 
 @unseen
 def random_numbers_of_scipy() -> Any:
+    from scipy.stats import norm
+
     return lambda: float(norm.rvs()), lambda _: None
 
 
 @unseen
 def random_numbers_of_sklearn() -> Any:
+    from sklearn.utils import resample
+
     return lambda: float(resample(np.arange(1e6))[0]), lambda _: None
 
 
