@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import tensord as td
 from tensord.client.cli.application import application
+from tensord.vm.model import launches
 from tensord.vm.model.instruction import COMPILING
 from tensord.vm.runtime import describe_hang
 from tensord.vm.tracing.analysis.sums.stats import stats
@@ -75,6 +76,15 @@ def test_what_is_never_launched_at_admission_is_compiled_once_too(session: Any) 
         session.xp.fft.rfft(x).numpy()
         session.call("nonzero", [x])[0].numpy()
     assert compiling(session, "rfft") == compiling(session, "nonzero") == [True, False]
+
+
+def test_so_many_first_calls_are_remembered_and_no_more(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launches, "REMEMBERED", 2)
+    x = put(session, 64)
+    for _ in range(2):
+        for function in (session.xp.fft.fft, session.xp.fft.ifft, session.xp.fft.rfft):
+            function(x).numpy()
+    assert compiling(session, "rfft") == [True, True]
 
 
 def test_uploads_and_fetches_compile_nothing(session: Any) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .session import VmSession
 
+REMEMBERED = 1 << 16  # first calls of kernels
 LEAST_NS: Final = 2000  # that a kernel takes at the least
 
 
@@ -92,7 +93,7 @@ class Launches:
         self.last = -1
         self.seen: set[Any] = set()
         self.warm: set[Any] = set()
-        self.begun: set[Any] = set()
+        self.begun: dict[Any, None] = {}
         self.cost = self.done = 0
         self.pace = device.backend.pace
         self.least = int(LEAST_NS * self.pace)
@@ -146,10 +147,12 @@ class Launches:
     def begins(self, plan: Plan, strides: tuple[Any, ...]) -> bool:
         """Is a call that the launcher gets the first one of its kernels, so that they are compiled or loaded then?"""
         key = plan.key if strides.count(None) == len(strides) else (plan.key, strides)
-        first = plan.key is not None and key not in self.begun
-        if first:
-            self.begun.add(key)
-        return first
+        if plan.key is None or key in self.begun:
+            return False
+        self.begun[key] = None
+        if len(self.begun) > REMEMBERED:
+            del self.begun[next(iter(self.begun))]
+        return True
 
     def is_warm(self, plan: Plan, strides: tuple[Any, ...]) -> bool:
         """Are the kernels of a call compiled and loaded? `strides`: of the operands, None for one that is packed."""
