@@ -22,7 +22,7 @@ of them piece by piece (`cuda_staging`), and by the driver if there is no pinned
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.errors import KernelError, MetadataError
+from ..interpreter.ops.positions import Check
 from ..interpreter.schema.opdef import Array, BoundKernel, OutputMetas
 from ..interpreter.types.meta import Meta, OperandMeta
 from .cuda_launcher import Launcher
@@ -57,7 +58,7 @@ from .options import (
 )
 from .pinned import PinnedPool, is_packed_and_pinned
 from .pool import PooledBuffer, PooledDevice
-from .stream import Sink, StreamKind
+from .stream import Sink, StreamKind, Task
 
 _STAGED: Final = 64 << 20  # bytes of pinned memory that users' arrays leave to staging
 
@@ -126,7 +127,7 @@ class CudaDevice(PooledDevice):
             self._memory.set_limit(size=_most_of_pool(limit))
             self._reserve(min(options.reserve, limit))
         super().__init__(name, cupy, limit, options.missing, options.cache)
-        self.pins = True
+        self.pins = self.reports_late = True
         self.eviction, self.floor = options.eviction, options.floor
         self.ceiling = ceiling_of(options.ceiling, self.limit)
         staged = min(options.pinned // 2, _STAGED)
@@ -362,6 +363,16 @@ class CudaDevice(PooledDevice):
         else:
             target[...] = source  # an elementwise kernel on this device reads the peer's memory
 
+    def tell_late(self, task: Task, checks: Sequence[Check]) -> None:
+        """As declared: the values are copied behind the launch, and looked at by who waits for its mark."""
+        burst = self._burst
+        for least, most, judge in checks:
+            found = self._array_of(self._staged, Meta.of((2,), least.dtype))
+            for place, value in enumerate((least, most)):
+                self._get(value, 0, found[place : place + 1])
+            burst.keep.append((least, most, found))
+            burst.finish.append(partial(judge_late, task, judge, found))
+
     def _put(self, target: Array, offset: int, part: NDArray[np.generic]) -> None:
         runtime = self._cupy.cuda.runtime
         to, kind = target.data.ptr + offset, runtime.memcpyHostToDevice
@@ -477,3 +488,11 @@ class CudaDevice(PooledDevice):
             with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # on a lost device every call fails
                 self._memory.free_all_blocks()
         return ended
+
+
+def judge_late(task: Task, judge: Callable[[Any, Any], None], found: NDArray[np.generic]) -> None:
+    """Have the task fail if the values that it went on without are wrong."""
+    try:
+        judge(*found)
+    except Exception as error:
+        task.fail_late(error)

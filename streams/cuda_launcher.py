@@ -16,6 +16,7 @@ from time import monotonic, perf_counter_ns
 from typing import Any, Final, TypeAlias
 
 from ..interpreter.errors import KernelError
+from ..interpreter.ops.positions import LATE, Check
 from .cuda_marks import Events, Mark
 from .cuda_stream import Burst, CudaStream, Owner, run_to_the_end
 from .events import EXECUTED, TURNSTILE
@@ -205,9 +206,22 @@ class Launcher:
                 for mark in marks_of([task]):
                     if mark.owner.lost is None:
                         stream.raw.wait_event(mark.event)
-                task.execute()
+                self._execute(task)
             except BaseException as error:  # a kernel's own errors stay in `execute`: these are the device's
                 owner.lose(error)
+
+    def _execute(self, task: Task) -> None:
+        """Run the task's kernel, which launches."""
+        if not task.reports:
+            task.execute()
+            return
+        checks: list[Check] = []
+        LATE.checks = checks
+        try:
+            task.execute()
+        finally:
+            LATE.checks = None
+        self.owner.tell_late(task, checks)
 
     def _make_current(self, stream: CudaStream, burst: Burst) -> None:
         launching = self.launching

@@ -48,6 +48,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..interpreter.errors import KernelError
+from ..interpreter.ops.positions import Check
 from .cuda_marks import Mark
 from .events import EXECUTED
 from .stream import LOG, Sink, Stream, StreamKind, Task
@@ -70,6 +71,9 @@ class Owner(Protocol):
 
     def leave(self, before: Any) -> None:
         """Make current again what was so before."""
+
+    def tell_late(self, task: Task, checks: Sequence[Check]) -> None:
+        """Have the task fail, once the device has got there, if one of the checks of its launch does."""
 
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an asynchronous error."""

@@ -104,6 +104,8 @@ class Device(ABC):
         # that may raise on some data, where exceptions of kernels cost the device (`raises_late`).
         self.launches = False
         self.raises_late = False
+        # True: what a kernel refuses may be known after it, so that the launch does not wait (`ops.positions`).
+        self.reports_late = False
         self.order = Order()
         self.op_time = 0.0  # seconds that an op takes here at the least, whatever its kernel takes
         self.pace = 6.0  # element operations per ns, as a first guess

@@ -13,7 +13,7 @@ Faults meet a task where it is launched. What they do to time, and to the device
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Final
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter.errors import KernelError
+from ..interpreter.ops.positions import Check
 from ..interpreter.schema.opdef import Array, BoundKernel
 from ..interpreter.types.meta import Meta
 from .cuda_launcher import Launcher
@@ -31,7 +32,7 @@ from .faults import Fault, FaultKind
 from .pool import PooledBuffer
 from .sim import SimDevice, SimOptions, owner_of
 from .sim_queue import Gate, SimEvent, SimQueue
-from .stream import Sink, StreamKind
+from .stream import Sink, StreamKind, Task
 
 LARGE: Final = 1_000_000  # element operations of a kernel, or bytes of a copy, that no thread does which only looks
 
@@ -229,6 +230,9 @@ class LaunchingSimDevice(SimDevice):
     def current(self) -> Iterator[None]:
         """There is nothing to make current."""
         yield
+
+    def tell_late(self, task: Task, checks: Sequence[Check]) -> None:
+        """Kernels here refuse data at once."""
 
     def give_back_blocks(self) -> None:
         """There is no driver to give any back to."""

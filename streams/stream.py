@@ -59,6 +59,10 @@ class Task(Protocol):
         """Does its kernel wait for the device, such as for a shape that depends on data?"""
 
     @property
+    def reports(self) -> bool:
+        """Is what its kernel refuses known after the kernel? Then it is told by `fail_late`."""
+
+    @property
     def composite(self) -> bool:
         """Has it parts, each of which it gives to the stream's `steer` as a task while the stream is steered?"""
 
@@ -68,6 +72,9 @@ class Task(Protocol):
 
     def execute(self) -> None:
         """Run the kernel, unless an operand is poisoned. Never raises: the error stays with the task."""
+
+    def fail_late(self, error: BaseException) -> None:
+        """The kernel refuses its data, as was found after it."""
 
     def fail(self, error: BaseException) -> None:
         """The task failed for a reason outside its kernel (an injected fault, a late device error)."""

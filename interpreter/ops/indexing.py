@@ -380,6 +380,11 @@ def selection_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attr
     return _most(metas) + mask_scratch(metas, outputs, attributes)
 
 
+def selects_by_numbers(metas: tuple[OperandMeta | None, ...], _attributes: Attributes) -> bool:
+    """Are there no masks, whose elements are counted before anything is written?"""
+    return all(isinstance(meta, Meta) and meta.dtype.kind != "b" for meta in metas[2:])
+
+
 def _gather_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
     known = (m.size for m in (*metas[1:], *outputs) if isinstance(m, Meta))
     return 4 * max(known, default=0)
@@ -397,6 +402,7 @@ define(
     kernel=advanced_getitem_kernel,
     scratch=scratch(results=1),
     judges=True,
+    clamps=True,
     work=_gather_work,
 )
 define(
@@ -426,6 +432,7 @@ define(
     kernel=advanced_setitem_kernel,
     scratch=mask_scratch,
     judges=True,
+    clamps=selects_by_numbers,
     partial=True,
     scalars=accepts_assigned,
     work=_gather_work,

@@ -1,14 +1,19 @@
 """Positions that come as data: no array module sees one that is out of bounds.
 
-`in_bounds` waits for the device to find out, and raises. This is the one place to change for a device whose launches
-report late: it would clamp the positions there, set the launch's error word, and return without a wait. So callers go
-on with the positions that it returns, and with no others.
+`in_bounds` waits for the device to find out, and raises. A device whose launches report late (`LATE`) has the least and
+the most of the positions read when it gets there: then `in_bounds` clamps them and returns without a wait. So callers
+go on with the positions that it returns, and with no others.
 
 CuPy's kernels for positions count in 32 bits (up to 14.2): beyond that they read and write elsewhere, so such calls are
 refused on a device, as `check_gather` and `check_scatter` say.
 """
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -17,17 +22,43 @@ from ..schema.opdef import Array, ArrayModule
 UNSIGNED, SIGNED = 1 << 32, 1 << 31  # what kernels of CuPy cannot count to
 
 
+# Arrays of one element that the device will have computed, the least and the most, and what is to be told of them then:
+# raises what is wrong.
+Check: TypeAlias = tuple[Array, Array, Callable[[Any, Any], None]]
+
+
+class Late(threading.local):
+    """The checks of the launch that this thread is in the middle of; None where kernels wait."""
+
+    checks: list[Check] | None = None
+
+
+LATE: Final = Late()
+
+
 def in_bounds(xp: ArrayModule, positions: Array, low: int, high: int, wrong: str) -> Array:
-    """The positions. IndexError unless all are in [low, high). Waits for a device.
+    """The positions. IndexError unless all are in [low, high). Waits for a device, or has it raised late.
 
     `wrong`: the error's text, with places for `high`, the `first` that is out of bounds, the `least` and the `most`.
     """
-    if positions.size:
-        least, most = int(xp.min(positions)), int(xp.max(positions))
-        if least < low or most >= high:
-            first = least if least < low else most
-            raise IndexError(wrong.format(high=high, first=first, least=least, most=most))
-    return positions
+    if not positions.size:
+        return positions
+    judge = partial(refuse_outside, low, high, wrong)
+    least, most = xp.min(positions), xp.max(positions)
+    if LATE.checks is None or low >= high:  # there is nothing to go on with
+        judge(least, most)
+        return positions
+    LATE.checks.append((least, most, judge))
+    limits = np.iinfo(positions.dtype.name)
+    return xp.clip(positions, max(low, limits.min), min(high - 1, limits.max))
+
+
+def refuse_outside(low: int, high: int, wrong: str, least: Any, most: Any) -> None:
+    """IndexError unless the least and the most of some positions are in [low, high)."""
+    least, most = int(least), int(most)
+    if least < low or most >= high:
+        first = least if least < low else most
+        raise IndexError(wrong.format(high=high, first=first, least=least, most=most))
 
 
 def from_either_end(xp: ArrayModule, positions: Array, size: int) -> Array:

@@ -367,6 +367,7 @@ define(
     scratch=gather_scratch,
     work=gather_work,
     judges=True,
+    clamps=True,
     needs=("take",),
 )
 define(
@@ -381,5 +382,6 @@ define(
     scratch=gather_scratch,
     work=gather_work,
     judges=True,
+    clamps=True,
     needs=("take_along_axis",),
 )

@@ -66,6 +66,7 @@ define(
     attributes=(Attribute("side", choice("left", "right"), "left"),),
     kernel=searchsorted_kernel,
     judges=True,
+    clamps=True,
     scratch=search_scratch,
     work=search_work,
     needs=("searchsorted",),

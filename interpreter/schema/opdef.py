@@ -103,8 +103,10 @@ class OpDef:
     the op writes only a part of that tensor, which must be its first input too. `dynamic`: outputs may have pending
     metas (`mut2`). `bounded`: its time is bounded by `work`, so that it may run on the scheduler's thread when small.
     `judges`: the kernel refuses some data (a position out of bounds), and has to see them also where the results are
-    empty; it must not loop over axes of any size then. `scalars`: the check of Python int operands, unless they have to
-    fit the promoted dtype. `needs`: functions that the kernel calls and an array module may lack ("linalg.eigh");
+    empty; it must not loop over axes of any size then. `clamps`: where a device tells of such data late, the kernel
+    goes on with others (`ops.positions`), so it never looks at values; or for which operands that is so. `scalars`: the
+    check of Python int operands, unless they have to fit the promoted dtype. `needs`: functions that the kernel calls
+    and an array module may lack ("linalg.eigh");
     devices of such a module do not have the op. `library`: what the kernel calls besides the array module; devices
     where that is missing do not have the op. `scratch`: the memory that the kernel's temporaries take, where that may
     be more than `UNNOTICED` bytes. `pointwise`: each element of its one result depends on the operands' elements at its
@@ -136,6 +138,7 @@ class OpDef:
     most: Most | None = None
     bounded: bool = True
     judges: bool = False
+    clamps: bool | Property = False
     view: View | None = None
     work: Work | None = None
     scratch: Scratch | None = None
@@ -154,6 +157,10 @@ class OpDef:
     def blocking(self) -> bool:
         """Does the kernel look at values, so that its thread waits for a GPU? At a shape, a bound, a solver's state."""
         return self.dynamic or self.judges or any(path.startswith(_LOOKING) for path in self.needs)
+
+    def reports_late(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
+        """May what the kernel refuses be known after it? Never said of pending operands."""
+        return self.judges and holds(self.clamps, metas, attributes)
 
     def never_raises(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
         """Can the kernel not raise, whatever the data? Never said of pending operands, which may be refused yet."""

@@ -378,3 +378,138 @@ def test_an_fft_is_the_launchers_whose_plans_are_kept(session: Any) -> None:
         found = session.xp.fft.rfft(x).numpy()
     np.testing.assert_allclose(found, np.fft.rfft(ONES))
     assert "rfft" not in {one.op for one in launches(session)}
+
+
+# -- errors that are known after the launch ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rows(session: Any) -> Any:
+    """A tensor of rows, of which some were gathered before, and those multiplied."""
+    x = session.asarray(np.arange(40.0).reshape(10, 4), device="cuda:0").wait()
+    for _ in range(3):
+        (gather(session, x, [1, 2]) * 2.0).wait()
+    session.sync()
+    return x
+
+
+def gather(session: Any, x: Any, positions: list[int]) -> Any:
+    """Rows of x; the positions lie on the device."""
+    return session.call("take", [x, session.asarray(np.array(positions), device="cuda:0")], {"axis": 0})[0]
+
+
+def test_a_gather_is_launched_and_nobody_waits_for_its_positions(
+    gpu: Gpu, session: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = session.asarray(np.array([9, -10]), device="cuda:0").wait()
+    session.sync()
+    compute, submit, handed = device_of(session, "cuda:0").compute[0], Launcher.submit, list[Any]()
+
+    def noting(launcher: Launcher, stream: Any, tasks: Any) -> None:
+        handed.extend(tasks if stream is compute else ())
+        submit(launcher, stream, tasks)
+
+    monkeypatch.setattr(Launcher, "submit", noting)
+    hold(gpu, session)
+    y = session.call("take", [rows, some], {"axis": 0})[0]
+    z = y * 2.0
+    session.flush()
+    assert not handed
+    assert not y.is_ready()
+    gpu.release("compute")
+    np.testing.assert_array_equal(z.numpy(), rows.numpy()[[9, 0]] * 2.0)
+    assert session.trace().verify() == []
+
+
+@pytest.mark.parametrize("wrong", [10, -11])
+def test_a_position_out_of_bounds_fails_the_gather_and_what_depends_on_it_alone(
+    gpu: Gpu, session: Any, rows: Any, wrong: int
+) -> None:
+    bad = session.asarray(np.array([1, wrong]), device="cuda:0").wait()
+    good = session.asarray(np.array([1, 2]), device="cuda:0").wait()
+    session.sync()
+    hold(gpu, session)
+    lost = [session.call("take", [rows, bad], {"axis": 0})[0]]
+    sound = session.call("take", [rows, good], {"axis": 0})[0] * 2.0
+    for _ in range(3):
+        lost.append(lost[-1] * 2.0)
+    lost.append(lost[-1].to_device("cpu:0") + 1.0)
+    lost.append(lost[1] + sound)
+    session.flush()
+    gpu.release("compute")
+    for one in lost:
+        with pytest.raises(KernelError, match=f"take.*index {wrong} is out of bounds for an axis of size 10") as raised:
+            one.numpy()
+        assert raised.value.op == "take"
+        assert "test_launches.py" in str(raised.value.location)
+    np.testing.assert_array_equal(sound.numpy(), rows.numpy()[[1, 2]] * 2.0)
+    again = rows * 2.0  # the device goes on
+    np.testing.assert_array_equal(again.numpy(), rows.numpy() * 2.0)
+    assert session.trace().verify() == []
+
+
+def test_what_was_overwritten_since_is_healthy(gpu: Gpu, session: Any, rows: Any) -> None:
+    bad = session.asarray(np.array([1, 99]), device="cuda:0").wait()
+    session.sync()
+    hold(gpu, session)
+    y = session.call("take", [rows, bad], {"axis": 0})[0]
+    session.call("full", [7.0], {"shape": (2, 4), "dtype": "float64"}, out=[y], device="cuda:0")
+    session.flush()
+    gpu.release("compute")
+    np.testing.assert_array_equal(y.numpy(), np.full((2, 4), 7.0))
+
+
+def test_a_scatter_reports_late_too(gpu: Gpu, session: Any, rows: Any) -> None:
+    for position, fails in ((3, False), (12, True)):
+        target = (rows * 1.0).wait()
+        at = session.asarray(np.array([position]), device="cuda:0").wait()
+        session.sync()
+        hold(gpu, session)
+        target[at] = 5.0
+        session.flush()
+        gpu.release("compute")
+        if fails:
+            with pytest.raises(KernelError, match="index 12 is out of bounds"):
+                target.numpy()
+        else:
+            assert target.numpy()[position, 0] == 5.0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_gathers_and_what_depends_on_them(gpu: Gpu, session: Any, rows: Any, seed: int) -> None:
+    """Against NumPy: a value is what it is there, or it has failed because a position before it was out of bounds."""
+    rng, base = np.random.default_rng(seed), rows.numpy()
+    there: list[Any] = [rows, (rows + 1.0).wait()]
+    expected: list[Any] = [base, base + 1.0]  # None for what has failed
+    session.sync()
+    for step in range(60):
+        if step % 20 == 0:
+            hold(gpu, session, f"compute {step}")
+        one, other = rng.integers(0, len(there), 2)
+        x, y = expected[one], expected[other]
+        match rng.integers(0, 6):
+            case 0 | 1:
+                positions = rng.integers(-10, 11 if rng.random() < 0.2 else 10, 10)
+                there.append(gather(session, there[one], list(positions)))
+                expected.append(None if x is None or positions.max() > 9 else x[positions])
+            case 2:
+                there.append(there[one] - there[other])
+                expected.append(None if x is None or y is None else x - y)
+            case 3:
+                session.call("multiply", [there[one], 0.5], out=[there[other]])
+                expected[other] = None if x is None else x * 0.5
+            case 4:
+                there[one], expected[one] = session.asarray(base, device="cuda:0"), base
+            case _:
+                there.append((there[one].to_device("cpu:0") + 1.0).to_device("cuda:0"))
+                expected.append(None if x is None else x + 1.0)
+        if step % 20 == 19:
+            session.flush()
+            gpu.release(f"compute {step - 19}")
+    for value, known in zip(there, expected, strict=True):
+        if known is None:
+            with pytest.raises(KernelError, match="index 10 is out of bounds"):
+                value.numpy()
+        else:
+            np.testing.assert_array_equal(value.numpy(), known)
+    assert session.trace().verify() == []

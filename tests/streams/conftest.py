@@ -19,7 +19,7 @@ class FakeTask:
         self.label = label
         self.bytes_moved = 0
         self.quick = True
-        self.blocking = False
+        self.blocking = self.reports = False
         self.composite = False
         self.event_sources: Sequence[FakeTask] = ()
         self.event: Any = None

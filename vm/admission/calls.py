@@ -44,7 +44,7 @@ class Calls:
         try:
             plan = plan_of(session, number)
             refuse_cancelled(session)
-            if plan.launchable and not plan.immediate:
+            if plan.certain and not plan.immediate:
                 launch_from_now_on(session, number, plan)
             self.admit_call(session, plan, inputs, outputs, released, location)
         except TensordError as error:

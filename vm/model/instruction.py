@@ -89,6 +89,7 @@ class Instruction:
         "dependents",
         "device",
         "dispatched",
+        "doubtful",
         "edges",
         "error",
         "event",
@@ -167,6 +168,7 @@ class Instruction:
         self.queue: SessionQueue | None = None  # set when a stream gets it: soft successors may follow
         self.quick = False  # small and bounded: certain to end within tens of microseconds
         self.on_control = traits.on_control  # runs on the driving thread, whatever its size
+        self.doubtful = False  # may it still fail by itself, or what it reads, although it was launched?
         self.foreign = False  # may it fail since another device is lost, although it was launched?
         self.forwarded: Copy | None = None  # the input whose memory its result reuses
         self.payload: Any = None  # bytes from outside that become its result's memory
@@ -257,7 +259,12 @@ class Instruction:
     @property
     def blocking(self) -> bool:
         """Does its kernel wait for the device?"""
-        return self.plan is not None and self.plan.op.blocking
+        return self.plan is not None and self.plan.blocking
+
+    @property
+    def reports(self) -> bool:
+        """Is what its kernel refuses known after the kernel?"""
+        return self.plan is not None and self.plan.reports
 
     @property
     def composite(self) -> bool:
@@ -303,6 +310,13 @@ class Instruction:
             self.origin = poison is None
         if not self.finished:
             self.settle_poison()
+
+    def fail_late(self, error: BaseException) -> None:
+        """Its kernel went on with other data than it was given, and this is why. Others may have written its results
+        since: the driving thread settles who is poisoned."""
+        if self.error is None:
+            self.error = self.describe(error)
+            self.origin = True
 
     def describe(self, error: BaseException) -> TensordError:
         """The error with op, location and instruction id, fit to be kept.

@@ -30,6 +30,8 @@ class Plan:
 
     __slots__ = (
         "attributes",
+        "blocking",
+        "certain",
         "count",
         "device",
         "forward",
@@ -50,6 +52,7 @@ class Plan:
         "output",
         "outputs",
         "pending",
+        "reports",
         "scalars",
         "scratch",
         "session",
@@ -98,14 +101,19 @@ class Plan:
         self.forward = forwardable(op, metas, self.outputs)
         self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
         self.immediate = not self.open and runs_at_once(op) and self.work <= device.inline_work and not self.scratch
-        # On a device that launches: may it be launched at admission, once kernels that `key` stands for have run there?
-        self.launchable = device.launches is not None and not self.open and runs_at_once(op) and is_launched(op)
+        # May what the kernel refuses be known after it? Else, does the kernel wait for the device?
+        self.reports = device.backend.reports_late and op.reports_late(metas, dict(attributes))
+        self.blocking = op.blocking and not self.reports
+        # On a device that launches: does calling it only launch, once kernels that `key` stands for have run there?
+        self.launchable = device.launches is not None and not self.open and not self.blocking and launches_anywhere(op)
         if self.launchable and device.backend.raises_late:
             self.launchable = op.never_raises(metas, dict(attributes))
+        # And may it be launched without an instruction, since it cannot fail but with the device?
+        self.certain = self.launchable and not self.reports and runs_at_once(op)
         self.key: Any = None
         if device.launches is not None:
             self.key = None if self.pending else key_of(op, attributes, metas, self.outputs)
-            self.immediate = self.launchable and self.key in device.launches.seen
+            self.immediate = self.certain and self.key in device.launches.seen
         self.warm = False  # are its kernels for packed operands known to be compiled and loaded?
         # Its results are views, where strides can express them: such a call may take effect at admission, too.
         self.views = op.view is not None and not self.in_place and not self.pending and len(metas) == 1
@@ -175,9 +183,9 @@ def runs_at_once(op: OpDef) -> bool:
     return op.prompt and op.outputs == 1 and op.view is None and not op.partial
 
 
-def is_launched(op: OpDef) -> bool:
-    """Does calling the kernel only launch, on whatever thread? CuPy keeps plans of FFTs for each thread."""
-    return not op.blocking and not any(path.startswith("fft.") for path in op.needs)
+def launches_anywhere(op: OpDef) -> bool:
+    """Is the kernel launched the same on every thread? CuPy keeps plans of FFTs for each."""
+    return op.prompt and not any(path.startswith("fft.") for path in op.needs)
 
 
 def key_of(

@@ -141,6 +141,7 @@ class Fences:
 
     def order(self, instruction: Instruction) -> None:
         """Order an instruction that is being admitted behind the launches that it depends on."""
+        instruction.doubtful = instruction.reports or any(is_doubtful(copy.writer) for copy in instruction.reads)
         for copy in instruction.reads:
             if copy.written:
                 self._order(instruction, copy, copy.written, Reason.RAW)
@@ -218,6 +219,11 @@ class Fences:
         if too_far(device, launches, 1):
             launches.flooded[session] = None
             session.flooded = True
+
+
+def is_doubtful(writer: Instruction | None) -> bool:
+    """May an unfinished write still fail, although it was launched?"""
+    return writer is not None and writer.doubtful
 
 
 def is_unfenced(device: DeviceState) -> bool:

@@ -109,6 +109,7 @@ define(
     kernel=embedding_kernel,
     scratch=scratch(results=1),
     judges=True,
+    clamps=True,
     work=embedding_work,
     needs=("take",),
 )
@@ -123,6 +124,7 @@ define(
     kernel=embedding_grad_kernel,
     scratch=grad_scratch,
     judges=True,
+    clamps=True,
     work=embedding_grad_work,
     needs=("add.at",),
 )

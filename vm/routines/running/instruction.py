@@ -58,7 +58,8 @@ class SegmentPlan(Plan):
         self.stream = device.compute[0]
         self.in_place = False
         self.scalars = (False,) * len(metas)
-        self.two = self.pending = self.open = self.immediate = self.launchable = self.views = False
+        self.two = self.pending = self.open = self.immediate = self.launchable = self.certain = self.views = False
+        self.reports, self.blocking = False, RUN.blocking
         self.outputs = outputs
         self.output = None
         self.work = recipe.work + len(recipe.steps) * work_of_time(device.backend.op_time)

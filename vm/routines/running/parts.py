@@ -73,6 +73,11 @@ class Part:
         return False
 
     @property
+    def reports(self) -> bool:
+        """No kernel of a segment goes on with other data."""
+        return False
+
+    @property
     def composite(self) -> bool:
         """Has it parts itself?"""
         return False
@@ -87,6 +92,10 @@ class Part:
         if self.todo and not self.run.failed():
             kernel, arguments = self.todo.pop()
             self.run.call(self.call, kernel, arguments)
+
+    def fail_late(self, error: BaseException) -> None:
+        """As `fail`."""
+        self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         """The op has failed for a reason outside its kernel."""
