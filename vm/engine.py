@@ -225,11 +225,11 @@ class Engine:
         pending, room = self.pending, WINDOW
         while pending and room > 0:
             session, rest = pending[0]
-            if session.flooded:
+            if session.flooded or session in self.held:  # behind what is held back
                 self.held.setdefault(session, deque()).append(pending.popleft())
                 continue
             if (run := session.unfolding) is not None:
-                if run.asks or session in self.held or not may_go_on(session):
+                if run.asks or not may_go_on(session):
                     self.held.setdefault(session, deque()).append(pending.popleft())
                     continue
                 self.admission.take(session, rest_of_run(session, room))

@@ -380,6 +380,26 @@ def test_an_fft_is_the_launchers_whose_plans_are_kept(session: Any) -> None:
     assert "rfft" not in {one.op for one in launches(session)}
 
 
+def test_what_is_sent_while_a_session_is_flooded_keeps_its_order(
+    gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the background, or another thread, sends: they wait for nothing."""
+    x = one = put(session)
+    session.sync()
+    monkeypatch.setattr(machine_of(session), "await_credit", lambda _session: None)
+    hold(gpu, session)
+    for _ in range(MOST + 100):
+        x = x + one
+    session._core.outbox.flush_if_free()
+    assert machine_of(session).engine.held
+    gpu.release("compute")
+    while gpu.step():
+        pass  # the device has done it, and the machine does not know that yet
+    x = x + one
+    session._core.outbox.flush_if_free()
+    assert x.numpy()[0] == MOST + 102
+
+
 # -- errors that are known after the launch ----------------------------------------------------------------------------
 
 

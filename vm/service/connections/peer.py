@@ -140,7 +140,7 @@ class Peer:
 
     @property
     def waits(self) -> bool:
-        """Is its session in the middle of a run that cannot go on before a value is there?"""
+        """Has its session launched too far ahead, or is it in a run that cannot go on before a value is there?"""
         return self.session is not None and self.session.waits()
 
     @property
