@@ -128,6 +128,7 @@ class CudaDevice(PooledDevice):
             self._reserve(min(options.reserve, limit))
         super().__init__(name, cupy, limit, options.missing, options.cache)
         self.pins = self.reports_late = True
+        self.most_axes = MOST_AXES
         self.eviction, self.floor = options.eviction, options.floor
         self.ceiling = ceiling_of(options.ceiling, self.limit)
         staged = min(options.pinned // 2, _STAGED)

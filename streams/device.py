@@ -107,6 +107,7 @@ class Device(ABC):
         # True: what a kernel refuses may be known after it, so that the launch does not wait (`ops.positions`).
         self.reports_late = False
         self.order = Order()
+        self.most_axes = 64  # of an array: NumPy's
         self.op_time = 0.0  # seconds that an op takes here at the least, whatever its kernel takes
         self.pace = 6.0  # element operations per ns, as a first guess
 

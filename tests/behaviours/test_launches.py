@@ -12,7 +12,7 @@ import pytest
 import tensord as td
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
-from tensord.streams.cuda import CudaDevice
+from tensord.streams.cuda import MOST_AXES, CudaDevice
 from tensord.streams.cuda_launcher import Launcher
 from tensord.vm.scheduler.fences import AHEAD_NS, MOST, OFTEN
 
@@ -398,6 +398,18 @@ def test_what_is_sent_while_a_session_is_flooded_keeps_its_order(
     x = x + one
     session._core.outbox.flush_if_free()
     assert x.numpy()[0] == MOST + 102
+
+
+def test_arrays_of_more_axes_than_the_device_has_fail_alone(session: Any) -> None:
+    """Their kernels are known, and their values are there: nothing of them is bound at admission."""
+    x = session.asarray(np.ones(1), device="cuda:0")
+    for _ in range(3):
+        (x + x).wait()
+    y = session.xp.reshape(x, (1,) * (MOST_AXES + 1)).wait()
+    for ask in (y.numpy, (y + y).wait, (y * 2.0).numpy):
+        with pytest.raises(KernelError, match="axes"):
+            ask()
+    assert (x + x).numpy() == 2.0
 
 
 # -- errors that are known after the launch ----------------------------------------------------------------------------

@@ -482,8 +482,10 @@ def may_read_in_order(source: Binding) -> bool:
     copy, tensor, _, strides = source
     if copy.device.launches is None or copy.writer is not None or copy.poison is not None or copy.buffer is None:
         return False
-    meta = tensor.meta
-    return strides is None and meta is not None and 0 < meta.nbytes <= INLINE_BYTES and copy.device.backend.lost is None
+    meta, backend = tensor.meta, copy.device.backend
+    if strides is not None or meta is None or len(meta.shape) > backend.most_axes:
+        return False
+    return 0 < meta.nbytes <= INLINE_BYTES and backend.lost is None
 
 
 def strides_of(tensors: dict[int, Tensor], inputs: Sequence[Any], plan: Plan) -> tuple[Any, ...]:
