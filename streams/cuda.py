@@ -64,6 +64,7 @@ _STAGED: Final = 64 << 20  # bytes of pinned memory that users' arrays leave to 
 
 _PATIENCE: Final = 0.001  # seconds between two looks at what is to end with the device
 MOST_AXES: Final = 32  # of CuPy's arrays
+_NOT_READY: Final = 600  # cudaErrorNotReady
 _NO_MEMORY: Final = 2  # cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for which CuPy has no name
 
 RESERVE: Final = Option(
@@ -459,6 +460,14 @@ class CudaDevice(PooledDevice):
 
         return launch_and_wait
 
+    def has_passed(self, event: Any) -> bool:
+        """As declared. CuPy's `Event.done` raises nothing: on a lost device no event would ever be done."""
+        runtime = self._cupy.cuda.runtime
+        status = runtime.eventQuery(event.ptr)
+        if status not in {0, _NOT_READY}:
+            runtime.check_status(status)
+        return bool(status == 0)
+
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an asynchronous error: such errors are sticky, so the device stops working."""
         if self.lost is None:
@@ -472,7 +481,7 @@ class CudaDevice(PooledDevice):
         with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # the device is lost
             event = self._launcher.events.take()
             event.record(self._compute[0].raw)
-            while not event.done:
+            while not self.has_passed(event):
                 if monotonic() > deadline:
                     return False
                 sleep(_PATIENCE)

@@ -27,6 +27,9 @@ class Losable(Protocol):
 
     lost: BaseException | None
 
+    def has_passed(self, event: Any) -> bool:
+        """Has the device got to an event? One call; raises the device's error."""
+
 
 class Events:
     """The events of one device: made by `new`, and used again. Any thread may take and give."""
@@ -70,7 +73,7 @@ class Mark:
 
     def passed(self) -> bool:
         """Has the device got there? One call of CUDA; raises the device's error."""
-        return self.sound or bool(self.event.done)
+        return self.sound or self.owner.has_passed(self.event)
 
     def synchronize(self) -> None:
         """Wait until the device has got there and the host has done its part. Any thread; raises the device's error."""

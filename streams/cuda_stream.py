@@ -75,6 +75,9 @@ class Owner(Protocol):
     def tell_late(self, task: Task, checks: Sequence[Check]) -> None:
         """Have the task fail, once the device has got there, if one of the checks of its launch does."""
 
+    def has_passed(self, event: Any) -> bool:
+        """Has the device got to an event? One call; raises the device's error."""
+
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an asynchronous error."""
 

@@ -237,6 +237,9 @@ class LaunchingSimDevice(SimDevice):
     def give_back_blocks(self) -> None:
         """There is no driver to give any back to."""
 
+    def has_passed(self, event: SimEvent) -> bool:
+        return event.done
+
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an error that surfaced late: such errors are sticky."""
         if self.lost is None:

@@ -320,6 +320,24 @@ def test_the_error_of_a_lost_device_names_what_was_launched_since_it_was_sound(g
     assert "launch_blocking" in str(raised.value)
 
 
+def test_a_device_is_seen_to_be_lost_where_its_fences_are_looked_for(gpu: Gpu, session: Any) -> None:
+    """A machine that is busy with others never leaves the fences to another thread, which would be told of the loss."""
+    x = put(session)
+    session.sync()
+    device, machine = device_of(session, "cuda:0"), machine_of(session)
+    gpu.enqueue(device.compute[0].raw.queue, raise_illegal)
+    y = x + x
+    session.flush()
+    with machine.lock:
+        machine.engine.fence()
+        while gpu.step():
+            pass
+        machine.engine.poll()
+        assert device.lost is not None
+    with pytest.raises(KernelError, match="illegal"):
+        y.numpy()
+
+
 def test_launch_blocking_names_the_op_at_fault_and_its_line(gpu: Gpu) -> None:
     device = {**DEVICES[1], "launch_blocking": True}
     with td.connect("local", devices=["cpu:0", device]) as s:

@@ -14,8 +14,10 @@ from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 PATIENCE = 10.0  # seconds until a test that hangs is given up
+NOT_READY = 600  # cudaErrorNotReady
 
 
 class CUDARuntimeError(RuntimeError):
@@ -91,6 +93,7 @@ class Gpu:
         self.kept: list[Any] = []  # memory that lives as long as the devices
         self.threads = threading.local()
         self.next_ptr = 0
+        self.events: WeakValueDictionary[int, Event] = WeakValueDictionary()  # by `ptr`
 
     # -- the host's side -------------------------------------------------------------------------------------------
 
@@ -247,11 +250,11 @@ class Stream:
 
     @property
     def done(self) -> bool:
-        self.gpu.call("streamQuery", self.queue.device)
+        """False on a broken device, too: CuPy raises no error here."""
+        self.gpu.calls["streamQuery"] += 1
         if self.queue.items:
             self.gpu.step()
-            self.gpu.refuse_broken(self.queue.device)
-        return not self.queue.items
+        return not self.queue.items and self.gpu.broken[self.queue.device] is None
 
     def synchronize(self) -> None:
         self.gpu.call("streamSynchronize", self.queue.device)
@@ -267,6 +270,8 @@ class Event:
         self.gpu = gpu
         self.timed = not disable_timing
         self.recorded: Recorded | None = None
+        self.ptr = id(self)
+        gpu.events[self.ptr] = self
 
     def record(self, stream: Stream) -> None:
         self.gpu.call("eventRecord", stream.queue.device)
@@ -274,13 +279,20 @@ class Event:
 
     @property
     def done(self) -> bool:
+        """False on a broken device, too: CuPy raises no error here."""
+        return self.query() == 0
+
+    def query(self) -> int:
+        """What cudaEventQuery returns."""
         recorded = self.recorded
         if recorded is None:
-            return True
-        self.gpu.call("eventQuery", recorded.device)
+            return 0
+        self.gpu.calls["eventQuery"] += 1
         if not recorded.done:
             self.gpu.step()
-        return recorded.done
+        if (error := self.gpu.broken[recorded.device]) is not None:
+            return error.status
+        return 0 if recorded.done else NOT_READY
 
     def synchronize(self) -> None:
         if (recorded := self.recorded) is not None:

@@ -126,6 +126,13 @@ class Runtime:
 
     runtimeGetVersion = driverGetVersion  # noqa: N815
 
+    def eventQuery(self, event: int) -> int:  # noqa: N802
+        return self._gpu.events[event].query()
+
+    def check_status(self, status: int) -> None:
+        if status:
+            raise next(error for error in self._gpu.broken if error is not None and error.status == status)
+
     def malloc(self, nbytes: int) -> int:
         block = Memory(self._gpu, nbytes)
         self._taken[block.ptr] = block
