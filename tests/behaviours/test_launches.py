@@ -239,6 +239,28 @@ def test_how_far_ahead_goes_by_the_time_that_kernels_take(gpu: Gpu, session: Any
     assert done.is_set()
 
 
+def test_fences_that_are_found_together_do_not_say_how_fast_a_device_is(gpu: Gpu, session: Any) -> None:
+    x = put(session)
+    session.sync()
+    machine = machine_of(session)
+    launches = machine.engine.tiers["cuda:0"].launches
+    assert launches is not None
+    launches.least = 1 << 40
+    before = launches.pace
+    hold(gpu, session)
+    for _ in range(3):
+        x = x + x
+        session._core.outbox.flush_if_free()
+        with machine.lock:
+            machine.engine.fence()
+    with machine.lock:
+        gpu.release("compute")
+        while gpu.step():
+            pass
+    session.sync()
+    assert before <= launches.pace <= 2 * before
+
+
 def test_a_small_value_is_read_without_a_fence_where_the_device_has_little_to_do(gpu: Gpu, session: Any) -> None:
     x = put(session)
     (x * 2.0).numpy()  # the first launch of all has a fence

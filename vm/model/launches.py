@@ -102,12 +102,13 @@ class Launches:
     def learn(self, fence: Fence, since: int) -> None:
         """How fast is the device? `since`: when it had passed the fence before this one.
 
-        If it has had work from then on, it is just as fast as that, otherwise at least so.
+        If it has had work from then on, it is just as fast as that, otherwise at least so. One look makes it no more
+        than twice as fast, since the host may have learnt late that the earlier fence was passed.
         """
         elapsed, cost = fence.finished - since, fence.cost - self.done
         if elapsed <= 0 or cost <= 0:
             return
-        seen = cost / elapsed
+        seen = min(cost / elapsed, 2 * self.pace)
         if fence.dispatched <= since:
             self.pace += (seen - self.pace) / 2
         else:

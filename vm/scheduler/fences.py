@@ -53,6 +53,7 @@ class Fences:
         self.scheduler = scheduler
         self.devices = [device for device in devices if device.launches is not None]
         self.passed_at = dict.fromkeys(self.devices, 0)  # when they had passed the newest fence
+        self.learnt = dict.fromkeys(self.devices, 0)  # in which pass of the scheduler they were last seen to pass one
 
     def behind(self, device: DeviceState, launches: Launches, number: int) -> Fence:
         """A fence that covers the launch of that number, which is not reached."""
@@ -107,7 +108,9 @@ class Fences:
             device.backend.got_to(fence.launch)
         if device.backend.lost is None:
             launches.sound = max(launches.sound, fence.launch)
-        launches.learn(fence, self.passed_at[device])
+        if self.learnt[device] != self.scheduler.now:  # else the time between two that were found together is unknown
+            self.learnt[device] = self.scheduler.now
+            launches.learn(fence, self.passed_at[device])
         self.passed_at[device] = fence.finished
         launches.done = max(launches.done, fence.cost)
         if launches.flooded and not too_far(device, launches, 2):

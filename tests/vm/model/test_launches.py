@@ -30,8 +30,15 @@ def test_a_device_that_had_work_all_the_while_is_as_fast_as_it_was_seen_to_be(la
 def test_one_that_waited_for_work_is_at_least_as_fast(launches: Launches) -> None:
     launches.learn(fence(cost=3000, launched=150, finished=1100), since=100)
     assert launches.pace == 10.0
-    launches.learn(fence(cost=41_000, launched=150, finished=1100), since=100)
-    assert launches.pace == 40.0
+    launches.learn(fence(cost=16_000, launched=150, finished=1100), since=100)
+    assert launches.pace == 15.0
+
+
+def test_one_look_makes_it_no_more_than_twice_as_fast(launches: Launches) -> None:
+    launches.learn(fence(cost=1 << 40, launched=50, finished=101), since=100)
+    assert launches.pace == 15.0
+    launches.learn(fence(cost=1 << 40, launched=150, finished=101), since=100)
+    assert launches.pace == 30.0
 
 
 def test_a_fence_behind_which_nothing_was_launched_says_nothing(launches: Launches) -> None:
