@@ -343,7 +343,7 @@ class CudaDevice(PooledDevice):
                     return True
         except Exception as error:
             self.lose(error)
-        self._unread.append((self.order.issued, staged))
+        self._unread.append((self.order.issued + 1, staged))
         return False
 
     def got_to(self, number: int) -> None:

@@ -205,7 +205,8 @@ class Device(ABC):
 
     def copy_out_soon(self, source: Array, target: NDArray[np.generic]) -> bool:
         """`copy_out` behind what the driving thread has launched, if that is there within some microseconds: then all
-        launches are complete. Called on that thread. False if it takes longer; another launch is complete after it."""
+        launches are complete. Called on that thread, which numbers it as a launch afterwards. False if it takes longer,
+        or fails: a fence behind it tells."""
         raise NotImplementedError(f"{self.name} launches nothing: {source.shape}, {target.shape}")
 
     @abstractmethod

@@ -193,7 +193,7 @@ class LaunchingSimDevice(SimDevice):
 
     def copy_out_soon(self, source: Array, target: NDArray[np.generic]) -> bool:
         self._check("copy_out", target, "", source, self.name)
-        queue, number = self._main, self.order.issued
+        queue, number = self._main, self.order.issued + 1
         if self.faults.armed:  # they meet the copy that has a fence
             queue.launch(nothing, (), 0, number)
             return False

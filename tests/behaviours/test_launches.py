@@ -276,6 +276,25 @@ def test_a_small_value_is_read_without_a_fence_where_the_device_has_little_to_do
     assert session.trace().verify() == []
 
 
+def test_a_small_value_has_its_number_once_its_copy_is_launched(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a thread that has waited for the stream up to that number would take the copy to be done."""
+    x = put(session)
+    session.sync()
+    order = device_of(session, "cuda:0").order
+    before, given = order.issued, []
+    copy_out_soon = CudaDevice.copy_out_soon
+
+    def noting(*asked: Any) -> bool:
+        found = copy_out_soon(*asked)
+        given.append(order.issued)
+        return found
+
+    monkeypatch.setattr(CudaDevice, "copy_out_soon", noting)
+    x.numpy()
+    assert given == [before]
+    assert order.issued == order.reached == before + 1
+
+
 def test_a_small_value_behind_much_work_is_read_behind_a_fence(gpu: Gpu, session: Any) -> None:
     x = put(session)
     session.sync()

@@ -454,10 +454,11 @@ class Inline:
             return None
         backend = copy.device.backend
         started = self.scheduler.clock()
+        result = np.empty(meta.shape, meta.dtype)
+        there = backend.copy_out_soon(bind(source), result)
         launches.order.issued = copy.touched = number = launches.order.issued + 1
         launches.cost += launches.least
-        result = np.empty(meta.shape, meta.dtype)
-        if not backend.copy_out_soon(bind(source), result):
+        if not there:
             return None  # a fence tells what is wrong, or when it is there
         self.scheduler.fences.caught_up(copy.device, launches)
         copy.device.count_move("d2h", meta.nbytes)
