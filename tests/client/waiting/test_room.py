@@ -20,6 +20,15 @@ from .watching import watch
 WINDOW = 64
 
 
+async def looking(session: Any, instead_of: Any = None) -> Any:
+    """Wait until a task of this loop looks for room; what it keeps while it looks."""
+    looking: Any = room._looking
+    loop = asyncio.get_running_loop()
+    while (found := looking.get(session._core.outbox, {}).get(loop)) in (None, instead_of):  # noqa: ASYNC110
+        await asyncio.sleep(0)  # a step of the other tasks
+    return found
+
+
 def test_after_a_flush_there_is_room_for_half_a_window(session, monkeypatch):
     monkeypatch.setattr(machine_module, "WINDOW", WINDOW)
     x = session.asarray([1.0])
@@ -31,7 +40,7 @@ def test_after_a_flush_there_is_room_for_half_a_window(session, monkeypatch):
             for _ in range(WINDOW // 2 + 1):
                 x += 1.0
             flushing = [asyncio.ensure_future(session.flush_async()) for _ in range(3)]
-            await asyncio.sleep(0.01)
+            await looking(session)
             assert not any(one.done() for one in flushing)
             flushing.pop().cancel()
         await asyncio.wait_for(asyncio.gather(*flushing), WAIT)
@@ -67,7 +76,7 @@ def test_the_end_of_the_session_ends_a_wait_for_room(session, monkeypatch):
             for _ in range(WINDOW // 2 + 1):
                 x += 1.0
             flushing = asyncio.ensure_future(session.flush_async())
-            await asyncio.sleep(0.01)
+            await looking(session)
             closing = asyncio.ensure_future(session.close_async())
             await asyncio.wait_for(flushing, WAIT)
         await closing
@@ -149,7 +158,7 @@ def test_a_loop_that_is_closed_leaves_nothing_behind(session, monkeypatch):
             x = x + 1.0
         for loop in loops:
             waits = [loop.create_task(session.flush_async()) for _ in range(3)]
-            loop.run_until_complete(asyncio.sleep(0.01))
+            loop.run_until_complete(looking(session))
             loop.close()
             for wait in waits:
                 wait._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -171,9 +180,9 @@ def test_another_task_looks_where_the_one_that_did_is_cancelled(session, monkeyp
             for _ in range(WINDOW // 2 + 1):
                 x += 1.0
             first, *others = [asyncio.ensure_future(session.flush_async()) for _ in range(3)]
-            await asyncio.sleep(0.01)
+            looks = await looking(session)
             first.cancel()
-            await asyncio.sleep(0.01)
+            await looking(session, instead_of=looks)
             assert [one.done() for one in (first, *others)] == [True, False, False]
         await asyncio.wait_for(asyncio.gather(*others), WAIT)
 
