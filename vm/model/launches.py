@@ -141,7 +141,11 @@ class Launches:
         return all(reader.event is not None and reader.stream is stream for reader in copy.readers or ())
 
     def note_warm(self, plan: Plan, strides: tuple[Any, ...]) -> None:
-        """The kernels of a call have run on the device."""
+        """The kernels of a call have run on the device. Of so many that they are forgotten, the next calls are the
+        launcher's once more."""
+        if len(self.warm) >= REMEMBERED:
+            self.seen.clear()
+            self.warm.clear()
         self.seen.add(plan.key)
         self.warm.add(plan.key if strides.count(None) == len(strides) else (plan.key, strides))
 

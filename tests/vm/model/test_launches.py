@@ -45,3 +45,14 @@ def test_a_fence_behind_which_nothing_was_launched_says_nothing(launches: Launch
     launches.learn(fence(cost=1000, launched=50, finished=1100), since=100)
     launches.learn(fence(cost=3000, launched=50, finished=100), since=100)
     assert launches.pace == 10.0
+
+
+def test_so_many_warm_kernels_are_remembered_and_no_more(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensord.vm.model.launches.REMEMBERED", 10)
+    launches.seen, launches.warm = set(), set()
+    for number in range(35):
+        plan: Any = SimpleNamespace(key=("add", number), launchable=True)
+        launches.note_warm(plan, (None, (8, 4)))
+        assert launches.is_warm(plan, (None, (8, 4)))
+        assert not launches.is_warm(plan, (None, None))
+        assert len(launches.seen) <= len(launches.warm) <= 10
