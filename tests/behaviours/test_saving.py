@@ -244,6 +244,7 @@ def test_an_interrupt_of_the_programs_end_is_one_line_and_leaves_no_file(tmp_pat
     with Daemon.start(tmp_path, "--config", str(config)) as daemon:
         command = [sys.executable, "-c", INTERRUPTED, daemon.address, str(folder / "x")]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+        daemon.kill()  # to stop, it would wait for the sum
     assert done.stderr == f"<saving {folder / 'x'}> was interrupted, and is given up\n"
     assert names_in(folder) == []
 

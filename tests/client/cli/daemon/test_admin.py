@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -17,6 +15,9 @@ from tensord.client.cli.daemon.seen import Look, seen
 from tensord.client.cli.drawing import figures, terminal
 from tensord.interpreter.wire.addresses import default_address
 from tensord.streams.faults import Fault, FaultKind
+
+from .... import forked
+from ....daemon import MAIN
 
 COMMANDS = ["status", "sessions", "tensors", "names", "devices", "evict", "checkpoint", "restore", "load", "top"]
 COMMANDS += ["doctor", "trace"]
@@ -287,8 +288,7 @@ class TestHelpAndCompletion:
             "COMP_WORDS": line,
             "COMP_CWORD": str(len(words) - 1),
         }
-        command = [sys.executable, "-c", "from tensord.client.cli.main import main; main()"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
+        done = forked.run(MAIN, ["tensord"], env=environment)
         return [one.partition(",")[2] for one in done.stdout.split()]
 
     def test_bash_completes_commands(self):
