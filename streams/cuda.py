@@ -135,7 +135,7 @@ class CudaDevice(PooledDevice):
         staged = min(options.pinned // 2, _STAGED)
         self.pinned = PinnedPool(options.pinned - staged, self._new_pinned)
         self._staged = PinnedPool(staged, self._new_pinned)
-        # Values that nobody has waited for: number of the launch, and pinned memory to which it is copied.
+        # Copies that were not over soon: the number of the launch, and the pinned memory that it writes.
         self._unread: deque[tuple[int, NDArray[np.generic]]] = deque()
         self._launcher = Launcher(self, lambda: cupy.cuda.Event(block=True, disable_timing=True))
         self._compute = tuple(self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams))
@@ -329,8 +329,8 @@ class CudaDevice(PooledDevice):
             self._burst.finish.append(lambda: np.copyto(target, staged, casting="no"))
 
     def copy_out_soon(self, source: Array, target: NDArray[np.generic]) -> bool:
-        """As declared. A copy, and a question, may name a stream of a device that is not current (CUDA C++ Programming
-        Guide, Stream and Event Behavior)."""
+        """As declared. The device need not be current for a copy to its stream, nor for a query of that (CUDA C++
+        Programming Guide, Stream and Event Behavior)."""
         raw = self._compute[0].raw
         staged = self._array_of(self._staged, Meta.of(target.shape, target.dtype))
         try:

@@ -146,7 +146,7 @@ class Device(ABC):
         """A buffer of that many bytes, contents undefined, or None if it does not fit now."""
 
     def prefer_reached(self, nbytes: int) -> None:  # noqa: B027 - one without launches has nothing to prefer
-        """Have the next buffer of that many bytes be memory that no launch may still use, if there is some, or room."""
+        """Make the next buffer of that many bytes one that no launch may still use, if there is one, or room for it."""
 
     def set_aside(self, nbytes: int) -> bool:
         """Count so many bytes of temporaries as allocated; False, and nothing is counted, if they do not fit now."""
@@ -204,9 +204,9 @@ class Device(ABC):
         target[...] = source
 
     def copy_out_soon(self, source: Array, target: NDArray[np.generic]) -> bool:
-        """`copy_out` behind what the driving thread has launched, if that is there within some microseconds: then all
-        launches are complete. Called on that thread, which numbers it as a launch afterwards. False if it takes longer,
-        or fails: a fence behind it tells."""
+        """`copy_out` behind all launches. True if it was over within some microseconds: then they are complete, too.
+        False if it takes longer, or fails, which a fence behind it will report. Called on the driving thread, which
+        then numbers it as a launch."""
         raise NotImplementedError(f"{self.name} launches nothing: {source.shape}, {target.shape}")
 
     @abstractmethod

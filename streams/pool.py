@@ -86,8 +86,8 @@ class Pool:
         return buffer
 
     def prefer_reached(self, nbytes: int, room: int) -> None:
-        """Have `take` find a buffer that no launch may still use: one that is kept, or a new one if all that is kept
-        and a new one fit into so many bytes."""
+        """Make `take` find a buffer that no launch may still use: one that is kept, or a new one if it fits into `room`
+        beside all that is kept."""
         shelf = self._find_shelf(nbytes)
         buffers, reached = shelf.buffers, self.order.reached
         with suppress(IndexError, MemoryError):  # spilt meanwhile; no memory is left

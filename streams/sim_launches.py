@@ -1,12 +1,12 @@
 """A sim device that launches, as a GPU does: calling a kernel puts it in the order of a queue, and returns.
 
 The threads, the launcher and the marks are those of a CUDA device (`cuda_stream`); in the place of CUDA's streams are
-queues (`sim_queue`). So what is true of a GPU is true here, but for values, which are NumPy's: an op is launched where
-it is admitted once its kernel has run, memory is free in the order of the stream, and poisoned there, and whoever needs
-a value waits for a fence. Without that fence the value is wrong.
+queues (`sim_queue`). So this device behaves as a GPU does, except that values are NumPy's. An op is launched where it
+is admitted once its kernel has run. Memory is freed, and poisoned, in the order of the stream. What needs a value waits
+for a fence; without the fence the value is wrong.
 
-A kernel that may raise on some data looks at values, so its launch waits for what is before it. An exception of any
-other one costs the device, as an asynchronous error of CUDA does.
+A launch of a kernel that may raise on some data waits for what is before it, since it looks at values. An exception in
+any other one loses the device, as an asynchronous error of CUDA does.
 
 Faults meet a task where it is launched. What they do to time, and to the device, they do when it is computed.
 """

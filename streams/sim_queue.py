@@ -1,15 +1,15 @@
-"""The work of one stream of a sim device that launches: what was put there is computed when somebody looks.
+"""The work of one stream of a sim device that launches: items are computed when a thread waits for them, or looks.
 
-It stands where CUDA's streams and events stand (`cuda_stream`, `cuda_marks`), with the same promises: the items of a
-queue run in order; a queue that waits for an event waits for what that had recorded by then; an error of an item is
-sticky, breaks the device and surfaces where the device is asked next.
+Queues take the place of CUDA's streams and events (`cuda_stream`, `cuda_marks`), with the same promises. The items of a
+queue run in order. A queue that waits for an event waits for what the event had recorded by then. An error of an item
+is sticky: it breaks the device, and surfaces in the next call.
 
-Who computes: the thread that waits for a place in the order, or looks whether that is reached. A thread that only looks
-computes what is small and due, for a moment. If nobody asks, nothing is computed.
+Items are computed by the thread that waits for a place in the order, or looks whether it is reached. A thread that only
+looks computes what is small and due, for a moment. If no thread asks, nothing is computed.
 
-The time is the queue's own. An item begins when the one before it has ended, at the earliest when it was launched and
-when what it waits for has ended, and takes its span. It is computed when that end has passed. So a thread that sleeps
-too long makes up for that: a chain takes the sum of its spans.
+Each queue has its own clock. An item begins when the one before it has ended, but not before its launch, nor before
+what it waits for has ended. It takes its span, and is computed once that is over. A thread that oversleeps computes all
+that has come due, so a chain takes the sum of its spans.
 
 An item is a plain tuple, since one is made for each launch: what to call, its arguments, its span in nanoseconds, when
 it was launched, its number among the launches at admission, or 0, and whether it is large.

@@ -13,12 +13,16 @@ the driving thread, if all of this holds:
 Busy streams of the device are no reason to wait: no edge would order the op after the work there, so the op may as
 well run before or beside that work (docs/decisions/0001).
 
+On a device that launches, calling a kernel only queues it, so an op of any size is launched here once its kernels are
+compiled (docs/decisions/0057). Unfinished accesses are in its way only if the launch would not come behind them
+(`Launches.follows`). A session that has launched too far ahead gets no further (`FULL`).
+
 Small uploads, fetches and waits run at admission, too, if no unfinished access is in their way.
 
-Otherwise nothing is changed and the op takes the long way. The record in the trace is the same, with no edges and two
-adjacent ticks, and `verify` holds it to that. This is the hottest code of the machine, and written for it: few calls,
-few objects (docs/decisions/0001). The form of a CALL from outside is checked here field by field, before the field is
-used and before anything changes; a malformed CALL takes the long way, which reports the fault
+Otherwise nothing is changed and the op takes the long way. The record in the trace is the same, with two adjacent ticks
+and, but for launches, no edges, and `verify` holds it to that. This is the hottest code of the machine, and written for
+it: few calls, few objects (docs/decisions/0001). The form of a CALL from outside is checked here field by field, before
+the field is used and before anything changes; a malformed CALL takes the long way, which reports the fault
 (tests/vm/admission/test_inline.py sends all that a client may send both ways). If an input dies with the op and the
 result can take its memory, the result gets the input's copy as it is, under a new id. If no instruction was ever bound
 to the input, the result gets its tensor and storage as well.
@@ -213,7 +217,7 @@ class Inline:
         return END
 
     def run_and_leave(self, session: VmSession, messages: Iterator[Sequence[Any]]) -> Any:
-        """`run`, where devices launch: afterwards the thread's current device, stream and allocator are as before."""
+        """`run`, where a device launches. Restores the thread's current device, stream and allocator."""
         try:
             return self.run(session, messages)
         finally:
@@ -231,7 +235,7 @@ class Inline:
         return True
 
     def may_launch(self, plan: Plan) -> bool:
-        """May the op be launched now, as far as its device is concerned? Then this thread is ready to."""
+        """Does the device let the op be launched now? If so, it is current on this thread from here on."""
         device = plan.device
         backend = device.backend
         if backend.lost is not None:
@@ -246,7 +250,7 @@ class Inline:
         return True
 
     def launched(self, session: VmSession, plan: Plan, launches: Launches, used: Sequence[Copy], result: Copy) -> None:
-        """The op has its place in the order of the device: number it."""
+        """Number the op, which was launched just now."""
         launches.order.issued = number = launches.order.issued + 1
         launches.cost = cost = launches.cost + plan.work + launches.least
         for copy in used:
@@ -425,8 +429,8 @@ class Inline:
         return True
 
     def fetch(self, session: VmSession, source: Binding, label: str, location: int) -> Any:
-        """A copy of the value now, if it is there, and small; else None. It is on the host, or on a device that has
-        next to nothing to do before."""
+        """A copy of the value now; None if it is large, or not there yet. On a device that launches, a value counts as
+        there if the device has next to nothing to do before it."""
         copy, tensor, _, _ = source
         device = copy.device
         if copy.writer is not None or copy.poison is not None or copy.buffer is None or tensor.meta is None:
@@ -447,8 +451,8 @@ class Inline:
         return result
 
     def read_soon(self, session: VmSession, source: Binding, launches: Launches, label: str, location: int) -> Any:
-        """`fetch` of a value that is there in the order of its device: a fence, and those who wait for it, cost more
-        than to wait here for a device that has little to do."""
+        """`fetch` of a value that is there in the order of its device. Waiting here for a device that has little to do
+        costs less than a fence, and waking the thread that waits for it."""
         copy, meta = source.copy, source.tensor.meta
         if meta is None or not may_read_in_order(source) or launches.cost - launches.done > SOON_NS * launches.pace:
             return None
@@ -459,7 +463,7 @@ class Inline:
         launches.order.issued = copy.touched = number = launches.order.issued + 1
         launches.cost += launches.least
         if not there:
-            return None  # a fence tells what is wrong, or when it is there
+            return None  # the caller's fence reports what is wrong, or when the value is there
         self.scheduler.fences.caught_up(copy.device, launches)
         copy.device.count_move("d2h", meta.nbytes)
         traits = (session.id, ACCESS, label, copy.device.name, "r", meta.plain)
@@ -479,7 +483,7 @@ class Inline:
 
 
 def may_read_in_order(source: Binding) -> bool:
-    """May a value be read where its device launches, behind what was launched before: is it small, there, and sound?"""
+    """May a value be read in the order of launches: does its device launch, and is the value small, there and sound?"""
     copy, tensor, _, strides = source
     if copy.device.launches is None or copy.writer is not None or copy.poison is not None or copy.buffer is None:
         return False

@@ -1,13 +1,13 @@
 """Launches: what was put in the order of a device's stream at admission, and how far the device is known to have got.
 
-On a device that `launches`, calling a kernel only gives work a place in the order of a stream: its *number*. An op that
-is launched at admission is finished as far as later launches are concerned: they come behind it on the same stream. For
-everybody else it is finished once the device has *reached* that number: the other streams of the device, the host, and
-whoever takes over its memory.
+On a device that `launches`, calling a kernel only gives work a place in the order of a stream: its *number*. Later
+launches on the same stream may treat an op that was launched at admission as finished, since they run behind it. For
+everything else (other streams of the device, the host, the next user of its memory) the op is finished once the device
+has *reached* that number.
 
-They wait for a *fence*: an instruction without a kernel that the stream reports when it has got so far. A fence is made
-where somebody needs one, covers all launches before it, and serves all who come until the next launch. So there is one
-mechanism for waiting, that of edges, and a launch that nobody waits for costs nothing but its number.
+What needs it earlier waits for a *fence*: an instruction without a kernel that the stream reports when it gets there. A
+fence is made where one is needed, covers all launches before it, and is shared until the next launch. So there is one
+mechanism for waiting, that of edges, and a launch that nothing waits for costs nothing but its number.
 
 `Copy.written` and `Copy.touched` are the numbers of launches that used a copy, `Buffer.behind` those of memory.
 """
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .session import VmSession
 
-REMEMBERED = 1 << 16  # first calls of kernels
-LEAST_NS: Final = 2000  # that a kernel takes at the least
+REMEMBERED = 1 << 16  # keys of plans of one kind: those of library functions differ by shape, so that they never end
+LEAST_NS: Final = 2000  # that a kernel is taken to need at least
 
 
 class Fence(Instruction):
-    """An instruction that is reported when its device has reached the number `launch`; `cost`: what had been launched
-    by then. It has no kernel, or one that the driving thread launches: a small value is read so."""
+    """An instruction that is reported when its device has reached the number `launch`. `cost`: what had been launched
+    by then. It has no kernel, or one that the driving thread launches, which reads a small value."""
 
     __slots__ = ("cost",)
 
@@ -57,13 +57,13 @@ class Fence(Instruction):
 class Launches:
     """The launches of one device. `order` has their numbers; `fence` is the newest one that is not reached, `sound` the
     highest number up to which no error surfaced. `queue` counts the fences on the stream, of no session. `flooded`:
-    sessions that have launched as far ahead as they may. `last`: the id of the session that launched last. `seen`: the
-    keys of plans whose kernels have run there (`Plan.key`); `warm`: the same for packed operands, and with the strides
-    of others: these kernels are compiled and loaded. `begun`: what the launcher has run, or will.
+    sessions that have launched as far ahead as they may. `last`: the id of the session that launched last. `seen`: keys
+    of plans (`Plan.key`) of which some kernel has run there. `warm`: keys whose kernels are compiled and loaded, for
+    packed operands; for others the key is paired with their strides. `begun`: keys that the launcher has run, or will.
 
-    `cost` is what was launched, and `done` what is known to be complete of it, in element operations; each launch has
-    `least` of them at least. `pace`: element operations per ns, as seen between fences. A launch that brings `cost` up
-    to `halt`, or the number up to `stop`, has to be looked at (`scheduler.fences`).
+    `cost` is what was launched, and `done` the part of it that is known to be complete, in element operations; each
+    launch counts as `least` of them more. `pace`: element operations per ns, as seen between fences. A launch that
+    brings `cost` up to `halt`, or the number up to `stop`, needs a look (`Fences.launched`).
     """
 
     __slots__ = (
@@ -100,10 +100,10 @@ class Launches:
         self.halt = self.stop = 0
 
     def learn(self, fence: Fence, since: int) -> None:
-        """How fast is the device? `since`: when it had passed the fence before this one.
+        """Learn the pace from a fence that has passed. `since`: when the fence before it was seen to have passed.
 
-        If it has had work from then on, it is just as fast as that, otherwise at least so. One look makes it no more
-        than twice as fast, since the host may have learnt late that the earlier fence was passed.
+        A device that had work all that time is as fast as this; one that ran out of work is at least this fast. One
+        measurement no more than doubles the pace, since the earlier fence may have passed long before it was seen to.
         """
         elapsed, cost = fence.finished - since, fence.cost - self.done
         if elapsed <= 0 or cost <= 0:
@@ -141,8 +141,8 @@ class Launches:
         return all(reader.event is not None and reader.stream is stream for reader in copy.readers or ())
 
     def note_warm(self, plan: Plan, strides: tuple[Any, ...]) -> None:
-        """The kernels of a call have run on the device. Of so many that they are forgotten, the next calls are the
-        launcher's once more."""
+        """Note that the kernels of a call have run on the device. Too many are all forgotten: their next calls are the
+        launcher's again."""
         if len(self.warm) >= REMEMBERED:
             self.seen.clear()
             self.warm.clear()
@@ -150,7 +150,7 @@ class Launches:
         self.warm.add(plan.key if strides.count(None) == len(strides) else (plan.key, strides))
 
     def begins(self, plan: Plan, strides: tuple[Any, ...]) -> bool:
-        """Is a call that the launcher gets the first one of its kernels, so that they are compiled or loaded then?"""
+        """Is this call, which the launcher gets, the first with its kernels, so that it compiles or loads them?"""
         key = plan.key if strides.count(None) == len(strides) else (plan.key, strides)
         if plan.key is None or key in self.begun:
             return False

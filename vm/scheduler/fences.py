@@ -1,9 +1,9 @@
-"""Fences: how everybody but later launches of the same stream waits for what was launched at admission.
+"""Fences: how everything but later launches on the same stream waits for what was launched at admission.
 
 `vm.model.launches` says what a launch and a fence are. A fence is dispatched where it is made: it is the source of an
 edge like any instruction that a stream has, so events order other streams behind it, and the host waits for its report.
 
-Who waits:
+What waits:
 
 - an instruction that reads what a launch has written, or writes what a launch has used, unless it goes to the same
   stream, whose order is enough (`order`);
@@ -11,12 +11,12 @@ Who waits:
 - an instruction of another stream that takes memory which launches may still use (`order_memory`).
 
 A session that launches faster than its device works is *flooded*: the machine takes no more of its messages until the
-device has got on. There is a fence every `OFTEN` launches, and whenever half of the time has been launched that a
-session may be ahead, so the machine knows of that early enough for the device to have work all the while. Launches cost
-the host much the same whatever their kernels take, so both their number and the time of their kernels are bounded. That
-time is an estimate: the ops' element operations, at the pace that the device was seen to have (`Launches.learn`).
+device has caught up with half of what is allowed. A fence is made every `OFTEN` launches, and whenever half of the
+allowed kernel time has been launched, so the machine learns of progress before the device runs out of work. A launch
+costs the host about the same however long its kernel takes, so both the number of launches and their kernel time are
+bounded. The time is an estimate: element operations at the pace that the device was seen to have (`Launches.learn`).
 
-Rejected: an event for each launch. Recording one takes 0.4 us, and nobody waits for most of them.
+Rejected: an event for each launch. Recording one takes 0.4 us, and nothing waits for most of them.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from .fair_queue import queue_of
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
-OFTEN: Final = 128  # launches from one fence to the next, at the most
+OFTEN: Final = 128  # launches from one fence to the next, at most
 MOST: Final = 256  # launches that a session may be ahead
-LEAST: Final = 2  # launches that it may be ahead in any case: one runs, and the next one is there
-AHEAD_NS: Final = 20_000_000  # the time of kernels that a session alone on its device may be ahead
-SOON_NS: Final = 20_000  # the time of kernels behind which the driving thread waits for a small value itself
-BESIDE_NS: Final = 300_000  # the same beside other sessions, whose ops come behind
+LEAST: Final = 2  # launches that it may be ahead in any case: one runs, and the next one is queued
+AHEAD_NS: Final = 20_000_000  # kernel time that a session which has its device to itself may be ahead
+BESIDE_NS: Final = 300_000  # the same where others use the device, too: their ops queue up behind
+SOON_NS: Final = 20_000  # kernel time before a small value, up to which the driving thread waits for the value itself
 
 
 class Fences:
@@ -91,7 +91,7 @@ class Fences:
         self.launch(fence, launches)
 
     def look(self) -> None:
-        """Somebody asks how far things are: have a fence behind all launches, so that the answer changes in time."""
+        """Have a fence behind all launches, for a caller that asks repeatedly what is ready: the answer must change."""
         for device in self.devices:
             self.await_launches(device)
 
@@ -122,7 +122,7 @@ class Fences:
         self.scheduler.retry(device)
 
     def caught_up(self, device: DeviceState, launches: Launches) -> None:
-        """The device was seen to have nothing left to do of what was launched."""
+        """The device was seen to have completed everything that was launched."""
         launches.sound = launches.order.issued
         device.backend.got_to(launches.order.issued)
         launches.done = launches.cost
@@ -187,8 +187,8 @@ class Fences:
                 instruction.edges.append((fence.id, Reason.MEMORY, copy.id, True))
 
     def await_launches(self, device: DeviceState) -> bool:
-        """Have a fence behind all launches, at which those who wait for memory are tried again, and sessions that are
-        flooded go on; False if all launches are complete."""
+        """Have a fence behind all launches; False if they are all complete. When it passes, instructions that wait for
+        memory are tried again, and flooded sessions go on."""
         launches = device.launches
         if launches is None or launches.order.issued <= launches.order.reached:
             return False
@@ -198,8 +198,8 @@ class Fences:
     # -- launching -------------------------------------------------------------------------------------------------
 
     def launch_here(self, instruction: Instruction, stream: Stream) -> bool:
-        """Launch an instruction on the driving thread, if nothing before it is left to the launcher: what follows then
-        can be launched at admission. False if it is the launcher's."""
+        """Launch an instruction on the driving thread, so that what follows can be launched at admission. False if it
+        is the launcher's, as it is while the launcher still has earlier work for the stream."""
         launches, plan = instruction.device.launches, instruction.plan
         if launches is None or plan is None or stream is not launches.queue.stream or not stream.is_free():
             return False
@@ -211,7 +211,8 @@ class Fences:
         return True
 
     def launched(self, session: VmSession, device: DeviceState, launches: Launches) -> None:
-        """A launch is to be looked at: fences have to follow each other, and nobody launches too far ahead."""
+        """After a launch that brings the device to `halt` or `stop`: make the next fence, and mark the session as
+        flooded if it is too far ahead."""
         if launches.last != session.id:
             launches.last = session.id
             queue_of(session, launches.queue.stream, device)  # it is a user of the device
@@ -239,11 +240,11 @@ def is_unfenced(device: DeviceState) -> bool:
 
 
 def room_of(device: DeviceState, launches: Launches) -> int:
-    """The cost of what a session may have launched there that is not complete."""
+    """The cost of unfinished launches that a session may have there."""
     return int((AHEAD_NS if len(device.users) < 2 else BESIDE_NS) * launches.pace)
 
 
 def too_far(device: DeviceState, launches: Launches, part: int) -> bool:
-    """Is the device behind its launches by that part of what is allowed, or more?"""
+    """Is the device behind by a `part`-th of what is allowed, or more?"""
     ahead, cost = launches.order.issued - launches.order.reached, launches.cost - launches.done
     return ahead >= LEAST and (ahead * part >= MOST or cost * part >= room_of(device, launches))
