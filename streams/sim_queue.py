@@ -39,6 +39,13 @@ class Breakable(Protocol):
     broken: BaseException | None
 
 
+class Obstacle(Protocol):
+    """What stands in the way of a queue."""
+
+    def reach(self, *, wait: bool) -> bool:
+        """Is it out of the way? `wait`: until it is."""
+
+
 class Gate:
     """What a queue waits for that a test, or a fault, holds up."""
 
@@ -52,6 +59,19 @@ class Gate:
     def reach(self, *, wait: bool) -> bool:
         """Is it open?"""
         return self._open.wait(None if wait else 0)
+
+
+class Delay:
+    """What takes time: until then, or until a hurry."""
+
+    def __init__(self, hurry: threading.Event, until: int) -> None:
+        self._hurry = hurry
+        self._until = until
+
+    def reach(self, *, wait: bool) -> bool:
+        """Is it over?"""
+        left = self._until - perf_counter_ns()
+        return left <= 0 or self._hurry.wait(left / 1e9 if wait else 0)
 
 
 class Place:
@@ -159,69 +179,76 @@ class SimQueue:
     def hurry(self) -> None:
         """Let nothing take time, or be held, any more."""
         self._hurry.set()
-        if self.held is not None:
-            self.held.open()
+        if (held := self.held) is not None:
+            held.open()
 
     # -- computing -------------------------------------------------------------------------------------------------
 
     def reach(self, place: Place, *, wait: bool) -> bool:
-        """Compute what is before a place. Another thread may be at it: then only one that waits takes its turn."""
-        if self._working.acquire(blocking=wait):
+        """Compute what is before a place. Another thread may be at it: then only one that waits takes its turn.
+
+        No thread waits for another queue, or sleeps, while it holds the lock: others, which only have to see that they
+        are there, would wait for it, and it perhaps for them.
+        """
+        while not place.done and self.owner.broken is None and self._working.acquire(blocking=wait):
             try:
-                self._compute(place, wait=wait)
+                obstacle = self.compute(place, perf_counter_ns() + MOMENT, wait=wait)
             finally:
                 self._working.release()
+            if not wait:
+                break
+            if obstacle is not None:
+                obstacle.reach(wait=True)
         return place.done or self.owner.broken is not None
 
-    def _compute(self, place: Place, *, wait: bool) -> None:
-        until = 0 if wait else perf_counter_ns() + MOMENT
-        with np.errstate(all="ignore"):
-            while not place.done and self.owner.broken is None:
-                if not self.advance(place, wait=wait) or (until and perf_counter_ns() > until):
-                    return
-
-    def advance(self, place: Place, *, wait: bool) -> bool:
-        """Do the next item, on the way to a place; False if its time has not come. Its error breaks the device."""
+    def compute(self, place: Place, until: int, *, wait: bool) -> Obstacle | None:
+        """Do what is before a place; what stands in the way of that, if anything. A thread that only looks does no more
+        items after `until`. An error breaks the device. Called by one thread at a time."""
+        clock, step = perf_counter_ns, self._step
         try:
-            return self._step(place, wait=wait)
+            with np.errstate(all="ignore"):
+                while not place.done and self.owner.broken is None:
+                    obstacle = step(place, wait)
+                    if obstacle is not None or (not wait and clock() > until):
+                        return obstacle
         except BaseException as error:
             self.owner.broken = error
             self.items.clear()
-            return False
+        return None
 
-    def _step(self, place: Place, *, wait: bool) -> bool:
-        if self.held is not None and not self.held.reach(wait=wait):
-            return False
+    def _step(self, place: Place, wait: bool) -> Obstacle | None:
+        """Do the next item, or say what stands in the way."""
+        held = self.held
+        if held is not None and not held.reach(wait=False):
+            return held
         run, arguments, span, launched, number, large = self.items[0]
         begin = max(self.time, launched)
         if run is await_it:
             (what,) = arguments
-            if not what.reach(wait=wait):
-                return False
+            if not what.reach(wait=False):
+                return what  # type: ignore[no-any-return]  # a place, or a gate
             self.time = max(begin, what.time)
         elif run is record_it:
             arguments[0].time, arguments[0].done = begin, True
         else:
             if large and not wait:
-                return False
+                return place
             if span and begin + span > perf_counter_ns() and not self._hurry.is_set():
-                if not wait:
-                    return False
-                self._sleep(begin, place)
+                return Delay(self._hurry, self._due(begin, place))
             run(*arguments)
             self.time = begin + span
         self.items.popleft()
         if number:
             self._pass(number)
-        return True
+        return None
 
-    def _sleep(self, begin: int, place: Place) -> None:
-        """Sleep until a place is due, as far as that is known."""
+    def _due(self, begin: int, place: Place) -> int:
+        """When a place is due, as far as that is known, if the next item begins then."""
         for run, arguments, span, *_ in list(self.items):
             if run is await_it or (run is record_it and arguments[0] is place):
                 break
             begin += span
-        self._hurry.wait(max(0, begin - perf_counter_ns()) / 1e9)
+        return begin
 
     def _pass(self, number: int) -> None:
         """A launch was computed: poison the memory that is free behind it."""

@@ -13,7 +13,6 @@ import tensord as td
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.streams.cuda_launcher import Launcher
-from tensord.streams.cuda_stream import CudaStream
 from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.sim_launches import LaunchingSimDevice
 from tensord.vm.scheduler.fences import MOST, OFTEN
@@ -60,12 +59,13 @@ def test_the_first_call_of_an_op_takes_the_long_way_and_later_ones_are_launched(
         assert [one.launch > 0 for one in adds] == [False, False, True, True]  # the second finds that they are warm now
 
 
-def test_a_chain_is_handed_to_no_other_thread_and_has_few_fences(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_is_launched_without_the_launcher_and_has_few_fences(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = one = put(session)
     session.sync()
     handed: list[Any] = []
     monkeypatch.setattr(Launcher, "submit", lambda *given: handed.append(given))
-    monkeypatch.setattr(CudaStream, "watch", lambda self: handed.extend(self.unwatched))
     before = len(launches(session))
     for _ in range(2000):
         x = x + one

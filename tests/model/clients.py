@@ -38,7 +38,8 @@ def devices_of(program: Program) -> list[dict[str, object]]:
     for name in world.devices[1:]:
         delays = {"latency": rng.choice((0.0, 1e-4)), "compute_delay": rng.choice((0.0, 1e-4))}
         streams = {"compute_streams": world.compute_streams, "peer": world.peer, "inline": world.inline}
-        specs.append({"name": name, **delays, **streams, "late_errors": name in world.late})
+        kind = {"late_errors": name in world.late, "launches": name in world.launches}
+        specs.append({"name": name, **delays, **streams, **kind})
     return specs
 
 

@@ -88,7 +88,7 @@ class ModelQueue(SimQueue):
 
     def step(self) -> None:
         """Do the first item."""
-        self.advance(Place(self), wait=False)
+        self.compute(Place(self), 0, wait=False)
 
 
 class ModelLaunchingStream(Stepped, LaunchingStream):
@@ -112,6 +112,11 @@ class ModelLaunchingSim(Peak, LaunchingSimDevice):
 
     def _start(self) -> None:
         """There are no threads."""
+
+    def prefer_reached(self, nbytes: int) -> None:
+        """Sometimes copies take what memory they find, as where there is no other."""
+        if self.rng.random() < 0.3:
+            super().prefer_reached(nbytes)
 
     def can_step(self) -> bool:
         """May the device work?"""

@@ -17,7 +17,7 @@ from .clients import Clients
 from .expected import Expected
 from .flows import draws
 from .ops import failing_ops
-from .programs import prepared
+from .programs import LAUNCHING, prepared
 from .steps import ROUTINE, WAYS, Program, Step, blocks_inside
 
 # Programs that have together whatever the tests below ask for; two publish again what fails, and outlives its session.
@@ -40,6 +40,16 @@ def test_threads_give_what_serial_execution_gives(seed: int, make_session: Calla
     program, expected = made(seed)
     with failing_ops(), np.errstate(all="ignore"):
         wrong = Clients(program, f"local:model-{seed}", make_session, expected).run(program)
+    assert not wrong, f"seed {seed}: {wrong[:3]}"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_threads_of_devices_that_launch_give_what_serial_execution_gives(
+    seed: int, make_session: Callable[..., Any]
+) -> None:
+    with failing_ops(), np.errstate(all="ignore"):
+        program, expected = prepared(seed, honest=True, devices=LAUNCHING)
+        wrong = Clients(program, f"local:launching-{seed}", make_session, expected).run(program)
     assert not wrong, f"seed {seed}: {wrong[:3]}"
 
 
