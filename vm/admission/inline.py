@@ -238,7 +238,7 @@ class Inline:
         """Does the device let the op be launched now? If so, it is current on this thread from here on."""
         device = plan.device
         backend = device.backend
-        if backend.lost is not None:
+        if is_lost(backend):
             return False
         if plan.scratch and not has_spare(device, plan.scratch + plan.output.nbytes):
             return False
@@ -246,7 +246,7 @@ class Inline:
             if self.entered is not None:
                 self.entered.leave(self.before)
             self.entered, self.before = backend, backend.enter()
-            return backend.lost is None
+            return not is_lost(backend)  # to enter it may have shown that
         return True
 
     def launched(self, session: VmSession, plan: Plan, launches: Launches, used: Sequence[Copy], result: Copy) -> None:
@@ -480,6 +480,11 @@ class Inline:
         flat = tuple([part for copy in copies for part in (copy.id, copy.version)])
         self.scheduler.keep_record(traits, flat, self.scheduler.clock(), location)
         return True
+
+
+def is_lost(backend: Device) -> bool:
+    """Is the device lost? Asked again after a call, though type checkers think that an attribute stays what it was."""
+    return backend.lost is not None
 
 
 def may_read_in_order(source: Binding) -> bool:

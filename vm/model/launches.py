@@ -91,8 +91,8 @@ class Launches:
         self.flooded: dict[VmSession, None] = {}
         self.sound = 0
         self.last = -1
-        self.seen: set[Any] = set()
-        self.warm: set[Any] = set()
+        self.seen: Any = set()  # not declared as sets: models have everything in them
+        self.warm: Any = set()
         self.begun: dict[Any, None] = {}
         self.cost = self.done = 0
         self.pace = device.backend.pace
