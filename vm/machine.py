@@ -144,7 +144,13 @@ class VirtualMachine(Runtime):
             )
 
     def has_room(self, session: VmSession, share: float) -> bool:
-        """Has the session at most that share of a window unfinished? True once the machine is closed."""
+        """Has the session at most that share of a window unfinished? True once the machine is closed.
+
+        A task of a loop asks, and sleeps in between. Meanwhile other threads look for the fences that end a flood.
+        """
+        if session.flooded and self.engine.unwatched:
+            with self.locked():
+                self.engine.watch()
         few = len(session.live) <= WINDOW * share and session.payload <= WINDOW_BYTES * share
         return self.closed or (few and not session.flooded)
 

@@ -207,6 +207,24 @@ def test_who_launches_too_far_ahead_waits(gpu: Gpu, session: Any) -> None:
     assert done.is_set()
 
 
+def test_a_task_that_waits_for_room_leaves_the_fences_to_threads_that_look(
+    gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The background thread looks only now and then, and the device would run out of work."""
+    x = one = put(session)
+    session.sync()
+    machine = machine_of(session)
+    monkeypatch.setattr(machine, "await_credit", lambda _session: None)
+    hold(gpu, session)
+    for _ in range(MOST + OFTEN):
+        x = x + one
+    session._core.outbox.flush_if_free()
+    assert not session._core.transport.has_room(0.5)
+    assert not machine.engine.unwatched
+    gpu.release("compute")
+    assert x.numpy()[0] == MOST + OFTEN + 1
+
+
 @pytest.mark.parametrize("others", [0, 1])
 def test_how_far_ahead_goes_by_the_time_that_kernels_take(gpu: Gpu, session: Any, others: int) -> None:
     """At 1024 element operations in 10 ms; beside another session less than one of them is enough."""
