@@ -103,7 +103,7 @@ class Work:
     # -- its own values --------------------------------------------------------------------------------------------
 
     def device(self) -> str:
-        return self.rng.choice(("cpu:0", "cpu:0", "sim:0"))
+        return self.rng.choice(("cpu:0", "sim:0", "sim:1", "sim:1"))
 
     def keep(self, tensor: Tensor, values: Any) -> None:
         self.pairs.append((tensor, values))

@@ -38,7 +38,7 @@ CONFIGURATION = """
 lease = 2
 heartbeat = 1
 grace = 2
-devices = ["cpu:0", {name = "sim:0", memory = "2 MiB"}]
+devices = ["cpu:0", {name = "sim:0", memory = "2 MiB"}, {name = "sim:1", memory = "2 MiB", launches = true}]
 """
 
 
