@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from time import monotonic
+from time import monotonic, perf_counter_ns
 from typing import Any, Final
 
 import numpy as np
@@ -99,19 +99,14 @@ class LaunchingSimDevice(SimDevice):
 
     def launching(self, kernel: BoundKernel, label: str, work: int, *, total: bool) -> BoundKernel:
         """What puts the kernel in the order of the stream that is current. One that may raise waits, and computes."""
-        blocking = self.options.launch_blocking
-        current, order, large = self._launcher.launching, self.order, work > LARGE
+        blocking, faults, main = self.options.launch_blocking, self.faults, self._main
+        current, order, delay, large = self._launcher.launching, self.order, self._span, work > LARGE
 
         def launch(*arrays: Any) -> None:
             stream = current.stream
-            if stream is None:
-                number, queue = order.issued + 1, self._main
-            else:
-                number, queue = 0, stream.raw
-            span = self._span
-            if self.faults.armed:
-                span += self._meet(queue, label, number)
-            queue.launch(kernel, arrays, span, number, large=large)
+            number, queue = (order.issued + 1, main) if stream is None else (0, stream.raw)
+            span = delay + self._meet(queue, label, number) if faults.armed else delay
+            queue.items.append((kernel, arrays, span, perf_counter_ns() if span else 0, number, large))
             if blocking:
                 queue.synchronize()
 

@@ -173,8 +173,10 @@ class SimQueue:
         with self._freeing:
             if number > self._computed and self.owner.broken is None:
                 self._poisons.setdefault(number, []).append(memory)
-                return
-        memory.fill(POISON)
+                if number > self._computed:  # else the thread that computes may not have seen this
+                    return
+            for each in (memory, *self._poisons.pop(number, ())):
+                each.fill(POISON)
 
     def hurry(self) -> None:
         """Let nothing take time, or be held, any more."""
@@ -252,11 +254,11 @@ class SimQueue:
 
     def _pass(self, number: int) -> None:
         """A launch was computed: poison the memory that is free behind it."""
-        with self._freeing:
-            self._computed = number
-            freed = self._poisons.pop(number, ()) if self._poisons else ()
-        for memory in freed:
-            memory.fill(POISON)
+        self._computed = number
+        if self._poisons:
+            with self._freeing:
+                for memory in self._poisons.pop(number, ()):
+                    memory.fill(POISON)
 
 
 def await_it(_what: Place | Gate) -> None:
