@@ -12,7 +12,6 @@ Only it may wait for the forked ones, so it is asked for their exit status. It h
 from __future__ import annotations
 
 import atexit
-import gc
 import importlib
 import json
 import os
@@ -209,8 +208,6 @@ def main() -> None:
         importlib.import_module(name)
     for parent in (PARENT, importlib.import_module("tests.forked").PARENT):
         parent.close()  # what is forked here asks for none
-    gc.collect()
-    gc.freeze()  # a forked process would copy each page whose objects its collector looks at
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
         module, function = request["main"]
