@@ -78,6 +78,31 @@ def test_a_queue_waits_for_what_the_event_had_recorded_by_then(queue):
     assert order == ["first", "behind it"]
 
 
+def test_threads_that_wait_for_queues_which_wait_for_each_other_both_come_to_an_end(queue):
+    other, running, entered, go_on = SimQueue(Owner()), threading.Event(), threading.Event(), threading.Event()
+
+    def run() -> None:
+        running.set()
+        assert go_on.wait(WAIT)
+
+    queue.launch(run, ())
+    first = recorded(queue)
+    other.launch(entered.set, ())
+    other.wait_event(first)
+    second = recorded(other)
+    queue.wait_event(second)
+    last = recorded(queue)
+    threads = [threading.Thread(target=event.synchronize, daemon=True) for event in (last, second)]
+    threads[0].start()
+    assert running.wait(WAIT)
+    threads[1].start()
+    assert entered.wait(WAIT)
+    go_on.set()
+    for thread in threads:
+        thread.join(WAIT)
+    assert last.done
+
+
 def test_a_chain_takes_the_sum_of_its_spans_on_the_clock_of_its_queue(queue):
     span = 20_000
     for _ in range(500):
