@@ -104,8 +104,8 @@ class Engine:
         self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
         self._leaving = self.directory.leaving
         self._due = self.admission.durable.checkpoints.due
-        # Batches behind a run with control flow, or with much that is unfinished: the run takes turns with all others.
-        # And those of sessions that have launched too far ahead.
+        # What is held back: batches behind a run with control flow, or with much that is unfinished, which takes turns
+        # with all others; and batches of flooded sessions. Nothing of such a session overtakes them.
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._fenced = [device.compute[0] for device in self.scheduler.fences.devices]  # streams that have fences
         self._opened = 0
@@ -242,7 +242,8 @@ class Engine:
                 pending.popleft()
 
     def go_on_with_a_run(self) -> None:
-        """Admit a window of the next run that may go on. At its end, what it has held back has its place again."""
+        """Admit a window of the next run that may go on. At its end, what was held back behind the run has its place
+        again; so has what was held back because its session was flooded."""
         session = next(filter(may_go_on, self.held), None)
         if session is None:
             return

@@ -137,7 +137,8 @@ class VirtualMachine(Runtime):
             self.background.ring()  # its last check came before these instructions were there
 
     def await_credit(self, session: VmSession) -> None:
-        """Wait while the session has too many unfinished instructions. Cancel, release and close need no credit."""
+        """Wait while the session has too much unfinished, or has launched too far ahead. Cancel, release and close need
+        no credit."""
         if len(session.live) > WINDOW or session.payload > WINDOW_BYTES or session.flooded:
             self.wait_until(
                 lambda: len(session.live) <= WINDOW // 2 and session.payload <= WINDOW_BYTES and not session.flooded

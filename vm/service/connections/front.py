@@ -56,7 +56,7 @@ class Front:
         self.dirty: dict[Peer, None] = {}  # peers with something to send to
         self.owing: deque[Peer] = deque()  # peers that have sent much since they were last granted credit
         self.stuck: dict[Peer, bool] = {}  # peers that do not read; True: taken out of `fresh` and `busy` for that
-        self.asking: dict[Peer, None] = {}  # peers whose runs wait for a value; taken out of `fresh` and `busy`
+        self.asking: dict[Peer, None] = {}  # peers that wait (`Peer.waits`); taken out of `fresh` and `busy`
         self.freed: deque[tuple[weakref.ref[Any], int]] = deque()  # (peer, upload segment); appended by any thread
         # Of credit, that a peer is told of at a time. A client that waits for credit wakes up each time it is told.
         self.step, self.step_bytes = max(limits.window // 2, 1), max(limits.window_bytes // 8, 1)
@@ -264,7 +264,7 @@ class Front:
         return False
 
     def go_on(self) -> None:
-        """Feed peers again whose runs have the values that they have asked for."""
+        """Feed peers again that need wait no longer: their runs have a value, or their devices have caught up."""
         for peer in [peer for peer in self.asking if not peer.waits]:
             del self.asking[peer]
             if peer.has_more:
