@@ -208,12 +208,13 @@ class Engine:
 
     @property
     def unfenced(self) -> bool:
-        """Are there launches for which nobody has asked yet?"""
-        return any(is_unfenced(device) for device in self.scheduler.fences.devices)
+        """Are there launches that no fence covers yet? Not after a fault, since nothing is to be called then."""
+        return self.fault is None and any(is_unfenced(device) for device in self.scheduler.fences.devices)
 
     def fence(self) -> None:
         """Have fences behind all launches."""
-        self.scheduler.fences.look()
+        with self._guarded():
+            self.scheduler.fences.look()
 
     @property
     def unwatched(self) -> bool:

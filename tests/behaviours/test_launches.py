@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -447,6 +448,26 @@ def test_a_session_that_ends_leaves_its_launches_to_the_device(gpu: Gpu) -> None
         gpu.release("compute")
         del y
     assert not gpu.bugs
+
+
+def test_the_watch_over_kernels_leaves_an_engine_with_a_fault_alone(
+    gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = put(session)
+    session.sync()
+    hold(gpu, session)
+    y = x + x  # the first one may have a fence
+    y = y + x
+    session.flush()
+    machine = machine_of(session)
+    with monkeypatch.context() as patched, machine.lock:
+        patched.setattr(machine, "driving", nullcontext)  # this thread has the lock
+        patched.setattr(machine.engine, "fault", RuntimeError("in the middle of a step"))
+        before = machine.engine.scheduler.ids
+        machine.watch_kernels()
+        assert machine.engine.scheduler.ids == before
+    gpu.release("compute")
+    assert y.numpy()[0] == 3.0
 
 
 def test_an_fft_is_the_launchers_whose_plans_are_kept(session: Any) -> None:
