@@ -149,6 +149,7 @@ class LaunchingSimDevice(SimDevice):
                 queue.launch(raise_it, (KernelError(f"device {self.name} is lost, with or before {label}"),))
             case FaultKind.HANG:
                 self._hangs.append(gate := Gate())
+                self.faults.hanging.set()
                 queue.wait_for(gate)
             case FaultKind.SLOW:
                 return int(fault.seconds * 1e9)
@@ -239,13 +240,15 @@ class LaunchingSimDevice(SimDevice):
         """Mark the device as lost after an error that surfaced late: such errors are sticky."""
         if self.lost is None:
             self.broken = self.broken or error
-            known = isinstance(error, KernelError)
-            text = f"device {self.name} is lost: {type(error).__name__}: {error}"
-            self.lost = error if known else KernelError(text)
+            if isinstance(error, KernelError):  # without the frames that it came through
+                self.lost = error.reraisable()
+            else:
+                self.lost = KernelError(f"device {self.name} is lost: {type(error).__name__}: {error}")
             self.refusing = True
 
     def release_hangs(self) -> None:
         hangs, self._hangs = self._hangs, []
+        self.faults.hanging.clear()
         for gate in hangs:
             gate.open()
 

@@ -166,7 +166,7 @@ class SimQueue:
     def check(self) -> None:
         """Raise what the device is broken by."""
         if self.owner.broken is not None:
-            raise self.owner.broken
+            raise self.owner.broken.with_traceback(None)  # it is raised again and again
 
     def poison(self, memory: Memory, number: int) -> None:
         """Memory was freed that launches up to that number use: overwrite it behind them."""
