@@ -245,6 +245,6 @@ def room_of(device: DeviceState, launches: Launches) -> int:
 
 
 def too_far(device: DeviceState, launches: Launches, part: int) -> bool:
-    """Is the device behind by a `part`-th of what is allowed, or more?"""
+    """Is the device behind by more launches than a `part`-th of what is allowed, or by as much work?"""
     ahead, cost = launches.order.issued - launches.order.reached, launches.cost - launches.done
-    return ahead >= LEAST and (ahead * part >= MOST or cost * part >= room_of(device, launches))
+    return ahead >= LEAST and (ahead * part > MOST or cost * part >= room_of(device, launches))
