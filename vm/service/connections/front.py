@@ -227,7 +227,18 @@ class Front:
         acknowledge(peer, number)
 
     def bye(self, peer: Peer, _header: Sequence[Any], _payloads: Sequence[Any]) -> None:
-        """BYE: the client closes its session, and with it the connection."""
+        """BYE: the client closes its session, and with it the connection.
+
+        What it has sent before is admitted first: others may hold what it writes. Not so for what stands behind a run,
+        which may be a loop without end, or where the peer does not read its answers.
+        """
+        if peer.has_more and not peer.unfolding and peer not in self.stuck:
+            peer.leaving = True
+        else:
+            self.part(peer)
+
+    def part(self, peer: Peer) -> None:
+        """End the session of a peer that has said goodbye, and the connection."""
         self.registry.end(peer, LEAVES)
         self.end_connection(peer.listener, peer.credentials)
 
@@ -248,6 +259,9 @@ class Front:
             peer = (self.fresh or self.busy).popleft()
             if not peer.has_more:
                 continue
+            if peer.leaving and (peer.unfolding or not peer.may_go_on()):
+                self.part(peer)
+                continue
             if not peer.may_go_on():
                 self.stuck[peer] = True  # `unstick` puts the peer back once it reads its answers
                 continue
@@ -260,6 +274,8 @@ class Front:
                 self.admit(peer)
             if peer.has_more:
                 self.busy.append(peer)
+            elif peer.leaving:
+                self.part(peer)
             return True
         return False
 

@@ -83,6 +83,7 @@ class Peer:
     session: VmSession | None = None
     name: str = ""
     look: bool = False  # of the command line
+    leaving: bool = False  # it has said goodbye, behind messages that are not admitted yet
     token: bytes | None = None
     shared: bool = False
     away_since: float = 0.0

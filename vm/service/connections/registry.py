@@ -194,8 +194,11 @@ class ConnectionRegistry:
                 self.gone[peer] = None
 
     def see_off(self, peer: Peer) -> None:
-        """The connection is gone, without a goodbye: on ipc its session ends, on tcp its lease begins."""
-        if peer.resumable:
+        """The connection is gone: on ipc its session ends, on tcp its lease begins. One that has said goodbye ends once
+        what it had sent before is admitted."""
+        if peer.leaving:
+            self.gone.pop(peer, None)
+        elif peer.resumable:
             self.lose(peer)
         else:
             self.end(peer, DIED if peer in self.dead else "the connection is gone")

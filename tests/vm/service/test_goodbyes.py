@@ -1,0 +1,31 @@
+"""What a client has sent before it says goodbye."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensord as td
+from examples.own_daemon import own_daemon
+
+from ...puppet import eventually
+
+WRITES = 400
+
+
+@pytest.mark.parametrize("launches", [False, True])
+def test_what_a_client_wrote_before_it_said_goodbye_is_written(launches: bool) -> None:
+    """Its last batches are not admitted yet when the goodbye comes, and others hold what they write."""
+    config = f'devices = ["cpu:0", {{name = "sim:0", compute_delay = 0.001, launches = {str(launches).lower()}}}]'
+    with own_daemon(config=config) as daemon, td.connect(daemon.address) as reader:
+        with td.connect(daemon.address) as writer:
+            x = writer.asarray(np.zeros(16), device="sim:0")
+            for _ in range(3):
+                x += 0.0
+                x.wait()
+            writer.publish("x", x)
+            y = reader.lookup("x")
+            for _ in range(WRITES):
+                x += 1.0
+            writer.flush()
+        eventually(lambda: y.numpy()[0] == WRITES)
