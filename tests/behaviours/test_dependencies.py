@@ -217,7 +217,7 @@ def test_a_submitter_that_is_too_fast_is_slowed_and_loses_nothing(session, monke
     submitter = threading.Thread(target=lambda: results.extend(x + float(n) for n in range(5000)))
     with held(session, "cpu:0", "compute"):
         submitter.start()
-        until(session, lambda: len(inner.live) > 512)
+        until(session, lambda: peak > 512)
         assert submitter.is_alive()
         assert len(results) < 1000
     submitter.join(WAIT)
