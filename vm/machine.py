@@ -290,9 +290,9 @@ class VirtualMachine(Runtime):
                 if predicate():
                     return True
             elif time.monotonic() > until:
-                with self.lock:
+                with self.locked():  # who watches reports soon, perhaps while this thread has the lock
                     engine.watch()
-        return False
+        return predicate()
 
     def unattended(self) -> None:
         """Check for completions now that no thread leads: they woke a leader that is gone."""
