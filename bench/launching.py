@@ -75,7 +75,7 @@ def measure_chain(settings: Settings) -> Row:
 
 @contextmanager
 def handed_over() -> Iterator[list[object]]:
-    """What one thread gives to another meanwhile: to the launcher, or to one that waits for completions."""
+    """The tasks that one thread hands to another in the block: to the launcher, or to one that waits for fences."""
     counted: list[object] = []
     submit, watch = Launcher.submit, CudaStream.watch
 

@@ -22,8 +22,8 @@ from ..schema.opdef import Array, ArrayModule
 UNSIGNED, SIGNED = 1 << 32, 1 << 31  # what kernels of CuPy cannot count to
 
 
-# Arrays of one element that the device will have computed, the least and the most, and what is to be told of them then:
-# raises what is wrong.
+# The least and the most position, arrays of one element that the device has yet to compute; and a function that raises
+# if these are out of bounds.
 Check: TypeAlias = tuple[Array, Array, Callable[[Any, Any], None]]
 
 
@@ -37,7 +37,7 @@ LATE: Final = Late()
 
 
 def in_bounds(xp: ArrayModule, positions: Array, low: int, high: int, wrong: str) -> Array:
-    """The positions. IndexError unless all are in [low, high). Waits for a device, or has it raised late.
+    """The positions. IndexError unless all are in [low, high): after a wait for the device, or late (`LATE`).
 
     `wrong`: the error's text, with places for `high`, the `first` that is out of bounds, the `least` and the `most`.
     """

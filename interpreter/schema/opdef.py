@@ -106,16 +106,15 @@ class OpDef:
     empty; it must not loop over axes of any size then. `clamps`: where a device tells of such data late, the kernel
     goes on with others (`ops.positions`), so it never looks at values; or for which operands that is so. `scalars`: the
     check of Python int operands, unless they have to fit the promoted dtype. `needs`: functions that the kernel calls
-    and an array module may lack ("linalg.eigh");
-    devices of such a module do not have the op. `library`: what the kernel calls besides the array module; devices
-    where that is missing do not have the op. `scratch`: the memory that the kernel's temporaries take, where that may
-    be more than `UNNOTICED` bytes. `pointwise`: each element of its one result depends on the operands' elements at its
-    place alone, so that the kernel may be called on pieces of them; or for which operands that is so. `rows`: of a
-    reduction over the last axes, how many others there are, if the kernel, direct or not, gives each row the same bits
-    whatever rows lie beside it, and 0 if not. `total`: the kernel raises on no data of operands that it takes, or of
-    which; so a call whose result nobody needs may be left out. `direct`: what does the same as the kernel with fewer
-    calls in between, for some operands on the host: most ops are small, and a call of Python's costs as much as a
-    hundred elements.
+    and an array module may lack ("linalg.eigh"); devices of such a module do not have the op. `library`: what the
+    kernel calls besides the array module; devices where that is missing do not have the op. `scratch`: the memory that
+    the kernel's temporaries take, where that may be more than `UNNOTICED` bytes. `pointwise`: each element of its one
+    result depends on the operands' elements at its place alone, so that the kernel may be called on pieces of them; or
+    for which operands that is so. `rows`: of a reduction over the last axes, how many others there are, if the kernel,
+    direct or not, gives each row the same bits whatever rows lie beside it, and 0 if not. `total`: the kernel raises on
+    no data of operands that it takes, or of which; so a call whose result nobody needs may be left out. `direct`: what
+    does the same as the kernel with fewer calls in between, for some operands on the host: most ops are small, and a
+    call of Python's costs as much as a hundred elements.
     """
 
     name: str

@@ -53,7 +53,7 @@ KEYS: Final = ("op", "dtypes", "shapes", "attributes", "device")  # of a table
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be compiled: an op, or all that a pattern fits.
+    """A request to compile an op, or all ops that a pattern fits.
 
     `dtypes`: of the operands that may have them; () for all that the op takes. `shapes`: of the operands, the last one
     counting for the rest; () for usual ones. `device`: "" for each that compiles kernels.

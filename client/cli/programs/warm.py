@@ -58,10 +58,11 @@ def warm(
 ) -> None:
     """Compile the kernels of these ops before anybody waits for them.
 
-    OP is a name, a name with dtypes (matmul:float32,float64), or a pattern ('log*'). Each is called with small operands
-    of each dtype, on the daemon that runs; without one in this process, which fills the directory that a daemon has its
-    kernels from. What has to be given more (a shape, attributes) is named and left out. Ctrl-C ends it, and what was
-    compiled stays. Exits with 1 if a call has failed, or if an op that was named was left out.
+    OP is a name, a name with dtypes (matmul:float32,float64), or a pattern ('log*'). Each op is called with small
+    operands of each dtype: on the running daemon, or, without one, in this process, which fills the directory of
+    kernels that a daemon reads. An op that also needs a shape or attributes is named and left out. Ctrl-C ends the
+    command, and the kernels compiled so far stay. Exits with 1 if a call has failed, or if an op that was named was
+    left out.
 
     Example: tensord warm add matmul:float32
     Example: tensord warm sum --shape 64x1024 --attribute axis=1
@@ -97,7 +98,7 @@ def warm(
 
 
 def wished(op: str, dtypes: Sequence[str], shapes: Sequence[str], attributes: Sequence[str]) -> Wish:
-    """What is asked for with one OP and the options."""
+    """The request of one OP with the options."""
     from ....interpreter import ops as _ops  # noqa: F401 - fills the registry
     from ....interpreter.schema.sample_calls import wish_of
 
@@ -113,7 +114,7 @@ def wished(op: str, dtypes: Sequence[str], shapes: Sequence[str], attributes: Se
 
 
 def listed_in(config: Path | None) -> tuple[list[Wish], Path | None]:
-    """What a configuration lists, and where it has compiled kernels kept, if it says so."""
+    """The list of a configuration, and its directory of compiled kernels, if it names one."""
     if config is None:
         return [], None
     from ....interpreter.schema.sample_calls import wish_of

@@ -35,7 +35,7 @@ class Skipped(NamedTuple):
 
 
 class Warming:
-    """What was called, in order, and what was not. `interrupted`: by Ctrl-C, in the middle."""
+    """The calls that were made, in order, and those that were left out. `interrupted`: Ctrl-C ended them early."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
