@@ -37,11 +37,9 @@ class Functions:
         return self._core
 
     def _call(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
-        """Issue an op with one result."""
         return call(self._core, name, operands, attributes or None)[0]
 
     def _call_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
-        """Issue an op with several results."""
         return call(self._core, name, operands, attributes or None)
 
     def _fitting(self, x: Any, dtype: Any) -> Any:

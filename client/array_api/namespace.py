@@ -91,5 +91,4 @@ def absent(name: str) -> NoReturn:
 
 
 def public_names() -> list[str]:
-    """The functions, constants, dtypes and extensions."""
     return sorted([*(name for name in dir(Main) if not name.startswith("_")), *EXTENSION_NAMES])

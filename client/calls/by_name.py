@@ -125,7 +125,6 @@ def has_large(inputs: Sequence[Any]) -> bool:
 
 
 def are_tensors(values: object) -> bool:
-    """Are the values a list or tuple of handles?"""
     return isinstance(values, list | tuple) and all(type(value) is Tensor for value in values)
 
 

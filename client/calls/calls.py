@@ -211,7 +211,6 @@ class Calls:
             HANDLED.frame = outer
 
     def supports(self, op: OpDef, device: str) -> bool:
-        """Does the device have a kernel for the op?"""
         missing = self._outbox.transport.devices.get(device)
         return missing is None or op.name not in missing
 

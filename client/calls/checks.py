@@ -28,7 +28,6 @@ def own(core: Core, tensor: Any) -> Tensor:
 
 
 def foreign(tensor: Tensor) -> TensordError:
-    """The error for a tensor of another session."""
     if tensor._core.closed:
         return ConnectionLost("the tensor's session has ended, and the tensor with it")
     return MetadataError("the tensor belongs to another session; publish it and look it up")
@@ -46,7 +45,6 @@ def device_of(core: Core, name: str | None) -> str:
 
 
 def without_kernel(core: Core, op: str, device: str) -> MetadataError:
-    """The error for an op that the device lacks."""
     transport = core.outbox.transport
     return no_kernel(op, device, transport.devices[device], "the daemon" if transport.eager else "this process")
 

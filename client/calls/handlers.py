@@ -115,7 +115,6 @@ class LoggingHandler:
         return results
 
     def write(self, line: str) -> None:
-        """Write one line."""
         file = self.file or sys.stderr
         if file is not None:  # `print` would take stdout
             print(line, file=file)

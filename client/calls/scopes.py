@@ -171,7 +171,6 @@ class Scope:
         return sorted({name for scope in around(self) for name in list(scope.names)})
 
     def stats(self) -> dict[str, Any]:
-        """The answer of `Context.stats`."""
         held = [handle for handle in self._held() if handle._id > 0]
         nbytes = sum(meta.nbytes for handle in held if type(meta := handle._meta) is Meta)
         return {"tensors": len(held), "bytes": nbytes, "names": sorted(self.names)}

@@ -37,7 +37,6 @@ class Described:
         self._numbers = 0
 
     def node(self, value: Any) -> Node:
-        """The node of one argument."""
         if isinstance(value, Tensor):
             return Place(PARAMETER, self._tensors.setdefault(id(value), len(self._tensors)))
         if is_number(value):
@@ -57,7 +56,6 @@ class Described:
 
 
 def nested(value: Any, found: Sequence[tuple[Any, Any]], nodes: Sequence[Node]) -> Nested:
-    """The node of a container with these members."""
     for kind, container in CONTAINERS.items():
         if isinstance(value, container) and not is_named(value):
             names = tuple(name for name, _ in found) if kind == "dict" else ()

@@ -56,7 +56,6 @@ class BlockCapture(Capture):
         self._returned: set[int] = set()
 
     def begin(self) -> None:
-        """Record what this thread does in the block, until `end`."""
         CURRENT.capture = self
 
     @ends_block
@@ -87,7 +86,6 @@ class BlockCapture(Capture):
         return variable
 
     def seed(self) -> SymbolicNumber:
-        """The seed of the random call."""
         return self.draws.numbers()[0]
 
     def draw(self) -> tuple[SymbolicNumber, ...]:

@@ -120,7 +120,6 @@ class Capture:
         return found is not None
 
     def is_parameter(self, variable: int) -> bool:
-        """Is it that of an argument?"""
         return variable < len(self.builder.parameters)
 
     def name(self, tensor: Tensor, name: str) -> None:
@@ -131,7 +130,6 @@ class Capture:
     # -- arguments -------------------------------------------------------------------------------------------------
 
     def parameter(self, tensor: Tensor, name: str) -> SymbolicTensor:
-        """The symbolic tensor of an argument."""
         meta = known_meta(own(self.core, tensor), f"the argument {name}")
         value = self.builder.parameter(meta, self.slots.device(tensor._home), name)
         return self.symbol(value, meta, tensor._home)
@@ -188,7 +186,6 @@ class Capture:
         return self.builder.captured(meta, self.slots.device(constant.home))
 
     def print(self, parts: Sequence[str | None], tensors: Sequence[Tensor], sep: str, chain: int | None) -> None:
-        """Record a print."""
         known = self.core.effects.known(chain)
         with LOCATED:
             values = [self.value(tensor) for tensor in tensors]
@@ -196,7 +193,6 @@ class Capture:
             self.builder.print(parts, values, sep, slot, user_line())
 
     def effect(self, callback: Callable[..., None], tensors: Sequence[Tensor], chain: int | None) -> None:
-        """Record a side effect."""
         check_callback(callback)
         known = self.core.effects.known(chain)
         with LOCATED:
@@ -284,7 +280,6 @@ class Capture:
         return ~self._constant(value)
 
     def slot_of(self, number: SymbolicNumber) -> int:
-        """The slot of a number of this capture."""
         return number._symbol.number
 
     def value(self, tensor: Tensor) -> int:
@@ -321,7 +316,6 @@ class Capture:
         return found
 
     def symbol(self, variable: int, meta: Meta | None, home: str) -> SymbolicTensor:
-        """A symbolic tensor for a variable."""
         symbol = SymbolicTensor(self, variable, meta, home)
         self._symbols.append(symbol)
         return symbol

@@ -88,7 +88,6 @@ class Slot:
 
     @property
     def kind(self) -> type:
-        """The type of its value."""
         return int if self.value is None else type(self.value)
 
     @property

@@ -33,7 +33,6 @@ def plain_number(value: Any) -> Scalar:
 
 
 def kind_of(value: Any) -> str:
-    """The name of a number's Python type."""
     return type(plain_number(value)).__name__
 
 

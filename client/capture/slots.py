@@ -18,11 +18,9 @@ class Slots:
         self._callbacks: dict[Identity, int] = {}
 
     def device(self, name: str) -> int:
-        """The slot of a device."""
         return self._devices.setdefault(name, len(self._devices))
 
     def chain(self, chain: int) -> int:
-        """The slot of a chain."""
         return limited(self._chains, chain, "chains")
 
     def callback(self, function: Callable[..., None]) -> int:
@@ -31,17 +29,14 @@ class Slots:
 
     @property
     def devices(self) -> list[str]:
-        """The device of each slot."""
         return list(self._devices)
 
     @property
     def chains(self) -> list[int]:
-        """The chain of each slot."""
         return list(self._chains)
 
     @property
     def callbacks(self) -> list[Callable[..., None]]:
-        """The function of each slot."""
         return [each.value for each in self._callbacks]
 
 

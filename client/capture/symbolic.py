@@ -80,7 +80,6 @@ class Symbol:
 
 
 def die(tensor: SymbolicTensor) -> None:
-    """The tensor's capture is over."""
     tensor._symbol.capture = None
     tensor._meta = RELEASED
 
@@ -124,7 +123,6 @@ class SymbolicTensor(Base):
 
     @property
     def error(self) -> NoReturn:
-        """CaptureError."""
         raise self._refusal("error", _WAIT)
 
     def release(self) -> None:

@@ -1,6 +1,6 @@
 """The command line: `tensord`.
 
-- `main`: errors and exit statuses; `streams`: those that are closed; `application`: which commands there are
+- `main`: errors and exit statuses; `application`: which commands there are
 - `serve`, `keygen`, `completion`: commands that neither ask a daemon nor draw anything
 
 Rooms, each of which imports only those behind it in this list:

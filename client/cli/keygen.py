@@ -14,7 +14,7 @@ import click
 
 from ...interpreter.whole_file import write_whole
 from .line import options
-from .line.output import in_json, print_json
+from .line.options import in_json, print_json
 
 SERVER = "server"
 

@@ -17,7 +17,6 @@ import click
 
 from ...interpreter.errors import TensordError
 from .application import application
-from .streams import open_closed_streams
 
 COMPLETION = "_TENSORD_COMPLETE"  # set by a shell that wants to complete a line
 FAILURE, USAGE = 1, 2  # as exit statuses
@@ -29,13 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     open_closed_streams()
     try:
-        code = _run(given)
+        code = application(given, prog_name="tensord", complete_var=COMPLETION, standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader, perhaps `head`, has closed the pipe. Python flushes stdout once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
     except Exception as error:
         if os.environ.get("TENSORD_DEBUG"):
@@ -43,14 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _tell(_explained(error), as_json="--json" in given)
         sys.exit(USAGE if isinstance(error, click.UsageError) else FAILURE)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _run(given: Sequence[str]) -> object:
-    """Do what is asked for; returns the exit code, if it is an int."""
-    try:
-        return application(given, prog_name="tensord", complete_var=COMPLETION, standalone_mode=False)
-    except click.Abort:
-        raise KeyboardInterrupt from None
 
 
 def _tell(message: str, *, as_json: bool) -> None:
@@ -78,3 +69,15 @@ def _explained(error: Exception) -> str:
     else:
         message = f"internal error, {type(error).__name__}: {error}. TENSORD_DEBUG=1 shows where; please report it."
     return " ".join(message.split())
+
+
+def open_closed_streams() -> None:
+    """Open /dev/null in the place of standard streams that the caller has closed, for which Python has None.
+
+    Launchers and start scripts close them. The next file or socket that is opened would get the number of a closed
+    stream, and what a library prints on stderr would be written into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is the stream's
+            setattr(sys, name, os.fdopen(opened, "w" if number else "r", encoding="utf-8", closefd=False))

@@ -67,7 +67,6 @@ class Core:
 
     @property
     def transport(self) -> Any:
-        """The connection to the machine."""
         return self.outbox.transport
 
     @property

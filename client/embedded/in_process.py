@@ -53,7 +53,6 @@ class InProcessTransport:
 
     @property
     def lost(self) -> bool:
-        """Has the machine been closed?"""
         return bool(self.machine.closed)
 
     def send(self, messages: Sequence[Message]) -> None:
@@ -61,7 +60,6 @@ class InProcessTransport:
         self.machine.submit(self._session, messages)
 
     def cancel(self) -> None:
-        """Cancel the session's pending instructions."""
         self.machine.cancel(self._session)
 
     def attend(self, reply: Reply) -> None:
@@ -81,11 +79,9 @@ class InProcessTransport:
         return lent(values, dtype, self._lender)
 
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
-        """Set the function to call when the machine has ended."""
         self._tell_loss = tell
 
     def request(self) -> tuple[int, Reply]:
-        """A new request."""
         number, reply = next(self._numbers), Reply()
         self._replies[number] = reply
         return number, reply

@@ -72,7 +72,6 @@ def new_machine(asked: Asked) -> Machine:
 
 
 def engine_of(asked: Asked) -> str:
-    """The engine of a machine that is made."""
     return asked.engine or asked.usual
 
 

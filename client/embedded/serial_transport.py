@@ -41,7 +41,6 @@ class SerialTransport(InProcessTransport):
         """Nothing to do: no message is ever unfinished."""
 
     def has_room(self, _share: float) -> bool:
-        """Always."""
         return True
 
     def wait(self, reply: Reply, timeout: float | None) -> bool:

@@ -36,19 +36,15 @@ class EmbeddedTransport(InProcessTransport):
         self._session = machine.attach(self._answer, name, strict=strict, lose=self._lose_replies)
 
     def await_credit(self) -> None:
-        """Wait while too much is unfinished."""
         self.machine.await_credit(self._session)
 
     def has_room(self, share: float) -> bool:
-        """Is at most that share of a window unfinished?"""
         return self.machine.has_room(self._session, share)
 
     def wait(self, reply: Reply, timeout: float | None) -> bool:
-        """Drive the machine until the reply is there."""
         return reply.done or self.machine.wait_until(lambda: reply.done, timeout)
 
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
-        """Have the background thread send unsent messages in a while."""
         machine = self.machine
         if self._session.id not in machine.hooks:
             machine.hooks[self._session.id] = idle_flush

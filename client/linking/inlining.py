@@ -64,7 +64,6 @@ def still_there(core: Core, tensor: Tensor, name: str) -> Tensor:
 
 
 def uncomputable(error: Exception) -> MetadataError:
-    """The error of numbers that Python cannot compute."""
     return (
         error
         if isinstance(error, MetadataError)
@@ -207,7 +206,6 @@ class Inlining:
                 raise CaptureError(f"{message}, or call {self._name} outside of the routine")
 
     def add(self, step: Step) -> None:
-        """Record a step."""
         operands = tuple([each for operand in step.operands for each in self._operand(operand, step)])
         into = None if step.into is None else tuple(map(self._newest, step.into))
         made = add_step(self._builder, step._replace(operands=operands, into=into), self._slots, self._locate)
@@ -216,7 +214,6 @@ class Inlining:
             self._variables[step.first + place] = made[place]
 
     def results(self) -> list[Tensor]:
-        """The tensors that a run returns."""
         program, builder = self._program, self._builder
         found: list[Tensor] = []
         for value in program.results:

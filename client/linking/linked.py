@@ -146,7 +146,6 @@ class Linked:
         return on_thread(self._core.outbox, self.reporting())
 
     def reporting(self) -> Steps[Report]:
-        """`report`, in steps."""
         return Report((yield self._core.answers.ask("routine", self._id)))
 
     def _requested(self, prints: list[Reply]) -> tuple[tuple[int, Callable[..., None], int], ...]:

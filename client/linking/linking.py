@@ -145,7 +145,6 @@ def called_back(program: Program, callbacks: Sequence[Callable[..., None]]) -> S
 
 
 def chosen_device(core: Core, slot: int, devices: Mapping[str, str]) -> str:
-    """The device of a slot."""
     name = devices.get(f"d{slot}")
     if name is not None:
         return device_of(core, name)

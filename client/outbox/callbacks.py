@@ -51,7 +51,6 @@ class Refusing:
         return taken
 
     def release(self) -> None:
-        """As an RLock."""
         self.lock.release()
 
     def __enter__(self) -> bool:

@@ -236,7 +236,6 @@ class Outbox:
         return dropped
 
     def _release(self, batch: list[list[Any]], released: set[int]) -> None:
-        """Release these ids in the batch."""
         if self.host_results is not None:
             self.host_results.released(released)
         behind = released & self.captured if self._riding else released
@@ -297,7 +296,6 @@ class Outbox:
         return not (self.depth or self.transport.lost or capture_of(self) is not None)
 
     def is_inside(self) -> bool:
-        """Is this thread inside an atomic block?"""
         with SHIELD:
             if not self.lock.acquire(blocking=False):
                 return False

@@ -41,7 +41,6 @@ class Catalogue:
         )
 
     def add(self, period: Period) -> None:
-        """Add a period."""
         self._order[period] = None
         same = self.starts.setdefault(period.tokens[0], [])
         same.append(period)
@@ -49,7 +48,6 @@ class Catalogue:
         self.room = max(self.room, len(period.places.made))
 
     def remove(self, period: Period) -> None:
-        """Forget a period."""
         del self._order[period]
         same = self.starts[period.tokens[0]]
         same.remove(period)

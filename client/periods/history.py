@@ -60,7 +60,6 @@ class History:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
         self._tokens: list[int] = []
         self._operands: list[Sequence[Any]] = []
         self._results: list[Sequence[int]] = []

@@ -101,7 +101,6 @@ class Building:
             self._variables[place] = self._builder.parameter(meta, self._slot(device))
 
     def _add(self, line: int, signature: Message, operands: range, outputs: range) -> None:
-        """Add one call."""
         given = [~self._numbers[place] if place in self._numbers else self._value(place) for place in operands]
         into = None if signature[TARGETS] is None else [self._value(place) for place in outputs]
         device = self._slot(signature[DEVICE])

@@ -42,7 +42,6 @@ def close_at_exit(transport: Closing) -> None:
 
 
 def close_sessions() -> None:
-    """Close what is still open."""
     deadline = monotonic() + PATIENCE
     for transport in list(_open):
         with suppress(TensordError, OSError):

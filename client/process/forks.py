@@ -55,12 +55,10 @@ class Forks:
             os.register_at_fork(before=self.before, after_in_child=self.in_child)
 
     def before(self) -> None:
-        """Prepare the fork, in the parent."""
         for mapped in list(self.mapped):
             mapped.forked()
 
     def in_child(self) -> None:
-        """Clean up in the child, whose only thread is the one that forked."""
         for outbox in list(self.outboxes):
             outbox.orphan()
         for connection in list(self.connections):

@@ -29,11 +29,9 @@ class Answers:
         self._outbox = outbox
 
     def fetch(self, tensor: Handle) -> NDArray[Any]:
-        """The tensor's value; waits."""
         return fetched(tensor, self._outbox.await_reply(self._outbox.ask(self._question(tensor))))
 
     def fetching(self, tensor: Handle) -> Steps[NDArray[Any]]:
-        """`fetch`, in steps."""
         return fetched(tensor, (yield self._outbox.ask(self._question(tensor))))
 
     def fetching_all(self, tensors: Sequence[Handle]) -> Steps[list[NDArray[Any]]]:

@@ -26,7 +26,6 @@ class Effects:
         self._default = self._add_chain()  # it travels with the session's first message
 
     def new_chain(self) -> int:
-        """A new chain."""
         refuse_captured(self._outbox, "a chain is made once, not by each run; none can be made")
         id_ = self._add_chain()
         self._outbox.appended()

@@ -121,7 +121,6 @@ def is_literal(code: Sequence[Instruction], n: int) -> bool:
 
 
 def is_text(instruction: Instruction) -> bool:
-    """Does it load a text?"""
     return instruction.opname == "LOAD_CONST" and isinstance(instruction.argval, str)
 
 
@@ -146,7 +145,6 @@ def has_constants(code: Sequence[Instruction], n: int, wanted: tuple[int, ...] |
 
 
 def is_constant(argument: Sequence[Instruction]) -> bool:
-    """Is it a text that the code has?"""
     return len(argument) == 1 and is_text(argument[0])
 
 

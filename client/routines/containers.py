@@ -94,7 +94,6 @@ def look_at_array(search: Search, value: Any, name: str) -> None:
 
 
 def look_at_buffer(search: Search, value: Any, name: str) -> None:
-    """The bytes of a buffer."""
     try:
         size = value.nbytes if isinstance(value, np.ndarray | np.void) else memoryview(value).nbytes
         if size > BYTES:

@@ -234,5 +234,4 @@ def identity(function: Any) -> Any:
 
 
 def name_of(function: Any) -> str:
-    """The name of a function, for people."""
     return str(getattr(function, "__qualname__", type(function).__name__))

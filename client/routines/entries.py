@@ -88,7 +88,6 @@ class Entries:
         self.lock = threading.RLock()  # of captures that add to the tables; a signal handler may capture, too
 
     def latest(self) -> Entry | None:
-        """The entry that was used last."""
         return max(self._all(), key=lambda entry: entry.used, default=None)
 
     def of(self, core: Core) -> list[Entry]:

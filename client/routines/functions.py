@@ -39,7 +39,6 @@ class Code(NamedTuple):
     library: bool
 
     def look(self, search: Search, _name: str) -> None:
-        """What it names."""
         (look_at_library if self.library else look_at_code)(search, self.code, self.outer)
 
 

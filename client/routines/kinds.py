@@ -102,12 +102,10 @@ def is_of_program(module: str) -> bool:
 
 
 def is_program_class(kind: type) -> bool:
-    """Is it a class of the user's program?"""
     return is_of_program(kind.__module__)
 
 
 def is_random(value: Any) -> bool:
-    """Is it a source of random numbers?"""
     return isinstance(value, random.Random | np.random.Generator | np.random.RandomState | np.random.BitGenerator)
 
 

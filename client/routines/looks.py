@@ -74,7 +74,6 @@ LOOKS: Final[tuple[tuple[Any, Look], ...]] = (
 
 
 def look_at(search: Search, value: Any, name: str) -> None:
-    """Look into something, by its kind."""
     if ask_by_value(search, value, name):
         return
     for kind, look in LOOKS:

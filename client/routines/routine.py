@@ -205,7 +205,6 @@ class BoundRoutine(Generic[P, R]):
 
 
 def reporting(entry: Entry) -> Steps[Report]:
-    """The report on a capture, in steps."""
     report = yield from entry.linked.reporting()
     report["constants"] = list(entry.guards.constants)
     return report

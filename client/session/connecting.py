@@ -33,15 +33,12 @@ class Connecting(Coroutine[Any, Any, "Session"]):
         return self._coroutine().__await__()
 
     def send(self, value: Any) -> Any:
-        """As any coroutine."""
         return self._coroutine().send(value)
 
     def throw(self, *given: Any) -> Any:
-        """As any coroutine."""
         return self._coroutine().throw(*given)
 
     def close(self) -> None:
-        """As any coroutine."""
         self._coroutine().close()
 
     async def __aenter__(self) -> Session:

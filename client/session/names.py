@@ -82,7 +82,6 @@ make_public(SharedNames)
 
 
 def publishing(core: Parts, name: Any, value: Any, *, durable: bool) -> Steps[None]:
-    """`publish`."""
     given: Any = {name: value} if isinstance(name, str) else name
     if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
         raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
@@ -97,7 +96,6 @@ def publishing(core: Parts, name: Any, value: Any, *, durable: bool) -> Steps[No
 
 
 def looking_up(core: Parts, name: str | Sequence[str], *, snapshot: bool, wait: float | None) -> Steps[Any]:
-    """`lookup`."""
     given = (name,) if isinstance(name, str) else name
     with hinting(core.hint, MetadataKeyError):
         told = yield from core.names.looking_up(given, snapshot=snapshot, wait=wait)
@@ -106,13 +104,11 @@ def looking_up(core: Parts, name: str | Sequence[str], *, snapshot: bool, wait: 
 
 
 def unpublishing(core: Parts, names: Sequence[str]) -> Steps[None]:
-    """`unpublish`."""
     with hinting(core.hint, MetadataKeyError):
         yield from core.names.unpublishing(names)
 
 
 def listing(core: Parts, kind: str) -> Steps[list[str]]:
-    """`names`."""
     if not kind:
         return (yield from core.names.listing())
     return [row["name"] for row in (yield core.answers.ask("names", ALL, kind))]

@@ -74,7 +74,6 @@ def making_room(core: Parts) -> Steps[None]:
 
 
 def syncing(core: Parts, timeout: float | None, *, durable: bool) -> Steps[int]:
-    """`sync`."""
     began, limit = monotonic(), seconds("sync", timeout)
     failed = int((yield Within(core.answers.ask_to_sync(), limit)))
     if durable:

@@ -59,7 +59,6 @@ make_public(Reports)
 
 
 def counting(core: Parts, by: str | None) -> Steps[dict[str, Any]]:
-    """`stats`."""
     found: dict[str, Any] = as_lists((yield core.answers.ask("stats")))
     if by is not None:
         memory = whole(as_lists((yield core.answers.ask("memory", by, ROWS))))
@@ -77,7 +76,6 @@ def as_lists(value: Any) -> Any:
 
 
 def tracing(core: Parts) -> Steps[Any]:
-    """`trace`."""
     from ..embedded.traces import trace_of
 
     entries = yield core.answers.ask("trace")

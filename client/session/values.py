@@ -86,7 +86,6 @@ make_public(Values)
 
 
 def fetching(core: Parts, tensors: Iterable[Tensor]) -> Steps[list[NDArray[Any]]]:
-    """`fetch`."""
     if not isinstance(tensors, Iterable):
         raise located(MetadataTypeError(f"fetch: takes a list of tensors, not {type(tensors).__name__}"))
     return (yield from core.answers.fetching_all([own(core, tensor) for tensor in tensors]))

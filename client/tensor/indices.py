@@ -19,7 +19,6 @@ def frozen_index(key: Any, op: OpDef) -> FrozenAttributes:
 
 
 def tensors_in(key: Any) -> list[Any]:
-    """The tensors in an index."""
     if type(key) is tuple:
         return [entry for entry in key if isinstance(entry, Methods)]
     return [key] if isinstance(key, Methods) else []

@@ -132,7 +132,6 @@ def value(tensor: Handle) -> Steps[NDArray[Any]]:
 
 
 def item(tensor: Handle) -> Steps[Scalar]:
-    """`item`."""
     return one_value((yield from value(tensor)))
 
 
@@ -142,13 +141,11 @@ def rows(tensor: Handle) -> Steps[Any]:
 
 
 def residency(tensor: Handle) -> Steps[dict[str, str]]:
-    """`residency`."""
     found: dict[str, str] = yield tensor._core.answers.ask("residency", tensor._living()._id)
     return found
 
 
 def is_ready(tensor: Handle) -> Steps[bool]:
-    """`is_ready`."""
     return (yield from polling(tensor)).done
 
 

@@ -77,7 +77,6 @@ class Incoming:
         self.broken.clear()
 
     def take(self, frames: Sequence[Any]) -> None:
-        """Take one message of the daemon."""
         header = decode(frames[0].buffer, LONGEST, LONGEST)
         kind = header[0]
         if kind == REPLIES:

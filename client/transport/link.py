@@ -88,7 +88,6 @@ class Link:
         self.socket, self.monitor, self.monitor_fd = socket, monitor, int(monitor.get(zmq.FD))
 
     def configure(self, socket: Any) -> None:
-        """Set the socket's options."""
         socket.linger = LINGER_MS
         socket.sndhwm = socket.rcvhwm = 0  # credit bounds both; nothing here may block on a queue
         socket.reconnect_ivl = NEVER_MS
@@ -172,7 +171,6 @@ class Link:
         )
 
     def hello(self, token: bytes | None, received: int) -> None:
-        """Send HELLO."""
         self.send([HELLO, VERSION, self.name, os.getpid(), host_identity(), self.strict, token, received])
 
     def read_welcome(self, frames: Sequence[Any]) -> Welcome:
@@ -236,7 +234,6 @@ class Link:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def bye(self) -> None:
-        """Say goodbye."""
         self.send([BYE])
 
     def close(self, linger: int = LINGER_MS) -> None:
@@ -253,12 +250,10 @@ class Link:
         self.close_sockets(LINGER_MS if interrupted else 0)
 
     def close_sockets(self, linger: int) -> None:
-        """Close the sockets."""
         close_sockets(self.socket, self.monitor, linger)
 
 
 def close_sockets(socket: Any, monitor: Any, linger: int) -> None:
-    """Close a socket and its monitor."""
     socket.disable_monitor()
     monitor.close(0)
     socket.close(linger)

@@ -146,5 +146,4 @@ def is_dtype(kind: np.dtype[Any], wanted: Any) -> bool:
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """The address of its first element."""
     return int(array.__array_interface__["data"][0])

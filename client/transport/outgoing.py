@@ -73,7 +73,6 @@ class AtLine:
         self.repeats = repeats
 
     def __call__(self, *values: Any) -> Any:
-        """Call back."""
         return self.callback(*values)
 
 

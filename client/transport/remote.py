@@ -184,7 +184,6 @@ class RemoteTransport:
                 self._link.send(header)
 
     def await_credit(self) -> None:
-        """Wait while the session has too much unfinished."""
         if not self._has_credit(self._window, self._window_bytes):
             # The daemon tells of half a window at a time, and still has the other half to do: enough to go on with.
             self._wait_until(lambda: self._has_credit(self._window * 3 // 4, self._window_bytes), None)
@@ -229,7 +228,6 @@ class RemoteTransport:
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def request(self) -> tuple[int, Reply]:
-        """A new request."""
         number, reply = next(self._numbers), Reply()
         self._incoming.replies[number] = reply
         if self._incoming.lost is not None:
@@ -371,7 +369,6 @@ class RemoteTransport:
             self._mapped.gone = release
 
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
-        """Set the function to call when the daemon has ended, or the session there."""
         self._incoming.tell_loss = tell
         if self._incoming.lost is not None:
             tell(self._incoming.lost)

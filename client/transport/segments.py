@@ -66,7 +66,6 @@ class UploadSegments:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes of the free segments."""
         return sum(segment.size for segment in list(self._free.values()))
 
     def empty(self, shape: Sequence[int], dtype: Any) -> NDArray[Any] | None:

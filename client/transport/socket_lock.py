@@ -40,7 +40,6 @@ class PolledBell:
             os.eventfd_write(self.fd, 1)
 
     def clear(self) -> None:
-        """Forget earlier rings."""
         with suppress(OSError, ValueError):
             os.eventfd_read(self.fd)
 
@@ -76,7 +75,6 @@ class SocketLock:
             raise
 
     def release(self) -> None:
-        """Give the lock back."""
         self._lock.release()
         self.inside.discard(threading.get_ident())
 

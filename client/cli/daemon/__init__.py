@@ -3,5 +3,5 @@
 - `ask`: one question, or several, or a session, which is `patient`: no wait is without an end
 - `admin`: status, sessions, tensors, names, devices, as they are `listed` or `shown`; `held`: who holds their memory;
   `health`: what needs an operator
-- `top`, which asks again and again: what is `seen`, on a `screen`; `evict` and `stop`, which act
+- `top`, which asks again and again, and its `screen`; `evict` and `stop`, which act
 """

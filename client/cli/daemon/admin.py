@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from ..line import options
-from ..line.output import tell
+from ..line.options import tell
 from .ask import ask
 from .health import tell_health
 from .listed import show_names, show_sessions, show_tensors

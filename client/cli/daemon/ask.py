@@ -24,21 +24,16 @@ def connected(address: str | None) -> Iterator[Session]:
     What it issues has the command as its location: the lines around would be click's.
     """
     where = address or running()
-    if not is_local(where):
-        require_daemon(where)
+    if not is_local(where):  # NoDaemon comes before the import of a session takes its time
+        from ...transport.link import GREETING, check_reachable
+
+        check_reachable(for_client(where).text, monotonic() + GREETING)
     from .patient import session_at
 
     with session_at(where) as session:
         context = click.get_current_context(silent=True)
         session._core.outbox.locations.command = "" if context is None else context.command_path
         yield session
-
-
-def require_daemon(address: str) -> None:
-    """NoDaemon if there is none, before the import of a session takes its time."""
-    from ...transport.link import GREETING, check_reachable
-
-    check_reachable(for_client(address).text, monotonic() + GREETING)
 
 
 @contextmanager

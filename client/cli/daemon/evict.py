@@ -12,7 +12,7 @@ import click
 from ..drawing.figures import plural, size
 from ..drawing.progress import waiting
 from ..line import options
-from ..line.output import tell
+from ..line.options import tell
 from .ask import asking
 
 
@@ -39,7 +39,6 @@ def evict(names: tuple[str, ...], address: str | None, session: int, device: str
 
 
 def show_evicted(left: Sequence[Mapping[str, Any]]) -> None:
-    """Show what has left its device."""
     for one in left:
         print(f"{one['device']} -> {one['to']}: {plural(one['values'], 'value')}, {size(one['bytes'])}")
     if not left:

@@ -9,12 +9,10 @@ from typing import Any, Final, NamedTuple
 from ....interpreter.errors import TensordError
 from ..drawing.figures import duration
 from ..drawing.tables import plain
-from ..line.output import tell
+from ..line.options import tell
 from .ask import ask
 
-HEALTHY: Final = 0
-NEEDS_A_LOOK: Final = 1
-UNREACHABLE: Final = 2  # as exit statuses
+EXIT_STATUSES: Final = {"healthy": 0, "needs a look": 1, "unreachable": 2}
 PATIENCE: Final = 5.0  # seconds for a daemon to answer: even a busy one takes a small part of one
 
 
@@ -47,19 +45,16 @@ def reasons(status: Mapping[str, Any]) -> Iterator[Reason]:
 def tell_health(address: str | None, wait: float) -> int:
     """Say whether the daemon needs a look, and why; the exit status."""
     try:
-        status = ask(address, "status", wait=wait, patience=PATIENCE)
-        state, found = "healthy", list(reasons(status))
+        found = list(reasons(ask(address, "status", wait=wait, patience=PATIENCE)))
+        state = "needs a look" if found else "healthy"
     except (TensordError, OSError) as error:
         said = error.message if isinstance(error, TensordError) else str(error)
         state, found = "unreachable", [Reason("daemon", said, "tensord doctor")]
-    if state == "healthy" and found:
-        state = "needs a look"
     tell({"state": state, "reasons": [reason._asdict() for reason in found]}, show_health)
-    return {"healthy": HEALTHY, "needs a look": NEEDS_A_LOOK, "unreachable": UNREACHABLE}[state]
+    return EXIT_STATUSES[state]
 
 
 def show_health(found: Mapping[str, Any]) -> None:
-    """Show the state, and the reasons for it."""
     print(found["state"])
     for reason in found["reasons"]:
         print(plain("{check}: {message} ({advice})".format(**reason)))

@@ -28,7 +28,6 @@ def show_held(found: Mapping[str, Any]) -> None:
 
 
 def _row(one: Mapping[str, Any], by: str, total: int) -> dict[str, str]:
-    """The texts of a row, by column."""
     key = f"({count(one['rest'])} more; --limit 0 lists all)" if one["rest"] else one["key"] or NOBODY[by]
     sorts = {} if by == "device" or set(one["sorts"]) <= {TENSOR} else one["sorts"]
     where = {} if by == "device" else one["devices"]

@@ -13,12 +13,10 @@ from ..drawing.tables import Column, print_table
 
 
 def show_sessions(found: Sequence[Mapping[str, Any]]) -> None:
-    """Show a table of sessions."""
     print_table(SESSIONS, found, caption=plural(len(found), "session"))
 
 
 def session_remark(one: Mapping[str, Any]) -> str:
-    """What is special about a session."""
     remarks = [
         "cancelled" if one["cancelled"] else "",
         one["state"] if one["state"] != "open" else "",
@@ -62,7 +60,6 @@ SESSIONS: Final = (
 
 
 def show_tensors(found: Sequence[Mapping[str, Any]], *, limit: int, session: int, device: str) -> None:
-    """Show a table of tensors, `limit` at the most."""
     print_table(
         TENSORS,
         found,
@@ -100,7 +97,6 @@ TENSORS: Final = (
 
 
 def show_names(found: Iterable[Mapping[str, Any]], *, kind: str | None) -> None:
-    """Show a table of names."""
     print_table(NAMES, map(_name, found), empty=f"no {kind or 'tensor or routine'} has a name")
 
 

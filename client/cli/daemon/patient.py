@@ -6,10 +6,12 @@ something else, which it answers at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ....interpreter.wire.addresses import for_client, is_local
 from ....interpreter.wire.messages import Query
+from ....interpreter.wire.names import program_name
 from ...outbox.outbox import Outbox
 from ...session.connect import USUAL, Wanted, connect, connect_daemon
 from ...session.session import Session
@@ -27,9 +29,15 @@ def session_at(address: str, wanted: Wanted = USUAL) -> Session:
     return connect_daemon(text, wanted, patient(text))
 
 
-def patient(address: str) -> type[Outbox]:
-    """The outbox of a session with that daemon."""
+def program_session(address: str | None, devices: Iterable[str]) -> Session:
+    """A session under the program's name with the daemon at the address; without one in this process, with a cpu device
+    and these."""
+    if address is not None:
+        return session_at(address, Wanted(name=program_name()))
+    return session_at("local", Wanted(["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")]))
 
+
+def patient(address: str) -> type[Outbox]:
     class PatientOutbox(Outbox):
         """Waits without a limit end with ConnectionLost once the daemon answers nothing any more; so do later ones."""
 
@@ -38,7 +46,6 @@ def patient(address: str) -> type[Outbox]:
             super().__init__(transport, frames)
 
         def await_reply(self, reply: Reply, timeout: float | None = None) -> Any:
-            """The reply's value, as of any outbox."""
             while timeout is None and not (self.hangs or reply.done or self.transport.wait(reply, PERIOD)):
                 alive = self.ask(lambda request, _: Query("names", (0,), request), located=False)
                 self.hangs = not self.transport.wait(alive, SILENCE)

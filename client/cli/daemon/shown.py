@@ -18,7 +18,6 @@ _IDLE = "idle"
 
 
 def show_status(found: Mapping[str, Any]) -> None:
-    """Show counters, the memory of devices, and troubles."""
     for line in summary(found):
         print(line)
     print_table(MEMORY, _memory(found))
@@ -26,7 +25,6 @@ def show_status(found: Mapping[str, Any]) -> None:
 
 
 def summary(found: Mapping[str, Any]) -> list[str]:
-    """The counters of a status, as lines of text."""
     done, trace = found["instructions"], found["trace"]
     kept = f"{count(trace['records'])} of {count(trace['capacity'])} records, {count(trace['dropped'])} older ones lost"
     ended = f"{count(done['retired'])} done, {count(done['failed'])} of them failed"
@@ -48,7 +46,6 @@ def summary(found: Mapping[str, Any]) -> list[str]:
 
 
 def _memory(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row for each device, with its name and its transfers."""
     for name, one in found["devices"].items():
         yield {"name": name, "moved": found["transfers"][name], **one}
 
@@ -100,7 +97,6 @@ def _show_troubles(found: Mapping[str, Any]) -> None:
 
 
 def show_devices(found: Iterable[Mapping[str, Any]]) -> None:
-    """Show each device."""
     for one in found:
         _show_device(one)
 

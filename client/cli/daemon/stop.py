@@ -22,7 +22,7 @@ from ....interpreter.errors import ConnectionLost, MetadataError, NoDaemon, Tens
 from ...transport.seeking import running
 from ..drawing.figures import duration, plural
 from ..line import options
-from ..line.output import in_json, print_json
+from ..line.options import in_json, print_json
 from .ask import questions
 
 PATIENCE: Final = 2.0  # seconds for the daemon to say whom it serves: it is ended in any case
@@ -97,7 +97,6 @@ def holder(address: str) -> Iterator[tuple[int, int]]:
 
 
 def has_open(pid: int, file: Path) -> bool:
-    """Has the process that file open?"""
     with suppress(OSError):
         about = file.stat()
         for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -148,5 +147,4 @@ def send(process: int, pid: int, *, now: bool) -> None:
 
 
 def has_ended(process: int, seconds: float) -> bool:
-    """Does the process end within that time?"""
     return bool(select.select([process], [], [], seconds)[0])

@@ -15,10 +15,9 @@ import click
 from ..drawing.figures import duration
 from ..drawing.terminal import can_draw, print_lines, size_of, whole_screen, width_of_stdout
 from ..line import options
-from ..line.output import in_json, tell
+from ..line.options import in_json, tell
 from .ask import asking
-from .screen import screen
-from .seen import SORTS, USUAL, Look, seen
+from .screen import SORTS, USUAL, Look, screen, seen
 
 _ENDS = ("q", "Q")
 _GLANCE = 0.25  # seconds between two looks at the keys and at the size of the terminal
@@ -48,7 +47,6 @@ class View:
         return True
 
     def foot(self, interval: float) -> str:
-        """The last line of the screen."""
         if self.lists_keys:
             return f"s: sort sessions by {', '.join(SORTS)} (now {self.sort}); h: hide this; q: end"
         return f"every {duration(interval)}; sessions by {self.sort}; q ends it, h lists the keys"

@@ -1,6 +1,6 @@
 """`tensord doctor`.
 
 - `doctor`: the command; `findings`: what a check finds
-- checks of a running `daemon`, its `memory`, this `system`, the GPU (`gpu`, with CuPy `cuda`, and its compiled
-  `kernels`), and a directory of `checkpoints`
+- checks of a running `daemon`, its `memory`, this `system`, the GPU (`gpu`, with CuPy `cuda`), and a
+  directory of `checkpoints`
 """

@@ -11,7 +11,7 @@ from ....interpreter.checkpoints.reader import CheckpointReader, Orphan
 from ....interpreter.errors import TensordError
 from ..drawing.figures import duration, moment, plural, size
 from ..drawing.progress import waiting
-from ..files.generations import rows_of
+from ..files.checkpoint import rows_of
 from .findings import Finding, fail, listed, note, ok, warn
 
 SHOWN: Final = 5  # damaged names of a generation, and orphans

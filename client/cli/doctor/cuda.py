@@ -25,7 +25,6 @@ _SMI_SECONDS = 10
 
 
 def check_cuda(cupy: Any) -> Iterator[Finding]:
-    """All of it, with CuPy's module."""
     for check in (check_runtime, check_memory, check_kernels, check_libraries, check_pinned):
         yield from check(cupy)
     yield from check_modes(nvidia_smi())
@@ -40,7 +39,6 @@ def check_runtime(cupy: Any) -> Iterator[Finding]:
 
 
 def check_memory(cupy: Any) -> Iterator[Finding]:
-    """How much memory of each GPU is free."""
     for ordinal in range(cupy.cuda.runtime.getDeviceCount()):
         with cupy.cuda.Device(ordinal):
             free, total = cupy.cuda.runtime.memGetInfo()
@@ -66,7 +64,6 @@ def check_kernels(cupy: Any) -> Iterator[Finding]:
 
 
 def check_libraries(cupy: Any) -> Iterator[Finding]:
-    """The libraries that ops need."""
     lacking = {}
     for name, use in _LIBRARIES.items():
         try:
@@ -145,6 +142,5 @@ def dotted(number: int) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The error in a line."""
     text = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

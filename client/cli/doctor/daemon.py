@@ -14,7 +14,7 @@ from ..daemon.ask import ask
 from ..daemon.health import PATIENCE, reasons
 from ..drawing.figures import count, duration, plural, size
 from .findings import Finding, Level, fail, guarded, note, ok, warn
-from .kernels import check_kernels
+from .gpu import check_kernels
 from .memory import check_memory
 
 _ROUNDS = 5  # tensors that go round: so many are named
@@ -43,7 +43,6 @@ def check_daemon(address: str | None) -> Iterator[Finding]:
 
 
 def check_environment(address: str) -> Iterator[Finding]:
-    """The environment variable that decides the default address."""
     directory = os.environ.get("XDG_RUNTIME_DIR", "")
     if directory and Path(directory).is_absolute():
         yield ok("XDG_RUNTIME_DIR", directory)
@@ -87,7 +86,6 @@ def check_socket(socket: Path) -> Iterator[Finding]:
 
 
 def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
-    """The process that listens on the address."""
     from ....interpreter.wire.addresses import pid_of
 
     try:
@@ -140,7 +138,6 @@ def _status(address: str) -> dict[str, Any]:
 
 
 def check_status(status: dict[str, Any]) -> Iterator[Finding]:
-    """The status that a daemon reports."""
     ours = __version__
     if status["version"] != ours:
         message = f"the daemon is {status['version']}, this client {ours}"

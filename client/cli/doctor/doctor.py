@@ -13,12 +13,11 @@ import click
 from ..drawing.figures import plural
 from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import tell
+from ..line.options import tell
 from .daemon import check_daemon, check_invariants
 from .findings import Finding, Level, guarded
-from .gpu import check_gpu, has_cuda
-from .kernels import NAME as KERNELS
-from .kernels import check_kernels
+from .gpu import NAME as KERNELS
+from .gpu import check_gpu, check_kernels, has_cuda
 from .system import SYSTEM
 
 
@@ -38,7 +37,9 @@ def doctor(address: str | None, *, deep: bool, checkpoints: Path | None) -> None
     """
     findings = list(examine(address))
     if checkpoints is not None:
-        findings += guarded("checkpoints", lambda: examine_checkpoints(checkpoints, deep=deep))
+        from .checkpoints import check_checkpoints
+
+        findings += guarded("checkpoints", lambda: check_checkpoints(checkpoints, deep=deep))
     if deep:
         findings += guarded("invariants", lambda: check_invariants(address))
     tell([finding._asdict() for finding in findings], _show)
@@ -54,13 +55,6 @@ def examine(address: str | None) -> Iterator[Finding]:
         yield from guarded(check.__name__.removeprefix("check_").replace("_", " "), check)
     if has_cuda() and not any(finding.check == KERNELS for finding in of_daemon):
         yield from guarded(KERNELS, check_kernels)
-
-
-def examine_checkpoints(directory: Path, *, deep: bool) -> Iterator[Finding]:
-    """All findings on a directory of checkpoints."""
-    from .checkpoints import check_checkpoints
-
-    return check_checkpoints(directory, deep=deep)
 
 
 def _show(findings: Sequence[Mapping[str, str]]) -> None:

@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
-from ..drawing.figures import count
+from ....interpreter.errors import TensordError
+from ..drawing.figures import count, plural, size
 from .findings import Finding, installed, note, ok, warn
 
 _NVIDIA = "0x10de"
@@ -16,7 +18,6 @@ _CUPY = {"cupy-cuda11x": 11, "cupy-cuda12x": 12, "cupy-cuda13x": 13, "cupy": 0}
 
 
 def nvidia_cards(root: Path = Path("/sys/bus/pci/devices")) -> int:
-    """The number of NVIDIA GPUs on the bus."""
     found = 0
     for device in root.iterdir() if root.is_dir() else ():
         with suppress(OSError):
@@ -110,3 +111,24 @@ def check_cupy(driver: int) -> Iterator[Finding]:
 
         yield ok("cupy", listed)
         yield from check_cuda(cupy)
+
+
+NAME: Final = "kernel cache"
+
+
+def check_kernels(directory: Path | None = None) -> Iterator[Finding]:
+    """Where it is, how many kernels it has, how large it is; by default the one of a daemon without configuration."""
+    from ....streams import kernel_cache
+
+    try:
+        directory = kernel_cache.directory_of() if directory is None else directory
+        kernel_cache.check(directory)
+    except TensordError as error:
+        what, _, advice = error.message.partition(": ")
+        yield warn(NAME, what, advice)
+        return
+    found = kernel_cache.kept_in(directory)
+    if found.kernels:
+        yield ok(NAME, f"{directory}: {plural(found.kernels, 'kernel')}, {size(found.nbytes)}")
+    else:
+        yield note(NAME, f"{directory} has no kernel yet", "tensord warm compiles kernels before they are needed")

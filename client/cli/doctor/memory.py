@@ -20,20 +20,13 @@ OLD: Final = 600.0  # seconds: whoever reads a value with an error has had the t
 
 
 def check_memory(address: str) -> Iterator[Finding]:
-    """The holders of a daemon's memory."""
-    found = ask_until_still(address)
-    yield from check_pools(found)
-    yield from check_ended([row for row in found["rows"] if row["ended"] and row["bytes"]])
-    yield from check_poisoned([row for row in found["rows"] if row["poisoned"] and (row["poisoned_age"] or 0) >= OLD])
-
-
-def ask_until_still(address: str) -> dict[str, Any]:
-    """Who holds the memory, by session; the last answer if something happened during each."""
     for _ in range(ASKED):
         found = whole(ask(address, "memory", "session", ALL))
         if found["still"]:
             break
-    return found
+    yield from check_pools(found)
+    yield from check_ended([row for row in found["rows"] if row["ended"] and row["bytes"]])
+    yield from check_poisoned([row for row in found["rows"] if row["poisoned"] and (row["poisoned_age"] or 0) >= OLD])
 
 
 def check_pools(found: Mapping[str, Any]) -> Iterator[Finding]:

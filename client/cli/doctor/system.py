@@ -17,13 +17,9 @@ from .findings import Finding, fail, installed, judged, listed, note, ok, warn
 _NEEDED = ("numpy", "pyzmq", "msgpack", "structlog", "click")
 
 
-def check_python() -> Iterator[Finding]:
-    """The interpreter."""
-    yield ok("python", f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
-
-
 def check_packages() -> Iterator[Finding]:
-    """tensord, the packages that it needs, and their versions. A checkout on the path has no metadata."""
+    """Python, tensord, and the packages that it needs. A checkout on the path has no metadata."""
+    yield ok("python", f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
     yield ok("tensord", __version__ if installed("tensord") else f"{__version__}, a checkout that is not installed")
     for name in _NEEDED:
         found = installed(name)
@@ -51,7 +47,6 @@ def check_build() -> Iterator[Finding]:
 
 
 def check_zmq() -> Iterator[Finding]:
-    """libzmq and what it was built with."""
     try:
         import zmq
     except Exception as error:
@@ -149,7 +144,6 @@ def meminfo(text: str) -> dict[str, int]:
 
 
 def check_memory() -> Iterator[Finding]:
-    """Main memory and swap."""
     try:
         found = meminfo(Path("/proc/meminfo").read_text())
     except OSError:
@@ -178,7 +172,6 @@ def check_blas() -> Iterator[Finding]:
 
 
 SYSTEM: tuple[Callable[[], Iterator[Finding]], ...] = (
-    check_python,
     check_packages,
     check_build,
     check_zmq,

@@ -82,7 +82,6 @@ class Filled:
         return min(self.width, max(min(word, _WORD), min(word, longest)))
 
     def aligned(self, text: str, width: int) -> str:
-        """The text with the space that it needs to be as wide."""
         space = " " * (width - cells_of(text))
         return space + text if self.right else text + space
 
@@ -96,7 +95,6 @@ class Table:
         self.columns = [column for column in filled if any(column.cells)]
 
     def least_width(self, gap: int, word: int) -> int:
-        """The width that the columns need, with that gap between them."""
         return sum(column.least(word) for column in self.columns) + self._around(gap)
 
     def leave_out(self, room: int, gap: int, word: int) -> list[str]:
@@ -113,7 +111,8 @@ class Table:
         widths = self._widths(room, gap, word)
         yield ""
         yield from map(bold, self._row([[column.name] for column in self.columns], widths, gap))
-        yield " " + _rule() * (sum(widths) + gap * (len(widths) - 1))
+        rule = "─" if (sys.stdout.encoding or "utf-8").lower().startswith("utf") else "-"
+        yield " " + rule * (sum(widths) + gap * (len(widths) - 1))
         for row in zip(*(column.cells for column in self.columns), strict=True):
             yield from self._row(list(map(fit, row, widths)), widths, gap)
         yield ""
@@ -137,10 +136,6 @@ class Table:
     def _around(self, gap: int) -> int:
         """Room that is no column's: the gaps, and the space with which a line begins and ends."""
         return gap * (len(self.columns) - 1) + 2
-
-
-def _rule() -> str:
-    return "─" if (sys.stdout.encoding or "utf-8").lower().startswith("utf") else "-"
 
 
 # -- texts -------------------------------------------------------------------------------------------------------------

@@ -66,7 +66,6 @@ def encodable(text: str) -> str:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print the lines on stdout."""
     for line in lines:
         print(encodable(line))  # noqa: T201
 
@@ -84,7 +83,6 @@ class Line:
             self._write(text[: size_of(sys.stderr).columns - 1])
 
     def clear(self) -> None:
-        """Take the line away."""
         if self.drawn:
             self.drawn = False
             self._write("")

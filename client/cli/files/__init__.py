@@ -1,1 +1,1 @@
-"""Commands on files and directories: `checkpoint` (also restore), with `generations`, which lists them; `load`."""
+"""Commands on files and directories: `checkpoint` (also restore) and `load`."""

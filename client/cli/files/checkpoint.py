@@ -3,23 +3,27 @@
 # ruff: noqa: T201
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ....interpreter.errors import TensordError
 from ..daemon.ask import connected
-from ..drawing.figures import duration, moment, plural, size
+from ..drawing.figures import count, duration, moment, plural, size, some
 from ..drawing.progress import Waiting, waiting
+from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import tell
-from .generations import list_generations, show_failed
+from ..line.options import tell
 
 if TYPE_CHECKING:
+    from ....interpreter.checkpoints.reader import CheckpointReader
     from ...files.checkpoints import Checkpointing
     from ...session.session import Session
+
 
 POLL: Final = 0.25  # seconds between two looks at how far a checkpoint has come
 
@@ -60,7 +64,6 @@ def followed(session: Session, writing: Checkpointing, shown: Waiting) -> dict[s
 
 
 def show_written(report: Mapping[str, Any]) -> None:
-    """Show what a checkpoint has written."""
     gone = f"; {plural(report['collected'], 'older generation')} removed" if report["collected"] else ""
     print(
         f"generation {report['generation']}: {plural(report['names'], 'name')}, {size(report['written'])} written, "
@@ -114,7 +117,6 @@ def restore(
 
 
 def show_restored(report: Mapping[str, Any]) -> None:
-    """Show what was published, and what is not as it was."""
     for number, why in report["notes"].items():
         print(f"generation {number} is damaged, and an older one is restored: {why}")
     print(
@@ -129,3 +131,58 @@ def show_restored(report: Mapping[str, Any]) -> None:
         some = ", ".join(moved[:3]) + (", ..." if len(moved) > 3 else "")
         print(f"{device} is missing here: {plural(len(moved), 'name')} came to the first device ({some})")
     show_failed(report["failed"], "not restored")
+
+
+def list_generations(directory: Path, number: int, *, deep: bool) -> bool:
+    """List the generations, or one of them; is all of it whole? `deep`: also all bytes of the values."""
+    from ....interpreter.checkpoints.reader import CheckpointReader
+
+    with CheckpointReader.open(directory) as reader, waiting("reading the checkpoint") as shown:
+        if number:
+            reader.generation(number)  # raises that there is none
+        found = [row for row in rows_of(reader, shown, deep=deep) if number in (0, row["generation"])]
+    tell(found, show_generations)
+    return not any(row["error"] or row["failed"] for row in found)
+
+
+def rows_of(reader: CheckpointReader, shown: Waiting, *, deep: bool) -> Iterator[dict[str, Any]]:
+    """Each generation, the newest one last. One that is collected meanwhile is none."""
+    for number in reader.generations():
+        row: dict[str, Any] = {"generation": number, "written": None, "names": 0, "tensors": 0, "routines": 0}
+        row |= {"bytes": 0, "error": "", "failed": {}}
+        try:
+            found = reader.generation(number)
+            row |= {"written": found.written / 1e9, "names": len(found.tensors) + len(found.routines)}
+            row |= {"tensors": len(found.tensors), "routines": len(found.routines), "bytes": found.nbytes}
+            row["failed"] = reader.verify(found, deep=deep, progress=shown.told)
+        except TensordError as error:
+            row["error"] = error.message
+        if not (row["error"] or row["failed"]) or number in reader.generations():
+            yield row
+
+
+def show_generations(found: Sequence[dict[str, Any]]) -> None:
+    print_table(COLUMNS, found, empty="no generation was ever finished here")
+    for one in found:
+        if one["failed"]:
+            show_failed(one["failed"], f"of generation {one['generation']} damaged")
+
+
+def _of_whole(name: str, text: Callable[[Any], str]) -> Column:
+    """A column that is empty for a generation that cannot be read."""
+    return Column(name, lambda one: "" if one["error"] else text(one))
+
+
+COLUMNS: Final = (
+    Column("generation>", itemgetter("generation")),
+    _of_whole("written", lambda one: moment(one["written"])),
+    _of_whole("names>", lambda one: count(one["names"])),
+    _of_whole("routines>", lambda one: some(count, one["routines"])),
+    _of_whole("bytes>", lambda one: size(one["bytes"])),
+    Column("damaged", lambda one: one["error"] or some("{:,} of them".format, len(one["failed"])), folds=True),
+)
+
+
+def show_failed(failed: Mapping[str, str], what: str) -> None:
+    columns = (Column("name", itemgetter(0), folds=True), Column("what is wrong", itemgetter(1), folds=True))
+    print_table(columns, sorted(failed.items()), caption=f"{plural(len(failed), 'name')} {what}")

@@ -14,7 +14,7 @@ from ..drawing.figures import plural, shape, size
 from ..drawing.progress import waiting
 from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import tell
+from ..line.options import tell
 
 if TYPE_CHECKING:
     from ....interpreter.files.header import Entry, FileHeader
@@ -67,7 +67,6 @@ def load(
 
 
 def described(file: Path, *, raw: bool) -> FileHeader:
-    """What is in the file."""
     from ....interpreter.files.describe import describe
     from ....interpreter.files.open_file import open_path
 
@@ -96,14 +95,12 @@ COLUMNS: Final = (
 
 
 def show_entries(told: Mapping[str, Any]) -> None:
-    """Show what is in a file."""
     rows, form = told["tensors"], told["format"]
     caption = f"{form}: {plural(len(rows), 'tensor')}, {size(sum(row['bytes'] for row in rows))}"
     print_table(COLUMNS, rows, caption=caption, empty=f"{form}: no tensors")
 
 
 def show_published(told: Mapping[str, Any]) -> None:
-    """Show what is published, and what is not."""
     caption = f"{plural(len(told['published']), 'name')} published; the values are read when they are first needed"
     print_table(COLUMNS, told["published"], caption=caption, empty="nothing is published")
     columns = (Column("name", itemgetter(0), folds=True), Column("why it is not published", itemgetter(1), folds=True))

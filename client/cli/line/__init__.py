@@ -1,5 +1,2 @@
-"""How a command is declared.
-
-- `commands`: groups of commands, imported when they are called; `options`: those of many
-- `output`: what a command writes
-"""
+"""How a command is declared: `commands`, groups of them, imported when they are called; `options` of many, and how a
+command writes what it has found."""

@@ -30,7 +30,6 @@ class Commands(click.Group):
         self.table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names."""
         del ctx
         return list(self.table)
 

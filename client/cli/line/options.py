@@ -1,7 +1,9 @@
-"""Options that many commands have."""
+"""Options of many commands, and their output: to stdout, for people or with --json for programs, or to a file."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +22,7 @@ address: Final = click.option(
 
 
 def json_flag(described: str) -> Callable[..., Any]:
-    """The flag --json, which no command takes as a parameter: `line.output` asks the context."""
+    """The flag --json, which no command takes as a parameter: `in_json` asks the context."""
     return click.option("--json", is_flag=True, expose_value=False, callback=_noted, help=described)
 
 
@@ -39,3 +41,36 @@ def rows(default: int) -> Callable[..., Any]:
     """How many rows of each table are shown."""
     described = "Only so many rows of each table; 0 for all."
     return click.option("--limit", type=click.IntRange(min=0), default=default, help=described)
+
+
+output = click.option("-o", "--output", type=FILE, help="Write here instead of to stdout.")
+
+
+def write(content: str | bytes, output: Path | None) -> None:
+    """Write to the file, or to stdout. OSError if that fails; a file is then as it was before."""
+    from ....interpreter.whole_file import write_whole
+
+    if output is not None:
+        write_whole(output, content)
+    elif isinstance(content, bytes):
+        sys.stdout.buffer.write(content)
+    else:
+        sys.stdout.write(content)
+
+
+def tell(found: Any, show: Callable[[Any], object]) -> None:
+    """Print what was found: with --json as it is, otherwise as `show` does."""
+    if in_json():
+        print_json(found)
+    else:
+        show(found)
+
+
+def in_json() -> bool:
+    """Has the command that runs been given --json?"""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(JSON))
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, default=str))  # noqa: T201

@@ -13,7 +13,7 @@ import click
 from ..drawing.figures import plural
 from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import in_json, print_json, tell
+from ..line.options import in_json, print_json, tell
 
 if TYPE_CHECKING:
     from ....interpreter.schema.op_table import Description
@@ -80,14 +80,11 @@ def _list(ops: Collection[Description]) -> None:
 def about(op: Description) -> Description:
     """The description, with "lacks": installed array module -> function that it lacks, or None."""
     cupy = _cupy()
-    return {**op, "lacks": {} if cupy is None else {"cupy": _lacks(cupy, op)}}
-
-
-def _lacks(xp: Any, op: Description) -> str | None:
-    """The first function that the kernel needs and the array module lacks, if any."""
+    if cupy is None:
+        return {**op, "lacks": {}}
     from ....interpreter.schema.opdef import lacks
 
-    return lacks(xp, op["ufunc"], op["needs"])
+    return {**op, "lacks": {"cupy": lacks(cupy, op["ufunc"], op["needs"])}}
 
 
 def _cupy() -> Any:

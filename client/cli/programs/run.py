@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import click
 from ....interpreter.errors import MetadataError, ProtocolError
 from ...transport.seeking import running
 from ..line import options
-from ..line.output import in_json, print_json
+from ..line.options import in_json, print_json
 
 if TYPE_CHECKING:
     from ....interpreter.programs.program import Program
@@ -56,6 +55,8 @@ def run(
 
     Example: tensord run step.txt --input x=x.npy --number rate=0.1 --output y.npy
     """
+    from ..daemon.patient import program_session
+
     if (program is None) == (name is None):
         raise click.UsageError("name the file of a program, or the published routine with --name")
     if name is not None and (tensors or devices or passes):
@@ -64,7 +65,9 @@ def run(
     text = None if program is None else parsed_from(program)
     if text is not None:
         check(text, given, captured, outputs)
-    with session_for(address, slots.values(), published=name is not None) as session:
+    # A published routine is found on a daemon alone: on the one that runs, if there is no address.
+    where = address or (None if name is None else running())
+    with program_session(where, slots.values()) as session:
         if text is None:
             linked = looked_up(session, str(name))
             parsed = linked.program
@@ -87,7 +90,6 @@ def run(
 
 
 def parsed_from(file: Path) -> Program:
-    """The program in a file."""
     from ....interpreter.programs.program import Program
 
     try:
@@ -120,18 +122,6 @@ def looked_up(session: Session, name: str) -> LinkedProgram:
     if not isinstance(found, LinkedProgram):
         raise MetadataError(f"{name} is the name of a tensor, not of a routine; `tensord names` lists them")
     return found
-
-
-def session_for(address: str | None, devices: Iterable[str], *, published: bool) -> AbstractContextManager[Session]:
-    """A session with the daemon at the address, else in this process, with the devices that are named. What is
-    `published` is found on a daemon alone: on the one that runs, if there is no address."""
-    from ....interpreter.wire.names import program_name
-    from ...session.connect import Wanted
-    from ..daemon.patient import session_at
-
-    if address is not None or published:
-        return session_at(address or running(), Wanted(name=program_name()))
-    return session_at("local", Wanted(["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")]))
 
 
 def pairs(given: Sequence[str], what: str) -> dict[str, str]:
@@ -205,7 +195,6 @@ def number(name: str, text: str) -> Any:
 
 
 def tell(program: Program, arrays: Sequence[Any], outputs: Sequence[Path], report: Any) -> None:
-    """Say what the results are, and where."""
     rows = [
         {"shape": list(array.shape), "dtype": array.dtype.name, "file": str(outputs[n]) if n < len(outputs) else None}
         for n, array in enumerate(arrays)

@@ -20,7 +20,7 @@ from ..drawing.figures import count, duration, plural
 from ..drawing.progress import waiting
 from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import tell
+from ..line.options import tell
 
 if TYPE_CHECKING:
     from ....interpreter.schema.sample_calls import Wish
@@ -98,7 +98,6 @@ def warm(
 
 
 def wished(op: str, dtypes: Sequence[str], shapes: Sequence[str], attributes: Sequence[str]) -> Wish:
-    """The request of one OP with the options."""
     from ....interpreter import ops as _ops  # noqa: F401 - fills the registry
     from ....interpreter.schema.sample_calls import wish_of
 
@@ -144,18 +143,13 @@ def attribute(text: str) -> tuple[str, Any]:
 
 def session_for(address: str | None, devices: Sequence[str], cache: Path | None) -> AbstractContextManager[Session]:
     """A session with the daemon at the address, or the one that runs, else in this process."""
-    from ....interpreter.wire.names import program_name
     from ....streams import kernel_cache
-    from ...session.connect import Wanted
-    from ..daemon.patient import session_at
+    from ..daemon.patient import program_session
 
-    where = address or find_daemon()
-    if where is not None:
-        return session_at(where, Wanted(name=program_name()))
-    named = list(devices) or [USUAL]
-    if any(name.startswith("cuda:") for name in named):
+    where, named = address or find_daemon(), devices or [USUAL]
+    if where is None and any(name.startswith("cuda:") for name in named):
         kernel_cache.keep_in(kernel_cache.directory_of(cache))
-    return session_at("local", Wanted(["cpu:0", *(name for name in dict.fromkeys(named) if name != "cpu:0")]))
+    return program_session(where, named)
 
 
 def compiling(session: Session) -> list[str]:
@@ -178,7 +172,6 @@ def directory_for(session: Session) -> Path | None:
 
 
 def kernels_in(directory: Path | None) -> int:
-    """How many compiled kernels there are."""
     from ....streams import kernel_cache
 
     return 0 if directory is None else kernel_cache.kept_in(directory).kernels
@@ -188,7 +181,6 @@ def kernels_in(directory: Path | None) -> int:
 
 
 def show(report: dict[str, Any]) -> None:
-    """A row for each op on each device, and what was left out."""
     rows = [row(list(calls)) for _, calls in groupby(report["called"], key=itemgetter("device", "op"))]
     seconds = sum(one["seconds"] for one in report["called"])
     kept = f"; {report['directory']} has {plural(report['kernels'], 'kernel')}, {count(report['new'])} of them new"

@@ -11,13 +11,11 @@ import click
 
 from ....interpreter.errors import ProtocolError
 from ..line import options
-from ..line.output import output as output_option
-from ..line.output import write
-from .selection import selects
-from .source import NOTHING_INSIDE, load, source
+from ..line.options import output as output_option
+from ..line.options import write
+from .source import NOTHING_INSIDE, load, selects, source
 
 if TYPE_CHECKING:
-    from ....vm.tracing.analysis.graphs.fold import Picture
     from ....vm.tracing.analysis.graphs.graph import Graph
     from ....vm.tracing.analysis.recorded.filter import Filter
     from ....vm.tracing.analysis.trace import Trace
@@ -83,7 +81,10 @@ def dag(
         graphviz(wanted)  # which is missing before the trace is loaded, too
     trace = load(file, address)
     named = {id_ for id_ in (*part["ids"], part["around"], part["upstream"], part["downstream"]) if id_ is not None}
-    graph = _chosen_part(trace, chooses, named).select(**part)
+    graph = trace.graph()
+    if chooses:
+        graph = graph.restrict({record.id for record in chooses.select(trace.records)} | named)
+    graph = graph.select(**part)
     if inside:
         graph = _opened(trace, graph)
     node = fold_by or {None: "", True: "chain", False: "instruction"}[fold]
@@ -98,12 +99,6 @@ def _opened(trace: Trace, graph: Graph) -> Graph:
     if not opened.inner:
         click.echo(NOTHING_INSIDE, err=True)
     return opened
-
-
-def _chosen_part(trace: Trace, chooses: Filter, named: set[int]) -> Graph:
-    """The graph of the records that the filter chooses, and of those that options name."""
-    graph = trace.graph()
-    return graph.restrict({record.id for record in chooses.select(trace.records)} | named) if chooses else graph
 
 
 def _write(graph: Graph, wanted: str, output: Path | None, node: str, *, legend: bool) -> None:
@@ -122,7 +117,12 @@ def _write(graph: Graph, wanted: str, output: Path | None, node: str, *, legend:
     else:
         write(TEXTS[wanted](picture, legend=legend), output)
     if len(picture.nodes) > CROWDED:
-        _hint_crowded(picture)
+        click.echo(
+            f"tensord: {len(picture.nodes)} nodes are hard to draw and to read. "
+            "Fold them: --fold-by line; narrow them down: --around ID --depth 3, --session N, --id ID, --op NAME, "
+            "--last 200; or --format html.",
+            err=True,
+        )
 
 
 def graphviz(output_format: str) -> str:
@@ -147,12 +147,3 @@ def render(program: str, dot: str, output_format: str) -> bytes:
     except subprocess.CalledProcessError as error:
         raise ProtocolError(f"dot failed: {error.stderr.decode(errors='replace').strip()[:200]}") from None
     return done.stdout
-
-
-def _hint_crowded(picture: Picture) -> None:
-    click.echo(
-        f"tensord: {len(picture.nodes)} nodes are hard to draw and to read. "
-        "Fold them: --fold-by line; narrow them down: --around ID --depth 3, --session N, --id ID, --op NAME, "
-        "--last 200; or --format html.",
-        err=True,
-    )

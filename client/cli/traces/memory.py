@@ -13,9 +13,8 @@ from ....interpreter.errors import ProtocolError
 from ..drawing.figures import count, size, some
 from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import in_json, print_json
-from .selection import selects
-from .source import about_source, load, source
+from ..line.options import in_json, print_json
+from .source import about_source, load, selects, source
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.recorded.filter import Filter

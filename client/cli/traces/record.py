@@ -6,11 +6,12 @@ that a file can hold more. Instructions that the daemon drops between two polls 
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -18,14 +19,50 @@ from ....interpreter.errors import ProtocolError
 from ..daemon.ask import connected
 from ..drawing.figures import count, plural, size
 from ..line import options
-from ..line.output import in_json, print_json
-from .durations import Seconds, Since
+from ..line.options import in_json, print_json
 from .recorder import Recorder, Stop
 from .source import load
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.trace import Trace
     from ....vm.tracing.record import Record
+
+
+_UNITS: Final = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds(text: str) -> float | None:
+    """A duration in seconds; None for a text that is none."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", text.strip())
+    return None if found is None else float(found[1]) * _UNITS[found[2] or "s"]
+
+
+class Seconds(click.ParamType[float]):
+    """A duration: `10s`, `500ms`, `2min`, `1h`, or seconds without a unit."""
+
+    name = "time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The duration in seconds. BadParameter if it is none."""
+        found = seconds(value)
+        if found is None:
+            self.fail(f"{value!r} is no duration; write it like 10s, 500ms or 2min", param, ctx)
+        return found
+
+
+class Since(click.ParamType["float | int"]):
+    """Where a dump begins: a float is seconds before it is taken (`10s`), an integer an instruction (`4711`)."""
+
+    name = "time|id"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float | int:
+        """The number. BadParameter if the text is neither a duration with its unit nor an id."""
+        if value.removeprefix("#").isdecimal():
+            return int(value.removeprefix("#"))
+        found = seconds(value)
+        if found is None or value.strip()[-1].isdecimal():
+            self.fail(f"{value!r} is neither a time like 10s, 500ms or 2min, nor the id of an instruction", param, ctx)
+        return found
 
 
 @click.command()
@@ -48,7 +85,6 @@ def dump(output: Path, session: int | None, since: float | None, address: str | 
 
 
 def _part(trace: Trace, session: int | None, since: float | None) -> Trace:
-    """What a dump is of."""
     from ....vm.tracing.analysis.recorded.filter import Filter, since_instruction, since_time
 
     found: Sequence[Record] = trace.records
@@ -90,7 +126,6 @@ def record(output: Path, address: str | None, length: float | None, detail: int 
 
 
 def report(output: Path, records: int, lost: int, written: int, which: str = "") -> None:
-    """Say what a file has now."""
     if in_json():
         print_json({"file": str(output), "records": records, "lost": lost, "bytes": written})
         return

@@ -11,9 +11,8 @@ import click
 from ..drawing.figures import count, plural, size, some
 from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import in_json, print_json
-from .selection import no_records, selects
-from .source import NOTHING_INSIDE, about_source, counts_of, load, source
+from ..line.options import in_json, print_json
+from .source import NOTHING_INSIDE, about_source, counts_of, load, no_records, selects, source
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.inside.steps import Inner

@@ -13,9 +13,8 @@ import click
 from ..drawing.figures import count, plural, size, some
 from ..drawing.tables import Column, print_table
 from ..line import options
-from ..line.output import in_json, print_json
-from .selection import no_records, selects
-from .source import about_source, load, source
+from ..line.options import in_json, print_json
+from .source import about_source, load, no_records, selects, source
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.recorded.filter import Filter
@@ -123,7 +122,6 @@ def _plain(change: Change) -> dict[str, object]:
 
 
 def _show_speed(changes: Sequence[Change], limit: int) -> None:
-    """What a call takes, before and after."""
     from ....vm.tracing.analysis.recorded.text import duration
 
     columns = (
@@ -144,7 +142,6 @@ def _times(change: Change) -> str:
 
 
 def _show_counts(changes: Sequence[Change], limit: int) -> None:
-    """What was called more or less often."""
     from ....vm.tracing.analysis.recorded.text import duration
 
     columns = (

@@ -17,10 +17,9 @@ from ..drawing.figures import count, plural
 from ..drawing.tables import Column, print_table
 from ..line import options
 from ..line.commands import Commands, Listed
-from ..line.output import in_json, print_json, write
-from ..line.output import output as output_option
-from .selection import selects
-from .source import about_source, counts_of, load, source
+from ..line.options import in_json, print_json, write
+from ..line.options import output as output_option
+from .source import about_source, counts_of, load, selects, source
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.checks.verify import Problem

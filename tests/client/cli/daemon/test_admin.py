@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensord.client.cli.daemon import listed
-from tensord.client.cli.daemon.seen import Look, seen
+from tensord.client.cli.daemon.screen import Look, seen
 from tensord.client.cli.drawing import figures, terminal
 from tensord.interpreter.wire.addresses import default_address
 from tensord.streams.faults import Fault, FaultKind

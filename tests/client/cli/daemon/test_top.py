@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tensord.client.cli.daemon import top
-from tensord.client.cli.daemon.screen import screen
-from tensord.client.cli.daemon.seen import Look, seen, sorted_by
+from tensord.client.cli.daemon.screen import Look, screen, seen, sorted_by
 from tensord.client.cli.drawing import keyboard
 from tensord.vm.reporting.rows.eviction import NO_EVICTION
 

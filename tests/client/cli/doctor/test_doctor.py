@@ -19,7 +19,7 @@ from tensord.client.cli.doctor import doctor as cli_doctor
 from tensord.client.cli.doctor import gpu as doctor_gpu
 from tensord.client.cli.doctor import system
 from tensord.client.cli.doctor.findings import Finding, Level, installed
-from tensord.client.cli.doctor.kernels import check_kernels
+from tensord.client.cli.doctor.gpu import check_kernels
 from tensord.interpreter.wire.addresses import PATH_LIMIT, lock_path
 from tensord.vm.reporting.rows.eviction import NO_EVICTION
 

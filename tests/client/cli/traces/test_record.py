@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensord.client.cli.traces import recorder as cli_record
-from tensord.client.cli.traces.durations import Seconds
+from tensord.client.cli.traces.record import Seconds
 from tensord.interpreter.errors import ConnectionLost
 from tensord.vm.tracing.analysis.trace import Trace
 
