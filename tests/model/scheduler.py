@@ -37,7 +37,7 @@ from tensord.vm.engine import Engine, may_go_on
 from tensord.vm.model.session import VmSession, rest_of_run
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.reporting.live_trace import routine_entries
-from tensord.vm.tracing.analysis.files.routine_parts import RoutineParts
+from tensord.vm.tracing.analysis.files.parts import RoutineParts
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import Place, inflate
 from tensord.vm.tracing.ring import flatten

@@ -1,7 +1,6 @@
 """The trace that the engine writes.
 
-- `inside`: what records say of routines; `known_routines`: the routines that they speak of
-- `details`: how many of all runs are timed call by call
-- `record`: a record's fields; `flat`: the tuples that the ring keeps; `ring`: the last finished instructions
+- `record`: the fields of a record, and of what a trace says of routines; `known_routines`: the routines themselves
+- `flat`: the tuples that the ring keeps; `ring`: the last finished instructions, and which runs are timed
 - `analysis/`: the tools that read records
 """

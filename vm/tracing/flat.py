@@ -16,8 +16,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from .inside import PartRecord
-from .record import EdgeRecord, Kind, MetaRecord, OperandRecord, Record
+from .record import EdgeRecord, Kind, MetaRecord, OperandRecord, PartRecord, Record
 
 LONG = 22  # fields of the long form
 IMMEDIATE = 9  # fields of the short form
@@ -56,50 +55,15 @@ Where: TypeAlias = Callable[[int, int], Place]  # (session, location number)
 
 def inflate(entry: Sequence[Any], where: Where, stamps: bytes = b"") -> Record:
     """A flat entry as a record. `stamps`: of its calls, packed."""
-    record = inflate_long(long_form(entry) if len(entry) in SHORT else entry, where)
-    return record._replace(stamps=tuple(array("q", stamps))) if stamps else record
-
-
-def inflate_long(entry: Sequence[Any], where: Where) -> Record:
-    """The record of a long entry."""
-    id_, session, opcode, op, status, device, stream, kinds, copies, versions, edges, admitted, erased, times, *rest = (
-        entry
-    )
-    nbytes, author, location, error, signature, used, held, launch = rest
-    received, ready, dispatched, started, finished = times
+    long = long_form(entry) if len(entry) in SHORT else entry
+    *head, kinds, copies, versions, edges, admitted, erased, times = long[:14]
+    nbytes, author, location, error, signature, used, held, launch = long[14:]
     inputs, outputs, attributes, work, part = described(signature, kinds)
     place = where(author, location)
-    return Record(
-        id_,
-        session,
-        opcode,
-        op,
-        status,
-        device,
-        stream,
-        operands(kinds, copies, versions),
-        tuple(EdgeRecord(*edges[n : n + 4]) for n in range(0, len(edges), 4)),
-        admitted,
-        erased,
-        received,
-        ready,
-        dispatched,
-        started,
-        finished,
-        nbytes,
-        place.line,
-        error,
-        place.span,
-        inputs,
-        outputs,
-        attributes,
-        work,
-        used,
-        HELD[held],
-        part,
-        caused_by=author,
-        launch=launch,
-    )
+    found_edges = tuple(EdgeRecord(*edges[n : n + 4]) for n in range(0, len(edges), 4))
+    accesses = (operands(kinds, copies, versions), found_edges, admitted, erased)
+    about = (nbytes, place.line, error, place.span, inputs, outputs, attributes, work, used, HELD[held], part)
+    return Record._make((*head, *accesses, *times, *about, tuple(array("q", stamps)), author, launch))
 
 
 def long_form(entry: Sequence[Any]) -> tuple[Any, ...]:

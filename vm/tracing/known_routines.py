@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ...interpreter.programs.program import Program
 from ..model.linked import Linked
-from .inside import SegmentRecord
+from .record import SegmentRecord
 
 REMEMBERED = 1 << 14  # weight of the programs whose routines are gone, of some 2 KiB each, and at least 1
 

@@ -19,10 +19,34 @@ from ..model.linked import Linked
 from ..model.session import VmSession
 from ..model.signature import NOTHING, PlainMeta, Signature, plain
 from ..model.tensor import Binding
-from .details import Details
 from .flat import Where, inflate
 from .known_routines import KnownRoutines
 from .record import Record
+
+
+class Details:
+    """How many runs are timed, call by call: each `every`th run of a segment, whichever session's it is; 0 for none.
+
+    A session may ask for that as long as it lives, as a recording does. The session that wants most of them prevails.
+    """
+
+    def __init__(self) -> None:
+        self.every = 0
+        self._wanted: dict[VmSession, int] = {}
+
+    def ask(self, session: VmSession, every: int) -> None:
+        """A session wants to see one of so many; 0: none any more."""
+        self._wanted[session] = every
+        self._settle()
+
+    def forget(self, session: VmSession) -> None:
+        if self._wanted.pop(session, None) is not None:
+            self._settle()
+
+    def _settle(self) -> None:
+        self._wanted = {session: every for session, every in self._wanted.items() if every}
+        self.every = min(self._wanted.values(), default=0)
+
 
 CAPACITY = 1 << 14
 STAMPS = 1 << 18  # of the calls inside of runs: times that are kept
@@ -44,7 +68,6 @@ class Ring:
         self._stamped = 0  # bytes of them
 
     def add(self, instruction: Instruction, erased: int) -> None:
-        """Keep a retired instruction."""
         if self.enabled:
             self.append(flatten(instruction, erased))
 

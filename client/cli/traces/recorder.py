@@ -14,7 +14,7 @@ from ..drawing.terminal import Line
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.files.parts import Picture
     from ....vm.tracing.analysis.files.recording import Recording
-    from ....vm.tracing.inside import RunRecord
+    from ....vm.tracing.record import RunRecord
 
 _PAUSE = 0.05  # seconds between two polls while little happens
 _PROGRESS = 0.2  # seconds between two progress lines

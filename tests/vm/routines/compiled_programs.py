@@ -17,7 +17,7 @@ from tensord.vm.routines.compiling.inside import segment_record
 from tensord.vm.routines.compiling.recipe import compile_segment
 from tensord.vm.routines.compiling.segments import Piece, Works, cutting
 from tensord.vm.routines.op_by_op.unfolding import metas_of
-from tensord.vm.tracing.inside import SegmentRecord
+from tensord.vm.tracing.record import SegmentRecord
 
 from ...interpreter.programs.passes import random_programs
 from ...interpreter.programs.passes.random_programs import Maker

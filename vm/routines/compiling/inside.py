@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ....interpreter.programs.program import Program
-from ...tracing.inside import FILL, FUSED, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
+from ...tracing.record import FILL, FUSED, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
 from .recipe import Call, Place, Recipe, fill
 
 

@@ -23,7 +23,7 @@ class Trace(Records):
 
     def save(self, path: str | Path) -> None:
         """Write the trace to a file, whole or not at all; raises OSError."""
-        from .files.recording import save
+        from .files.file import save
 
         save(self, path)
 

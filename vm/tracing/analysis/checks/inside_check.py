@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .....interpreter.programs.program import NO_OPS, Program, Step
 from .....interpreter.schema.opdef import find
-from ...inside import ARENA, FILL, FUSED, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
+from ...record import ARENA, FILL, FUSED, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
+from ..recorded.derived import width
 from .views import layout_of_view
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ class _Machine:
             return False
         steps = [self.program.steps[n] for n in call.steps]
         alike = (place.slot, place.offset, place.shape) == (where.slot, where.offset, where.shape)
-        if not alike or not _is_packed(where) or _width(place) != _width(where):
+        if not alike or not _is_packed(where) or width(place.dtype) != width(where.dtype):
             return False
         targets = {target for step in steps for target in step.into or ()}
         return other in targets or all(find(step.op).elementwise for step in steps)
@@ -317,16 +318,9 @@ def _may_be_view(step: Step) -> bool:
     return step.op not in NO_OPS and find(step.op).view is not None
 
 
-def _width(place: PlaceRecord) -> int:
-    """Bytes of an element."""
-    digits = "".join(filter(str.isdigit, place.dtype))
-    return int(digits) // 8 if digits else 1
-
-
 def _packed(place: PlaceRecord) -> tuple[int, ...]:
-    """The strides of a packed value."""
     shape = place.shape
-    return tuple(_width(place) * prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return tuple(width(place.dtype) * prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _is_packed(place: PlaceRecord) -> bool:
@@ -339,7 +333,7 @@ def _extent(place: PlaceRecord) -> tuple[int, int]:
         return place.offset, place.offset
     ways = [(n - 1) * s for n, s in zip(place.shape, place.strides or _packed(place), strict=True)]
     low, high = sum(way for way in ways if way < 0), sum(way for way in ways if way > 0)
-    return place.offset + low, place.offset + high + _width(place)
+    return place.offset + low, place.offset + high + width(place.dtype)
 
 
 def _overlap(start: int, stop: int, other: int, end: int) -> bool:

@@ -1,6 +1,6 @@
 """Traces in files, and as machines send them. Nothing that is read is trusted.
 
-- `file`, `recording`: trace files, read and written
-- `parts`: from a machine's slices to records; `routine_parts`: the same for routines and runs
+- `file`: trace files, read and written; `recording`: a file that is written while its records arrive
+- `parts`: from a machine's slices to records, routines and runs
 - `forms`: records from plain values that nobody vouches for
 """

@@ -12,11 +12,11 @@ No byte of a file is trusted: `load` either returns records whose every field ha
 ProtocolError with the file, the line and a remedy. `load` does not check whether the records are consistent; `verify`
 does. So a loaded file may have two instructions with the same id.
 
-Files are written by `recording`. Older versions can be read. Up to version 5 no session is known to have caused what
-the machine planned. Up to version 4 nothing is said of routines. Up to version 3 records have the fields up to `error`,
-those lost and those from before a recording are counted together, and nothing is said of memory. Up to version 2 a wait
-over some tensors is a Barrier as well. Version 1 lacks `taken`, the time of recording in the clock of the records,
-which is read as 0.
+`recording` writes a file while its records arrive. Older versions can be read. Up to version 5 no session is known to
+have caused what the machine planned. Up to version 4 nothing is said of routines. Up to version 3 records have the
+fields up to `error`, those lost and those from before a recording are counted together, and nothing is said of memory.
+Up to version 2 a wait over some tensors is a Barrier as well. Version 1 lacks `taken`, the time of recording in the
+clock of the records, which is read as 0.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from typing import IO, Any, NamedTuple, NoReturn, TypeVar
 
 from .....interpreter.errors import ProtocolError
 from .....interpreter.opcodes import Opcode
-from ...inside import RoutineRecord, RunRecord
-from ...record import Holding, Record
+from .....interpreter.whole_file import write_whole
+from ...record import Holding, Record, RoutineRecord, RunRecord
 from ..recorded.records import Memory, Records
 from .forms import Malformed, array, checked, fields_of, natural, one_of, record_of, several, text
-from .routine_parts import ROUTINE, RUN
+from .parts import ROUTINE, RUN
 
 FORMAT = "tensord-trace"
 VERSION = 6
@@ -59,6 +59,14 @@ def load(path: str | Path, kind: type[_Records]) -> _Records:
     trace."""
     with Path(path).open("rb") as file:
         return _Reader(file, str(path)).read(kind)
+
+
+def save(trace: Records, path: str | Path) -> None:
+    """Write `trace` to a file, replacing it. If that is impossible, raises OSError and leaves the old file."""
+    head = header(trace.devices, len(trace), trace)
+    lines = [encode(value) for value in (head, *map(plain, trace.records), memory_line(trace.memory))]
+    body = b"".join([*lines, routine_lines(trace.runs, trace.routines.values())])
+    write_whole(path, body + encode(footer(len(trace), hashlib.sha256(body).hexdigest())))
 
 
 class Header(NamedTuple):
@@ -113,12 +121,10 @@ def routine_lines(runs: Iterable[RunRecord], routines: Iterable[RoutineRecord]) 
 
 
 def footer(records: int, sha256: str) -> object:
-    """The last line."""
     return {"records": records, "sha256": sha256}
 
 
 def encode(value: object) -> bytes:
-    """A line."""
     return json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
 
 

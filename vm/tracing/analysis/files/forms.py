@@ -13,8 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar, get_args, get_origin, get_typ
 
 from ....model.reason import Reason
 from ...flat import HELD
-from ...inside import PlacedRecord, PlaceRecord
-from ...record import EdgeRecord, Kind, OperandRecord, Record
+from ...record import EdgeRecord, Kind, OperandRecord, PlacedRecord, PlaceRecord, Record
 
 T = TypeVar("T")
 Form: TypeAlias = Callable[[str, object], T]

@@ -3,24 +3,77 @@
 The kind of an entry follows from its length: the long or the short form of a record (see `flat`), a line
 (session, number, text), the names of spans (session, number, names) with a number above those of lines, a signature,
 which has the number of its place among the signatures, more edges of the instruction before (id, flat edges) or the
-times of its calls (id, bytes), what is known of a routine or of a run (see `routine_parts`), or a `Holding`. The head
-is a dict. An instruction that retired while the picture was handed out may have two entries; the one with its end
-counts.
+times of its calls (id, bytes), a `Holding`, or four fields, the first a tag, that are known of a routine or of a run:
+
+    ("routine", number, 0, (session, name, digest, devices, ran))   then
+    ("lines", number, 0, lines of its program)                      the next ones
+    ("segment", number, its first step, the other fields of `SegmentRecord` but for its calls)
+    ("calls", number, first step of the segment, calls)             the next ones
+    ("run", session, 0, (routine's number, first and last instruction, location's number))
+
+The head is a dict. An instruction that retired while the picture was handed out may have two entries; the one with its
+end counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from .....interpreter.errors import ProtocolError
 from .....interpreter.wire.locations import line_of
-from ...flat import LONG, SHORT, SIGNATURE, TRAIT, Place, inflate
-from ...inside import RoutineRecord, RunRecord
-from ...record import Holding, Record
+from ...flat import LONG, SHORT, SIGNATURE, TRAIT, Place, Where, inflate
+from ...record import CallRecord, Holding, Record, RoutineRecord, RunRecord, SegmentRecord
 from ..recorded.records import Memory, Records
-from .forms import record_of
-from .routine_parts import TAGGED, RoutineParts
+from .forms import record_of, several, text
+
+TAGGED: Final = 4
+
+ROUTINE: Final = record_of(RoutineRecord)
+RUN: Final = record_of(RunRecord)
+SEGMENT: Final = record_of(SegmentRecord)
+CALLS: Final = several(record_of(CallRecord))
+LINES: Final = several(text)
+
+
+class RoutineParts:
+    """Collects the entries about routines. A routine whose head comes again is told anew."""
+
+    def __init__(self) -> None:
+        self._heads: dict[int, Sequence[Any]] = {}
+        self._lines: dict[int, list[str]] = {}
+        self._segments: dict[int, dict[int, tuple[Sequence[Any], list[CallRecord]]]] = {}
+        self._runs: list[tuple[int, Sequence[Any]]] = []
+
+    def add(self, tag: object, number: int, first: int, value: Any) -> None:
+        if tag == "routine":
+            self._heads[number], self._lines[number], self._segments[number] = value, [], {}
+        elif tag == "lines":
+            self._lines[number] += LINES("lines", value)
+        elif tag == "segment":
+            self._segments[number][first] = value, []
+        elif tag == "calls":
+            self._segments[number][first][1].extend(CALLS("calls", value))
+        elif tag == "run":
+            self._runs.append((number, value))
+        else:
+            raise ValueError(f"an entry of what is called {tag!r:.20}")
+
+    def routines(self) -> tuple[RoutineRecord, ...]:
+        return tuple(self._routine(number) for number in self._heads)
+
+    def _routine(self, number: int) -> RoutineRecord:
+        session, name, digest, devices, ran = self._heads[number]
+        segments = tuple(SEGMENT("segment", (*head, calls)) for head, calls in self._segments[number].values())
+        program = "\n".join(self._lines[number])
+        return ROUTINE("routine", (number, session, name, digest, devices, program, segments, ran))
+
+    def runs(self, where: Where) -> tuple[RunRecord, ...]:
+        return tuple(
+            RUN("run", (session, routine, first, last, where(session, location).line))
+            for session, (routine, first, last, location) in self._runs
+        )
+
 
 _Records = TypeVar("_Records", bound=Records)
 

@@ -147,29 +147,3 @@ class Recording:
 
     def __exit__(self, *_: object) -> None:
         self.abandon()
-
-
-def save(trace: Records, path: str | Path) -> None:
-    """Write `trace` to a file, replacing it. If that is impossible, raises OSError and leaves the old file."""
-    target = Path(path)
-    if target.exists() and not target.is_file():  # a device or a pipe cannot be replaced, nor read again
-        write_through(trace, target)
-        return
-    with Recording(target, trace.devices) as recording:
-        recording.add(trace.records)
-        recording.finish(trace)
-
-
-def write_through(trace: Records, target: Path) -> None:
-    """Write to a file that is not regular, from the beginning to the end."""
-    digest = hashlib.sha256()
-    try:
-        with target.open("wb") as file:
-            head = header(trace.devices, len(trace), trace)
-            values = (head, *map(plain, trace.records), memory_line(trace.memory))
-            for line in (*map(encode, values), routine_lines(trace.runs, trace.routines.values())):
-                digest.update(line)
-                file.write(line)
-            file.write(encode(footer(len(trace), digest.hexdigest())))
-    except OSError as error:
-        raise named(error, target) from None

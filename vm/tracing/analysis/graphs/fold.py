@@ -46,9 +46,9 @@ class Node:
         return self.records[0]
 
     def label(self, until: int) -> list[str]:
-        """Lines for people."""
         if self.inner is not None and not self.part:
-            return inner_label(self.first, self.inner)
+            about = "  ".join(filter(None, (self.inner.memory, took(self.first))))
+            return list(filter(None, (name(self.first), of(self.first), about)))
         if not self.part:
             return label(self.first, until)
         counts = Counter(record.op or record.opcode for record in self.records).most_common()
@@ -58,7 +58,6 @@ class Node:
         return [self.part, f"{ops}{more}", f"{devices}  {duration(sum(map(ran, self.records)))}"]
 
     def tooltip(self) -> str:
-        """The line of its first instruction."""
         return self.first.location or name(self.first)
 
 
@@ -72,7 +71,6 @@ class Picture:
 
 
 def unfolded(graph: Graph) -> Picture:
-    """A node for each instruction."""
     return Picture(tuple(single(graph, record) for record in graph.nodes), graph.edges, graph.until)
 
 
@@ -81,10 +79,9 @@ def single(graph: Graph, record: Record) -> Node:
     return Node((record,), inner=graph.inner.get(record.id))
 
 
-def inner_label(record: Record, inner: Inner) -> list[str]:
-    """Lines for a step inside of a run: its name, what it is of, where its value lies and how long it took."""
-    took = duration(ran(record)) if ran(record) else ""
-    return list(filter(None, (name(record), of(record), "  ".join(filter(None, (inner.memory, took))))))
+def took(record: Record) -> str:
+    """How long an instruction ran, if it did."""
+    return duration(ran(record)) if ran(record) else ""
 
 
 def fold(graph: Graph) -> Picture:
@@ -96,7 +93,8 @@ def fold(graph: Graph) -> Picture:
     for record in graph.nodes:
         if record.id not in ahead:
             chain = tuple(records[id_] for id_ in _chain(record.id, following))
-            nodes += [_folded_chain(chain)] if len(chain) >= SHORTEST else [single(graph, one) for one in chain]
+            title = f"#{chain[0].id} to #{chain[-1].id}, a chain of {len(chain)}"
+            nodes += [Node(chain, title)] if len(chain) >= SHORTEST else [single(graph, one) for one in chain]
     return _picture(graph, nodes)
 
 
@@ -107,7 +105,11 @@ def by_line(graph: Graph) -> Picture:
 
 def by_span(graph: Graph) -> Picture:
     """A node for what each span holds but its inner spans do, and for what each line has issued outside of spans."""
-    return _grouped(graph, lambda record: record.span or (record.location, record.device), _span)
+    return _grouped(
+        graph,
+        lambda record: record.span or (record.location, record.device),
+        lambda record: " / ".join(record.span) or _line(record),
+    )
 
 
 def by_run(graph: Graph) -> Picture:
@@ -138,17 +140,9 @@ def _picture(graph: Graph, nodes: list[Node]) -> Picture:
     return Picture(tuple(nodes), tuple(_joined(graph.edges, nodes)), graph.until)
 
 
-def _folded_chain(chain: tuple[Record, ...]) -> Node:
-    return Node(chain, f"#{chain[0].id} to #{chain[-1].id}, a chain of {len(chain)}")
-
-
 def _line(record: Record) -> str:
     """`train.py:9 in step`, without folders."""
     return re.sub(r"[^\s,]*/", "", record.location) or "no line"
-
-
-def _span(record: Record) -> str:
-    return " / ".join(record.span) or _line(record)
 
 
 def _links(graph: Graph) -> dict[int, int]:
@@ -187,7 +181,6 @@ def _chain(first: int, following: dict[int, int]) -> Iterator[int]:
 
 
 def _joined(edges: Iterable[Dependence], nodes: Iterable[Node]) -> Iterator[Dependence]:
-    """The edges between nodes."""
     owner = {record.id: node.id for node in nodes for record in node.records}
     for edge in edges:
         source, target = owner.get(edge.source), owner.get(edge.target)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from .....interpreter.opcodes import traits_of
 from ...record import Record
 from ..inside.steps import inner_dict
-from ..recorded.derived import as_dict, ran
-from ..recorded.text import duration, name, printable
-from .fold import Node, Picture, unfolded
+from ..recorded.derived import as_dict
+from ..recorded.text import name, printable
+from .fold import Node, Picture, took, unfolded
 from .graph import Dependence, Graph, Mark
 
 # Light fills that black text can be read on, one per device in turn.
@@ -175,11 +175,6 @@ def boxes(nodes: Iterable[Node]) -> list[tuple[int, str, list[tuple[int, list[No
             titles[run] = "  ".join(filter(None, (name(inner.run), inner.run.attributes, took(inner.run))))
         runs.setdefault(run, {}).setdefault(0 if inner is None else inner.fusion, []).append(node)
     return [(run, titles[run], list(fusions.items())) for run, fusions in runs.items()]
-
-
-def took(record: Record) -> str:
-    """How long an instruction ran."""
-    return duration(ran(record)) if ran(record) else ""
 
 
 def arrows(edges: Iterable[Dependence]) -> Iterator[tuple[int, int, str, Mark]]:

@@ -1,5 +1,11 @@
 """Pictures of the DAG: which nodes they have, and the formats that need no other program.
 
+Nodes lie in layers, sources above their targets, with few crossings. Each node lies one layer below its lowest source,
+and then moves down until it is right above its highest target, so that an upload lies where it is first needed. In a
+cycle, the edges against the order of the nodes go up. Within a layer nodes are sorted by the middle of their
+neighbours, in some sweeps down and up (Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system
+structures", 1981).
+
 The page of HTML stands alone: it zooms, searches, folds, and shows a record where the pointer is. It holds the records
 and the pictures as JSON, from which its script draws the picture that is asked for, and loads nothing from anywhere.
 `<` cannot appear in the JSON, so no text of a user can end its script; the script shows texts as texts.
@@ -9,7 +15,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from html import escape
 from typing import Final
 
@@ -18,7 +26,6 @@ from ..recorded.text import printable
 from .fold import Picture, by_line, by_run, by_span, fold, unfolded
 from .graph import Graph
 from .graph_export import FILLS, LEGEND, arrows, to_dot, to_mermaid
-from .layers import places
 from .page_template import PAGE
 
 CROWDED: Final = 500  # nodes; a picture of more is unreadable, so that parts are folded
@@ -52,16 +59,7 @@ def page_of(graph: Graph, node: str = "", *, legend: bool = True) -> str:
     sizes = {name: len(picture.nodes) for name, picture in found.items()}
     first = {size: name for name, size in reversed(sizes.items())}  # the finest one of that size
     shown = first[sizes[node or _readable(sizes)]]
-    return to_html({name: found[name] for name in FOLDS if name in first.values()}, shown, legend=legend)
-
-
-def _readable(sizes: Mapping[str, int]) -> str:
-    """The first picture that is not crowded, else the smallest one."""
-    return next((name for name, size in sizes.items() if size <= CROWDED), min(sizes, key=sizes.__getitem__))
-
-
-def to_html(pictures: Mapping[str, Picture], shown: str, *, legend: bool = True) -> str:
-    """The page with these pictures of one graph, by what a node of them is; it opens with the one that is `shown`."""
+    pictures = {name: found[name] for name in FOLDS if name in first.values()}
     records = {record.id: record for picture in pictures.values() for node in picture.nodes for record in node.records}
     data = {
         "shown": shown,
@@ -73,6 +71,11 @@ def to_html(pictures: Mapping[str, Picture], shown: str, *, legend: bool = True)
         "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
     }
     return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], PAGE)
+
+
+def _readable(sizes: Mapping[str, int]) -> str:
+    """The first picture that is not crowded, else the smallest one."""
+    return next((name for name, size in sizes.items() if size <= CROWDED), min(sizes, key=sizes.__getitem__))
 
 
 def _filled(fields: Mapping[str, object]) -> dict[str, object]:
@@ -92,3 +95,48 @@ def _nodes(picture: Picture) -> Iterator[tuple[object, ...]]:
         fill = FILLS[devices[node.first.device] % len(FILLS)]
         lines = list(map(printable, node.label(picture.until)[:3]))
         yield node.id, *at[node.id], fill, lines, [record.id for record in node.records]
+
+
+_SWEEPS = 4
+
+
+def places(picture: Picture) -> dict[int, tuple[int, int]]:
+    """Node -> (layer, position in the layer)."""
+    sources: dict[int, set[int]] = {node.id: set() for node in picture.nodes}
+    targets: dict[int, set[int]] = defaultdict(set)
+    for edge in picture.edges:
+        sources[edge.target].add(edge.source)
+        targets[edge.source].add(edge.target)
+    layers = _layers(sources, targets)
+    for sweep in range(_SWEEPS):
+        _sort(layers, sources if sweep % 2 == 0 else targets, downwards=sweep % 2 == 0)
+    return {node: (depth, at) for depth, layer in enumerate(layers) for at, node in enumerate(layer)}
+
+
+def _layers(sources: Mapping[int, set[int]], targets: Mapping[int, set[int]]) -> list[list[int]]:
+    depth: dict[int, int] = {}
+    try:
+        order: Sequence[int] = tuple(TopologicalSorter(sources).static_order())
+    except CycleError:
+        order = tuple(sources)
+    for node in order:
+        depth[node] = 1 + max((depth.get(source, -1) for source in sources[node]), default=-1)
+    for node in reversed(order):
+        below = [depth[target] for target in targets.get(node, ()) if depth[target] > depth[node]]
+        depth[node] = min(below, default=depth[node] + 1) - 1
+    layers: list[list[int]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
+    for node, layer in depth.items():
+        layers[layer].append(node)
+    return layers
+
+
+def _sort(layers: list[list[int]], neighbours: Mapping[int, set[int]], *, downwards: bool) -> None:
+    at = {node: place for layer in layers for place, node in enumerate(layer)}
+    for layer in layers if downwards else reversed(layers):
+        layer.sort(key=lambda node: _middle(node, neighbours, at))
+        at.update((node, place) for place, node in enumerate(layer))
+
+
+def _middle(node: int, neighbours: Mapping[int, set[int]], at: Mapping[int, int]) -> float:
+    others = neighbours.get(node, ())
+    return sum(at[other] for other in others) / len(others) if others else at[node]

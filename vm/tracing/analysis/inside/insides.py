@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .....interpreter.errors import TensordError
-from ...inside import FILL, FUSED, CallRecord, PartRecord, SegmentRecord
-from ...record import Record
+from ...record import FILL, FUSED, CallRecord, PartRecord, Record, SegmentRecord
 from ..recorded.records import Records
 
 if TYPE_CHECKING:

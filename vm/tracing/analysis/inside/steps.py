@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .....interpreter.opcodes import Opcode
 from ....model.reason import Reason
-from ...inside import ARENA, FILL, FUSED, PartRecord, PlacedRecord, SegmentRecord
-from ...record import EdgeRecord, Kind, MetaRecord, Record
+from ...record import ARENA, FILL, FUSED, EdgeRecord, Kind, MetaRecord, PartRecord, PlacedRecord, Record, SegmentRecord
 from ..recorded.records import Records
 from ..recorded.text import inner_id
 from .insides import Insides

@@ -8,6 +8,7 @@ metas. What has several parts (operands, edges, metas) stays in the records; `ed
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...record import Record
@@ -22,34 +23,30 @@ _TEXT, _NUMBER = "O", "i8"
 _TIMES = ("received", "ready", "dispatched", "started", "finished")
 
 
-def _field(name: str) -> Callable[[Record], Any]:
-    return lambda record: getattr(record, name)
-
-
 COLUMNS: dict[str, tuple[str, Callable[[Record], Any]]] = {
-    "id": (_NUMBER, _field("id")),
-    "session": (_NUMBER, _field("session")),
-    "caused_by": (_NUMBER, _field("caused_by")),
-    "opcode": (_TEXT, _field("opcode")),
-    "op": (_TEXT, _field("op")),
+    "id": (_NUMBER, attrgetter("id")),
+    "session": (_NUMBER, attrgetter("session")),
+    "caused_by": (_NUMBER, attrgetter("caused_by")),
+    "opcode": (_TEXT, attrgetter("opcode")),
+    "op": (_TEXT, attrgetter("op")),
     "of": (_TEXT, of),
-    "status": (_TEXT, _field("status")),
-    "device": (_TEXT, _field("device")),
-    "stream": (_TEXT, _field("stream")),
+    "status": (_TEXT, attrgetter("status")),
+    "device": (_TEXT, attrgetter("device")),
+    "stream": (_TEXT, attrgetter("stream")),
     "span": (_TEXT, lambda record: "/".join(record.span)),
-    "location": (_TEXT, _field("location")),
-    "error": (_TEXT, _field("error")),
-    "held": (_TEXT, _field("held")),
+    "location": (_TEXT, attrgetter("location")),
+    "error": (_TEXT, attrgetter("error")),
+    "held": (_TEXT, attrgetter("held")),
     "edges": (_NUMBER, lambda record: len(record.edges)),
-    **{name: (_NUMBER, _field(name)) for name in ("admitted", "erased", *_TIMES)},
+    **{name: (_NUMBER, attrgetter(name)) for name in ("admitted", "erased", *_TIMES)},
     "blocked": (_NUMBER, blocked),
     "queued": (_NUMBER, queued),
     "ran": (_NUMBER, ran),
-    "nbytes": (_NUMBER, _field("nbytes")),
+    "nbytes": (_NUMBER, attrgetter("nbytes")),
     "touched": (_NUMBER, touched),
     "operations": (_NUMBER, operations),
-    "work": (_NUMBER, _field("work")),
-    "used": (_NUMBER, _field("used")),
+    "work": (_NUMBER, attrgetter("work")),
+    "used": (_NUMBER, attrgetter("used")),
 }
 
 

@@ -20,23 +20,8 @@ if TYPE_CHECKING:
 _OPERANDS_SHOWN = 4
 # One operation per element of the result.
 _PER_RESULT = frozenset(
-    [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "negative",
-        "positive",
-        "abs",
-        "square",
-        "sqrt",
-        "reciprocal",
-        "maximum",
-        "minimum",
-        "where",
-        "clip",
-        "relu",
-    ]
+    {"add", "subtract", "multiply", "divide", "negative", "positive", "abs", "square", "sqrt", "reciprocal"}
+    | {"maximum", "minimum", "where", "clip", "relu"}
 )
 # One operation per element of the operand.
 _PER_OPERAND = frozenset({"sum", "prod", "mean", "max", "min", "cumulative_sum", "cumulative_prod"})
@@ -48,7 +33,6 @@ def of(record: Record) -> str:
 
 
 def described(metas: Sequence[PlainMeta], attributes: str) -> str:
-    """That text, from metas and attributes."""
     return "  ".join(filter(None, (_metas([MetaRecord(*meta) for meta in metas]), attributes)))
 
 
@@ -72,8 +56,13 @@ def elements(meta: MetaRecord) -> int:
 
 def nbytes(meta: MetaRecord) -> int:
     """Bytes of the packed tensor."""
-    digits = "".join(filter(str.isdigit, meta.dtype))
-    return elements(meta) * (int(digits) // 8 if digits else 1)
+    return elements(meta) * width(meta.dtype)
+
+
+def width(dtype: str) -> int:
+    """Bytes of an element."""
+    digits = "".join(filter(str.isdigit, dtype))
+    return int(digits) // 8 if digits else 1
 
 
 def touched(record: Record) -> int:
@@ -112,15 +101,11 @@ def _tensordot(tensors: Sequence[MetaRecord], result: MetaRecord) -> int:
     return 2 * out * math.isqrt(left * right // out) if out else 0
 
 
-def _outer(_tensors: Sequence[MetaRecord], result: MetaRecord) -> int:
-    return elements(result)
-
-
 _PRODUCTS: dict[str, Callable[[Sequence[MetaRecord], MetaRecord], int]] = {
     "matmul": _matmul,
     "vecdot": _vecdot,
     "tensordot": _tensordot,
-    "outer": _outer,
+    "outer": lambda _tensors, result: elements(result),
 }
 
 

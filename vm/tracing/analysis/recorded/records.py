@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from .....interpreter.errors import ProtocolError
-from ...inside import RoutineRecord, RunRecord
-from ...record import Holding, Record, times
+from ...record import Holding, Record, RoutineRecord, RunRecord, times
 from .text import plural
 
 

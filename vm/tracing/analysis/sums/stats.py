@@ -111,7 +111,6 @@ def rows(records: Iterable[Record], keys: Callable[[Record], Iterable[str]]) -> 
 
 
 def row(key: str, records: Sequence[Record]) -> Row:
-    """The sums over some records."""
     times = sorted(ran(record) for record in records if record.finished)
     found = Row(key, len(records), sum(times))
     if times:
@@ -119,21 +118,16 @@ def row(key: str, records: Sequence[Record]) -> Row:
         found.p99 = times[max(0, -(-99 * len(times) // 100) - 1)]
         found.longest = times[-1]
     for record in records:
-        add(found, record)
+        nbytes, count = touched(record), operations(record)
+        found.blocked += blocked(record)
+        found.queued += queued(record)
+        found.moved += record.nbytes
+        found.failed += record.status == "FAILED"
+        found.touched += nbytes
+        found.operations += count
+        found.timed += ran(record) if nbytes else 0
+        found.rated += ran(record) if count else 0
     return found
-
-
-def add(found: Row, record: Record) -> None:
-    """Add what one record waited and moved."""
-    found.blocked += blocked(record)
-    found.queued += queued(record)
-    found.moved += record.nbytes
-    found.failed += record.status == "FAILED"
-    nbytes, count = touched(record), operations(record)
-    found.touched += nbytes
-    found.operations += count
-    found.timed += ran(record) if nbytes else 0
-    found.rated += ran(record) if count else 0
 
 
 def streams(trace: Records, shown: set[str]) -> list[StreamRow]:
@@ -179,9 +173,10 @@ def stages(trace: Records, order: StreamOrder, record: Record) -> Iterator[tuple
     yield edge, min(record.ready, record.started)
     held = "memory" if "memory" in record.held else "fairness" if "fairness" in record.held else "scheduler"
     yield held, min(record.dispatched, record.started)
-    elided = [order.ended(source) for source in elided_sources(trace, record)]
-    if elided:
-        yield edge, min(max(elided), record.started)
+    sources = [trace.find(edge.source) for edge in record.edges if edge.elided]
+    elsewhere = [order.ended(source) for source in sources if source is not None and source.stream != record.stream]
+    if elsewhere:
+        yield edge, min(max(elsewhere), record.started)
     yield "scheduler", record.started
 
 
@@ -189,14 +184,6 @@ def last_edge(trace: Records, order: StreamOrder, record: Record) -> str:
     """The reason of the edge whose source ended last; "scheduler" without a known one."""
     ends = [(order.ended(source), edge.reason) for edge in record.edges if (source := trace.find(edge.source))]
     return max(ends)[1] if ends else "scheduler"
-
-
-def elided_sources(trace: Records, record: Record) -> Iterator[Record]:
-    """The sources on other streams for which the record's own stream waited."""
-    for edge in record.edges:
-        source = trace.find(edge.source) if edge.elided else None
-        if source is not None and source.stream != record.stream:
-            yield source
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from itertools import islice
 
 from .....interpreter.opcodes import traits_of
 from ...flat import COMPILING
-from ...record import Record, times
+from ...record import EdgeRecord, Record, times
 from ..inside.insides import Insides, TimedCall, call_name
 from ..recorded.derived import blocked, of, operations, queued, ran, rate, touched
 from ..recorded.records import Records
@@ -52,13 +52,11 @@ class _Timeline:
         self._insides = Insides(trace)
         self._end = trace.until
         self._origin = min(stamps, default=self._end)
-        self._processes = {name: number for number, name in enumerate(self._devices(), 1)}
+        devices = {*trace.devices, *(record.device for record in trace.records)}
+        self._processes = {name: number for number, name in enumerate(sorted(devices), 1)}
         self._threads: dict[tuple[str, str], int] = {}
         for device, stream in sorted({(record.device, record.stream) for record in trace.records}):
             self._threads[device, stream] = len(self._threads) + 1
-
-    def _devices(self) -> list[str]:
-        return sorted({*self._trace.devices, *(record.device for record in self._trace.records)})
 
     def events(self, flows: int) -> Iterator[Event]:
         yield from self._names()
@@ -191,7 +189,7 @@ def _args(record: Record) -> Event:
         "span": "/".join(record.span),
         "operands": [f"{operand.kind} {operand.copy} v{operand.version}" for operand in record.operands],
         "held": record.held,
-        "edges": [_edge(*edge) for edge in record.edges],
+        "edges": [_edge_text(edge) for edge in record.edges],
         "waited_us": blocked(record) / 1000,
         "queued_us": queued(record) / 1000,
         "bytes": record.nbytes,
@@ -199,5 +197,5 @@ def _args(record: Record) -> Event:
     }
 
 
-def _edge(source: int, reason: str, copy: int, elided: bool) -> str:
-    return f"#{source} {edge_name(reason, copy)}" + (" (elided)" if elided else "")
+def _edge_text(edge: EdgeRecord) -> str:
+    return f"#{edge.source} {edge_name(edge.reason, edge.copy)}" + (" (elided)" if edge.elided else "")

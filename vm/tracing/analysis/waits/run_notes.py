@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....model.reason import Reason
-from ...inside import CallRecord
-from ...record import EdgeRecord, Record
+from ...record import CallRecord, EdgeRecord, Record
 from ..inside.insides import call_name
 from ..inside.steps import Form, Opener, copies_of, step_record
 from ..recorded.derived import of

@@ -9,7 +9,7 @@ spans add up to the time from the receipt to the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -125,7 +125,10 @@ class Explanation:
         groups: dict[str, list[Span]] = {}
         for span in reversed(self.spans):
             groups.setdefault(span.record.location, []).append(span)
-        found = [_line_sum(location, spans) for location, spans in groups.items()]
+        found = []
+        for location, spans in groups.items():
+            ops = tuple(dict.fromkeys(span.record.op or span.record.opcode for span in spans))
+            found.append(LineSum(location, len(spans), ops, sum(s.gap for s in spans), sum(s.ran for s in spans)))
         return tuple(sorted(found, key=lambda line: line.gap + line.ran, reverse=True))
 
 
@@ -245,8 +248,3 @@ def _latest_first(one: _Blocker) -> tuple[int, bool, bool, int]:
     record = one.record
     live = record is not None and is_live(record)
     return -one.ended, not live, record is not None and record.started > 0, -one.source
-
-
-def _line_sum(location: str, spans: Sequence[Span]) -> LineSum:
-    ops = tuple(dict.fromkeys(span.record.op or span.record.opcode for span in spans))
-    return LineSum(location, len(spans), ops, sum(span.gap for span in spans), sum(span.ran for span in spans))

@@ -18,8 +18,8 @@ from tensord.vm.routines.compiling import inside, liveness, recipe
 from tensord.vm.routines.compiling.recipe import Compiler, Place
 from tensord.vm.tracing.analysis.checks.inside_check import check_segment
 from tensord.vm.tracing.analysis.checks.views import VIEWS
-from tensord.vm.tracing.analysis.files.routine_parts import SEGMENT
-from tensord.vm.tracing.inside import ARENA, SegmentRecord
+from tensord.vm.tracing.analysis.files.parts import SEGMENT
+from tensord.vm.tracing.record import ARENA, SegmentRecord
 
 from .....each_case import each_case
 from ....routines.compiled_programs import compiled, random_local

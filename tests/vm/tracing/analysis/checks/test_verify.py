@@ -7,8 +7,7 @@ import pytest
 
 from tensord.vm.tracing.analysis.checks.verify import Problem, ProblemKind
 from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.inside import PartRecord
-from tensord.vm.tracing.record import EdgeRecord, OperandRecord, Record
+from tensord.vm.tracing.record import EdgeRecord, OperandRecord, PartRecord, Record
 
 from .....each_case import each_case
 from ..trace_programs import random_trace, record

@@ -12,16 +12,18 @@ import pytest
 from tensord.interpreter.errors import ProtocolError
 from tensord.vm.tracing.analysis.recorded.records import Memory
 from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.inside import (
+from tensord.vm.tracing.record import (
     CallRecord,
+    Holding,
+    MetaRecord,
     PartRecord,
     PlacedRecord,
     PlaceRecord,
+    Record,
     RoutineRecord,
     RunRecord,
     SegmentRecord,
 )
-from tensord.vm.tracing.record import Holding, MetaRecord, Record
 
 from .....each_case import each_case
 from ..trace_programs import random_trace, record

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tensord.vm.tracing.analysis.files.recording import Recording, save
+from tensord.vm.tracing.analysis.files.file import save
+from tensord.vm.tracing.analysis.files.recording import Recording
 from tensord.vm.tracing.analysis.trace import Trace
 
 from .....full_disk import longest_file

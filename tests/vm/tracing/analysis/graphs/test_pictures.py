@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tensord.vm.tracing.analysis.graphs.fold import fold
-from tensord.vm.tracing.analysis.graphs.layers import places
-from tensord.vm.tracing.analysis.graphs.pictures import CROWDED, page_of, picture_of
+from tensord.vm.tracing.analysis.graphs.pictures import CROWDED, page_of, picture_of, places
 from tensord.vm.tracing.analysis.trace import Trace
 
 from .....each_case import each_case

@@ -11,7 +11,7 @@ from tensord.interpreter.programs.program import Program
 from tensord.vm.tracing.analysis.checks.verify import ProblemKind
 from tensord.vm.tracing.analysis.inside.insides import Insides
 from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.inside import RoutineRecord
+from tensord.vm.tracing.record import RoutineRecord
 
 from ....bare_engine import Bare
 from ....programs import ONE
