@@ -129,7 +129,7 @@ class VirtualMachine(Runtime):
             raise ConnectionLost("the virtual machine is closed") if self.fault is None else self.fault.reraisable()
         self.refuse_driver()
         self.engine.receive(session, messages)  # without the lock: a deque's `append` is one step
-        self.drive()
+        self.drive(session)
         self.may_be_unsaved = True  # behind the drive: what is written meanwhile may not have these messages
         if self.fault is not None:
             raise self.fault.reraisable()
@@ -201,10 +201,12 @@ class VirtualMachine(Runtime):
 
     # -- driving ---------------------------------------------------------------------------------------------------
 
-    def drive(self) -> None:
+    def drive(self, session: VmSession | None = None) -> None:
         """Run the engine until it cannot go on without a completion.
 
-        What may take long is left to the background thread: a run, and the handles of ended sessions.
+        What may take long is left to the background thread: the handles of ended sessions, and what is held back
+        (behind a run, or since its session is ahead of its device) once that has taken a while, or another thread wants
+        to drive. A thread that drives for a `session` leaves all that other sessions hold back.
         """
         engine, waiting, cancellations = self.engine, self.waiting, self.cancellations
         until, later = 0.0, False
@@ -216,9 +218,10 @@ class VirtualMachine(Runtime):
                             self.take_cancellations()
                         if not engine.schedule():
                             break
-                        if engine.held and engine.in_run():
+                        if engine.held:
                             until = until or time.monotonic() + PIECE
-                            later = time.monotonic() > until
+                            others = session is not None and session not in engine.held and not engine.pending
+                            later = others or self.lock.wanted() or time.monotonic() > until
                         else:
                             later = engine.only_releases_are_left()
                         if later:
@@ -266,6 +269,8 @@ class VirtualMachine(Runtime):
     def wait_until(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         """Drive and sleep until the predicate holds; False after `timeout` seconds."""
         self.refuse_driver()
+        if predicate():
+            return True
         self.drive()
         return predicate() or self.waiting.wait(predicate, timeout)
 

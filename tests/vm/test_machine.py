@@ -25,6 +25,7 @@ from tensord.vm.log import log
 from tensord.vm.machine import VirtualMachine
 from tensord.vm.model.directory import Leaving
 from tensord.vm.reporting.locations import Places
+from tensord.vm.scheduler.fences import MOST as AHEAD
 
 WAIT = 10.0
 
@@ -312,6 +313,30 @@ def test_a_thread_that_ends_a_large_session_leaves_most_of_it_to_the_background(
     machine.wait_until(lambda: not leaving, WAIT)
     assert not leaving
     assert len(kept) == tensors
+
+
+def test_a_thread_that_wants_one_value_does_not_work_off_what_another_session_is_ahead_of_its_device(
+    make_session, machine_of, monkeypatch
+):
+    ahead, wants = (
+        make_session("local:ahead", devices=["cpu:0", {"name": "sim:0", "launches": True}]) for _ in range(2)
+    )
+    machine = machine_of(wants)
+    x, y = (session.asarray([1.0], device="sim:0") for session in (ahead, wants))
+    assert [(each + each).tolist() for each in (x, y)] == [[2.0], [2.0]]  # the kernel is warm
+    monkeypatch.setattr(machine, "await_credit", lambda _session: None)
+    monkeypatch.setattr(machine.background, "ring", lambda: None)
+    monkeypatch.setattr(module, "PIECE", 0.0)
+    kept = [x + x for _ in range(20 * AHEAD)]
+    ahead.flush()
+    (identity,) = (each.id for each in machine.engine.held)
+    monkeypatch.setattr(module, "PIECE", WAIT)
+    before = machine.engine.waiting()[identity]
+    assert (y + y).tolist() == [2.0]
+    assert machine.engine.waiting()[identity] > before // 2 > 0
+    monkeypatch.undo()
+    ahead.sync()
+    assert len(kept) == 20 * AHEAD
 
 
 def test_between_two_pieces_the_background_gives_way_to_whoever_waits(make_session, machine_of):

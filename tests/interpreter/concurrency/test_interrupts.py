@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from tensord.interpreter.concurrency import signal_handlers
+from tensord.interpreter.concurrency import shielded_lock, signal_handlers
 from tensord.interpreter.concurrency.background import Background
 from tensord.interpreter.concurrency.bell import Bell
 from tensord.interpreter.concurrency.blocks import ends_block
@@ -355,15 +355,21 @@ class TestTheLock:
         assert inside.wait(10)
         thread.join()
 
-    def test_a_thread_that_gives_way_is_behind_the_one_that_waits(self) -> None:
+    @pytest.mark.parametrize("how", ["when asked to", "by itself, after a while"])
+    def test_a_thread_that_gives_way_is_behind_the_one_that_waits(
+        self, how: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """However long that takes to wake."""
+        monkeypatch.setattr(shielded_lock, "COURTESY", 10.0)
+        if how == "by itself, after a while":
+            monkeypatch.setattr(shielded_lock, "PATIENCE", 0.0)
         lock, waits, entered = ShieldedLock(), threading.Event(), []
 
-        class Waiting(list[Bell]):
+        class Waiting(list[tuple[Bell, float]]):
             """Says when somebody waits."""
 
-            def append(self, bell: Bell) -> None:
-                super().append(bell)
+            def append(self, place: tuple[Bell, float]) -> None:
+                super().append(place)
                 waits.set()
 
         lock._waiting = Waiting()
@@ -376,7 +382,8 @@ class TestTheLock:
         with lock:
             thread.start()
             assert waits.wait(10)
-        lock.give_way()
+        if how == "when asked to":
+            lock.give_way()
         with lock:
             entered.append("the one that gives way")
         thread.join()
@@ -385,7 +392,9 @@ class TestTheLock:
 
     @pytest.mark.parametrize("when", ["before it is the owner", "after it was the owner"])
     def test_a_signal_handler_between_lock_and_owner_may_go_in(self, when: str) -> None:
+        """And does not wait there for a thread that waits for its own."""
         lock, entered = ShieldedLock(), []
+        lock._waiting.append((Bell(), 0.0))
 
         def handle(*_: object) -> None:
             with lock:
