@@ -19,8 +19,7 @@ from ..core.core import Core
 from ..locations.locations import located
 from ..tensor.tensor import Tensor
 from .numbers import SymbolicNumber, fixed
-from .plain import plain_number
-from .structure import exact, is_named, is_number, joined, members
+from .structure import exact, is_named, is_number, joined, members, plain_number
 from .symbolic import SymbolicTensor
 
 CONTAINERS: Final = {"dict": dict, "list": list, "tuple": tuple, "slice": slice}

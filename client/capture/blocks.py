@@ -21,8 +21,7 @@ from ..tensor.operators import SCALARS
 from ..tensor.tensor import Tensor
 from .capture import Capture, Constant
 from .numbers import SymbolicNumber
-from .plain import LOCATED
-from .structure import Replacing, members, rebuilt, short
+from .structure import LOCATED, Replacing, members, rebuilt, short
 from .symbolic import SymbolicTensor, die
 
 if TYPE_CHECKING:

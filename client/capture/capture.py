@@ -32,8 +32,8 @@ from ..outbox.current import CURRENT
 from ..requests.effects import check_callback
 from ..tensor.tensor import Tensor
 from .numbers import SymbolicNumber, plain
-from .plain import LOCATED, fits, kind_of, plain_number
 from .slots import Slots
+from .structure import LOCATED, fits, kind_of, plain_number
 from .symbolic import SymbolicTensor, die
 
 if TYPE_CHECKING:

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...interpreter.errors import MetadataError
-from ...interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, SEED, Number, evaluate
+from ...interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, SEED, evaluate
 from ...interpreter.schema.promotion import WIRE_INTEGERS, check_scalar
 from .capture import Range
-from .plain import plain_number
+from .structure import plain_number
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
     from ...interpreter.types.meta import Scalar
     from ..core.random_state import RandomState
 
+FREE: Final = (CONSTANT, SEED, DRAW)  # numbers that depend on no argument
 SMALL: Final = 127  # ints from 0 up to this fit everywhere
 
 
@@ -39,7 +40,7 @@ class Evaluation:
         self._ranges = {each.slot: [one for one in ranges if one.slot == each.slot] for each in ranges}
         self._seeds = [slot for slot, number in enumerate(numbers) if number.op == SEED]
         self._drawn = [slot for slot, number in enumerate(numbers) if number.op == DRAW]
-        self._ints = [slot for slot, number in enumerate(numbers) if number.kind == "int" and is_computed(number)]
+        self._ints = [slot for slot, number in enumerate(numbers) if number.kind == "int" and number.op not in FREE]
         parameters, rest = numbers[: len(leaves)], numbers[len(leaves) :]
         simple = all(number.op == PARAMETER for number in parameters) and all(each.op == CONSTANT for each in rest)
         self._constants: list[Any] | None = [number.value for number in rest] if simple else None
@@ -97,8 +98,3 @@ class Evaluation:
             before = sum(each.op == PARAMETER for each in self._numbers[:slot])
             return frozenset((self.leaves[before],))
         return frozenset[int]().union(*map(self.behind, number.operands))
-
-
-def is_computed(number: Number) -> bool:
-    """Does it depend on the arguments?"""
-    return number.op not in (CONSTANT, SEED, DRAW)

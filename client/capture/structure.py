@@ -20,7 +20,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...interpreter.errors import MetadataTypeError
+from ...interpreter.errors import MetadataTypeError, TensordError
+from ...interpreter.schema.promotion import WIRE_INTEGERS
+from ...interpreter.types.meta import SCALAR_TYPES, Scalar
 from ..locations.locations import located
 from ..tensor.operators import SCALARS
 from ..tensor.tensor import Tensor
@@ -102,13 +104,6 @@ def is_named(value: Any) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields") and hasattr(value, "_make")
 
 
-def is_container(value: Any) -> bool:
-    """Has it members?"""
-    if isinstance(value, dict | list) or type(value) in (tuple, slice) or is_named(value):
-        return True
-    return is_dataclass(value) and not isinstance(value, type)
-
-
 def members(value: Any) -> list[tuple[Any, Any]] | None:
     """The members of a container by name or position; None if it is no container."""
     if isinstance(value, dict):
@@ -181,3 +176,32 @@ def listed(container: Any) -> list[Any]:
     """The members of a container, and a dict's keys."""
     keys = container if isinstance(container, dict) else ()
     return [*keys, *(each for _, each in members(container) or ())]
+
+
+class Located:
+    """`with LOCATED:` errors from inside get the user's line."""
+
+    def __enter__(self) -> None:
+        """Nothing yet."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, TensordError):
+            located(error)
+
+
+LOCATED: Final = Located()
+
+
+def plain_number(value: Any) -> Scalar:
+    """A NumPy scalar as the Python number it is."""
+    number: Scalar = value.item() if isinstance(value, np.generic) else value
+    return number
+
+
+def kind_of(value: Any) -> str:
+    return type(plain_number(value)).__name__
+
+
+def fits(value: Any) -> bool:
+    """May a program have this number?"""
+    return type(value).__name__ in SCALAR_TYPES and (type(value) is not int or value in WIRE_INTEGERS)

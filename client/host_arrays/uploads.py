@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cmath import isfinite
 from collections.abc import Callable
 from typing import Any
 
@@ -9,17 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...interpreter.concurrency.interrupts import SHIELD
-from ...interpreter.errors import metadata_error
+from ...interpreter.errors import MetadataError, MetadataOverflowError, metadata_error
+from ...interpreter.schema.attributes import check_shape
 from ...interpreter.schema.promotion import WIRE_INTEGERS
-from ...interpreter.types.meta import Meta
+from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.arrays import name_of
 from ...interpreter.wire.forms import shown
 from ...interpreter.wire.messages import Upload, encode_message
+from ..calls.by_name import call
 from ..calls.checks import device_of, own
 from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import capture_of
-from ..tensor.operators import SCALARS
+from ..tensor.operators import SCALARS, as_number
 from ..tensor.tensor import Tensor
 
 
@@ -111,3 +114,57 @@ def check_castable(given: np.dtype[Any], wanted: np.dtype[Any]) -> None:
         raise TypeError(f"dtype {given} is not supported")
     if given.kind == "c" and wanted.kind not in "cb":
         raise TypeError(f"{given.name} cannot become {wanted.name}: take the real part first")
+
+
+def padded(core: Core, part: Tensor, shape: Any, fill: Any) -> Tensor:
+    """A tensor of that shape on the part's device, with the part at its beginning along each axis and `fill` behind."""
+    try:
+        whole = check_shape(shape)
+    except (TypeError, ValueError) as error:
+        raise located(metadata_error(error, f"asarray: padded_to: {error}", "asarray")) from None
+    if len(whole) != part.ndim or any(n > most for n, most in zip(part.shape, whole, strict=True)):
+        message = f"asarray: values of shape {part.shape} are no part of a tensor of shape {whole} (padded_to)"
+        raise located(MetadataError(message, op="asarray"))
+    attributes = {"shape": whole, "dtype": part.dtype.name}
+    try:
+        (tensor,) = call(core, "full", [filling(fill, part.dtype)], attributes, device=part.device)
+    except MetadataError as error:
+        raise located(metadata_error(error, f"asarray: fill: {error.message}", "asarray")) from None
+    outbox = core.outbox
+    with outbox.lock:
+        if outbox.host_results is not None:
+            outbox.host_results.leave(tensor._id)  # it comes from the host
+    if part.size:
+        index = tuple([("slice", 0, n, None) for n in part.shape])
+        call(core, "setitem", [tensor, part], {"index": index}, out=[tensor])
+    return tensor
+
+
+def filling(fill: Any, dtype: np.dtype[Any]) -> Scalar:
+    """The number that is the rest. MetadataError if it is none, or one that `full` would turn into another."""
+    found = fill if type(fill) in SCALARS else as_number(fill)
+    if found is NotImplemented:
+        raise MetadataError(f"{type(fill).__name__} is no number")
+    number: Scalar = found
+    if type(number) in SCALARS and (is_no_bool(number, dtype) or is_beyond(number, dtype)):
+        text = str(number) if type(number) is complex else shown(number)
+        raise MetadataOverflowError(f"{text} does not fit {dtype.name}")
+    return number
+
+
+def is_no_bool(number: Scalar, dtype: np.dtype[Any]) -> bool:
+    """Is it an integer that is neither False nor True, for a tensor of bools? `full` takes each but 0 for True."""
+    return dtype.kind == "b" and type(number) is int and number not in (0, 1)
+
+
+def is_beyond(number: Scalar, dtype: np.dtype[Any]) -> bool:
+    """Is it a finite number that is infinite as a float of that dtype?"""
+    if dtype.kind not in "fc":
+        return False
+    try:
+        whole = complex(number)
+    except OverflowError:
+        return True
+    real = np.finfo(dtype).dtype.type
+    with np.errstate(over="ignore"):
+        return any(isfinite(part) and not isfinite(real(part)) for part in (whole.real, whole.imag))

@@ -20,7 +20,7 @@ from ..calls.checks import own
 from ..capture.blocks import Draws
 from ..capture.capture import Capture
 from ..capture.numbers import SymbolicNumber
-from ..capture.plain import LOCATED, kind_of
+from ..capture.structure import LOCATED, kind_of
 from ..core.core import Core
 from ..locations.locations import located, user_line
 from ..outbox.current import CURRENT

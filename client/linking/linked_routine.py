@@ -15,9 +15,8 @@ from ..tensor.tensor import Tensor
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting
 from .inlining import capture_for
-from .linked import Linked
+from .linked import Linked, Report
 from .linking import LinkedProgram
-from .report import Report
 from .runs import Runs
 
 if TYPE_CHECKING:

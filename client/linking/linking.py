@@ -23,8 +23,7 @@ from ..tensor.tensor import Tensor
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting
 from .inlining import capture_for
-from .linked import Bindings, Linked
-from .report import Report
+from .linked import Bindings, Linked, Report
 from .runs import Runs
 
 

@@ -1,6 +1,6 @@
 """Where the user's code is.
 
 - `locations`: the lines that issue calls, and `spans`: sent once, then named by number
-- `frames`: whose code a frame runs; `cells`: what notebooks call theirs
+- `frames`: whose code a frame runs, and what people call that code
 - `tracebacks`: errors that end at the user's line
 """

@@ -11,17 +11,49 @@ write, its callers matter: they are followed to the first line of the program, w
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from enum import IntEnum, auto
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import CALLED_BY
-from .cells import cell_of
+
+_IN_THE_NAME: Final = (
+    (re.compile(r"<ipython-input-(\d+)-"), "Cell In[{}]"),
+    (re.compile(r"__marimo__cell_(\w+?)_[^/]*$"), "Cell {}"),
+)
+
+
+def cell_of(file: str) -> str:
+    """ "Cell In[12]", for the name of a file as code objects have it; "" if that is no cell's."""
+    asked = asked_of_ipython(file)
+    if asked:
+        return asked
+    found = ((pattern.search(file), form) for pattern, form in _IN_THE_NAME)
+    return next((form.format(match[1]) for match, form in found if match is not None), "")
+
+
+def asked_of_ipython(file: str) -> str:
+    """What the shell of this process calls it; "" if there is no shell, or it knows nothing of it.
+
+    IPython, and so Jupyter's kernel, is asked as its own tracebacks ask it: the shell's compiler knows which run of
+    which cell the code is of. Nothing is imported for that, and no answer is relied on: a line is described while
+    something else has failed.
+    """
+    get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    if get_shell is None:
+        return ""
+    try:
+        label, name = get_shell().compile.format_code_name(file)
+    except Exception:  # no shell, no such cell, or another version
+        return ""
+    return f"{label} {name}" if isinstance(label, str) and isinstance(name, str) else ""
+
 
 Line: TypeAlias = tuple[CodeType, int]  # and the number of the line
 LONGEST = Limits().text  # characters of a location
@@ -129,17 +161,13 @@ def lines_of(frames: Iterable[FrameType]) -> list[Line]:
 def describe_lines(lines: Sequence[Line]) -> str:
     """`describe`, of lines whose frames may be gone."""
     room = (LONGEST + len(CALLED_BY)) // max(1, len(lines)) - len(CALLED_BY)
-    return CALLED_BY.join(printable(describe_one(*line))[-room:] for line in lines)
+    texts = (f"{line_in(code.co_filename, line)} in {code.co_qualname}" for code, line in lines)
+    return CALLED_BY.join(printable(text)[-room:] for text in texts)
 
 
 def printable(text: str) -> str:
     """The text as UTF-8 has it: names of files may hold bytes that are not."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def describe_one(code: CodeType, line: int) -> str:
-    """ "file:line in function"."""
-    return f"{line_in(code.co_filename, line)} in {code.co_qualname}"
 
 
 def describe_place(code: CodeType, offset: int) -> str:

@@ -1,7 +1,6 @@
 """Unsent messages.
 
-- `outbox`: the messages of one session until they leave; `batches`: those of a closed session, and of an atomic block;
-  `atomic`: such a block
+- `outbox`: the messages of one session until they leave; `atomic`: a block that leaves as one message
 - `current`: which capture a thread is in, and what is refused there
 - `cancellation`: cancelling and restarting
 - `callbacks`: keeps side effects' callbacks from issuing

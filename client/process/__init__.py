@@ -1,5 +1,1 @@
-"""What happens to the process.
-
-- `forks`: what a fork does to sessions
-- `exits`: what the end of the interpreter does
-"""
+"""`forks`: what a fork, and the end of the process, do to sessions."""

@@ -1,9 +1,14 @@
-"""What a fork does to sessions. The child may use none of them: sockets, locks and threads are the parent's.
+"""What a fork, and the end of the process, do to sessions.
+
+The child of a fork may use none of them: sockets, locks and threads are the parent's.
 
 A lock that another thread held at the fork stays locked in the child for ever. So each outbox gets a new lock there,
 and a transport whose error names the fork. In the parent, a mapped result may now be read by the child, too, and the
 parent cannot know for how long. So its export is kept until the session ends. Host arrays may lie in memory that the
 child shares with its parent, so the child cannot write them.
+
+At the end of the process, sessions that were not closed say goodbye. Without a goodbye the daemon logs a client that
+has died, and over tcp keeps its tensors until the lease is over. So it goes with a process that is killed.
 """
 
 from __future__ import annotations
@@ -11,8 +16,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from contextlib import suppress
+from time import monotonic
+from typing import Final, Protocol
 from weakref import WeakSet
+
+from ...interpreter.errors import TensordError
+from ...interpreter.process_end import AT_END
 
 
 class Orphan(Protocol):
@@ -90,3 +100,38 @@ class ProcessLock:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+
+# -- the end of the process --------------------------------------------------------------------------------------------
+
+PATIENCE: Final = 1.0  # seconds for whatever other threads do with the sessions
+
+
+class Closing(Protocol):
+    """What is closed at the end: a transport."""
+
+    def close(self, patience: float) -> None:
+        """Close it, if that takes no longer than so many seconds."""
+
+    def __hash__(self) -> int: ...
+
+
+_open: WeakSet[Closing] = WeakSet()
+FORKS.anew.append(_open.clear)  # a child closes no session of its parent
+
+
+def close_at_exit(transport: Closing) -> None:
+    """Close the transport of a session at the normal end of the process, unless it is closed by then.
+
+    Also if its session is gone: the transport's own thread closes it then, and may need some time.
+    """
+    if not _open:
+        AT_END.do(close_sessions)
+    _open.add(transport)
+
+
+def close_sessions() -> None:
+    deadline = monotonic() + PATIENCE
+    for transport in list(_open):
+        with suppress(TensordError, OSError):
+            transport.close(max(deadline - monotonic(), 0.0))

@@ -84,16 +84,13 @@ def asking(code: Sequence[Instruction]) -> Iterator[Asking]:
 def path_of(call: Call) -> tuple[str, ...]:
     """The path to the first argument of a call, if nothing else in the call changes what is there."""
     first, *rest = call.arguments or [[]]
-    known = bool(first) and first[0].opname.startswith(_VARIABLES) and all(is_plain(each) for each in first[1:])
+    known = (
+        bool(first) and first[0].opname.startswith(_VARIABLES) and all(each.opname == "LOAD_ATTR" for each in first[1:])
+    )
     others = (each.opname for some in rest for each in some)
     if not known or any(name.startswith(("STORE_", "CALL")) for name in others):
         return ()
     return tuple(str(each.argval) for each in first)
-
-
-def is_plain(instruction: Instruction) -> bool:
-    """Does it load an attribute?"""
-    return instruction.opname == "LOAD_ATTR"
 
 
 def is_asking(code: Sequence[Instruction], n: int, name: str) -> bool:
@@ -101,7 +98,8 @@ def is_asking(code: Sequence[Instruction], n: int, name: str) -> bool:
     if name in ASKERS:
         return not has_constants(code, n, ASKERS[name])
     if name in FORMATS:
-        return code[n].opname not in _NAMES and not is_literal(code, n)
+        literal = n > 0 and is_text(code[n - 1]) and not code[n].is_jump_target  # which tells what is asked for
+        return code[n].opname not in _NAMES and not literal
     return name in WHOLE or (name in LISTED and code[n].opname in _NAMES)
 
 
@@ -113,11 +111,6 @@ def asking_for_modules(code: Sequence[Instruction]) -> Iterator[Instruction]:
         known = has_constants(code, n, FIRST) if each.argval == "__import__" else is_item_by_name(code, n)
         if not known:
             yield each
-
-
-def is_literal(code: Sequence[Instruction], n: int) -> bool:
-    """Is it an attribute of a text in the code? That text tells what is asked for."""
-    return n > 0 and is_text(code[n - 1]) and not code[n].is_jump_target
 
 
 def is_text(instruction: Instruction) -> bool:
@@ -159,7 +152,9 @@ def call_of(code: Sequence[Instruction], n: int) -> Call | None:
         if each.opcode in _JUMPS or each.is_jump_target:
             return None
         if each.opname == "CALL" and each.arg == depth:
-            return Call(found, each.offset) if len(found) == depth and is_pushed(found) else None
+            # Each argument has to begin with what is loaded, rather than computed of the argument before it.
+            pushed = all(some and some[0].opname.startswith(_PUSHES) for some in found)
+            return Call(found, each.offset) if len(found) == depth and pushed else None
         depth = after(depth, each, found)
         if depth < 1:
             return None
@@ -168,7 +163,11 @@ def call_of(code: Sequence[Instruction], n: int) -> Call | None:
 
 def after(depth: int, instruction: Instruction, found: list[list[Instruction]]) -> int:
     """The depth behind an instruction, which is put to the argument that it makes."""
-    before, depth = depth, depth + effect_of(instruction)
+    if instruction.opname == "CALL":  # PRECALL counts with it
+        effect = -1 - (instruction.arg or 0)
+    else:
+        effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
+    before, depth = depth, depth + effect
     if depth > before == len(found):  # it begins the next argument
         found.append([])
     elif depth < len(found):  # what seemed to be several arguments is one
@@ -176,15 +175,3 @@ def after(depth: int, instruction: Instruction, found: list[list[Instruction]]) 
     if found:
         found[-1].append(instruction)
     return depth
-
-
-def effect_of(instruction: Instruction) -> int:
-    """What an instruction adds to the depth of the stack; PRECALL counts with CALL."""
-    if instruction.opname == "CALL":
-        return -1 - (instruction.arg or 0)
-    return dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
-
-
-def is_pushed(arguments: Sequence[Sequence[Instruction]]) -> bool:
-    """Does each argument begin with something that is loaded, rather than computed of the argument before it?"""
-    return all(each and each[0].opname.startswith(_PUSHES) for each in arguments)

@@ -19,10 +19,9 @@ import numpy as np
 from ..capture.structure import is_named, joined, members
 from .contents import BYTES, Bytes, Contents
 from .functions import look_at_modules
-from .kinds import is_program_class
+from .kinds import is_program_class, parts_of
 from .names import texts_in
 from .objects import look_at_object
-from .parts import parts_of
 from .places import GONE, MISSING, TEXTS, found_or_missing
 from .search import Search
 

@@ -24,8 +24,7 @@ from ..calls.checks import own
 from ..capture.blocks import Draws, captured, check_structures, tensors_in, with_tensors
 from ..capture.capture import Capture
 from ..capture.numbers import fixed
-from ..capture.plain import LOCATED
-from ..capture.structure import is_number
+from ..capture.structure import LOCATED, is_number
 from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
@@ -99,7 +98,7 @@ class Construct(NamedTuple):
 
 def run(core: Any, asked: Construct) -> Any:
     """Carry out a step of control flow: record it, or run a routine that is it."""
-    step = asked._replace(head=as_int(asked.head))
+    step = asked._replace(head=asked.head.item()) if isinstance(asked.head, np.integer) else asked
     check(core, step)
     if step.op in (COND, CASE) and not isinstance(step.head, Tensor):
         return chosen(step.op, step.head, step.functions)(*step.args)
@@ -133,11 +132,6 @@ def as_bound(most: Any) -> int | None:
     if most is None or (isinstance(most, Integral) and not isinstance(most, bool) and int(most) in range(LIMIT + 1)):
         return None if most is None else int(most)
     raise located(MetadataTypeError(f"max_iterations is a number from 0 on, not {shown(most)}", op=WHILE))
-
-
-def as_int(value: Any) -> Any:
-    """A NumPy integer as Python's."""
-    return value.item() if isinstance(value, np.integer) else value
 
 
 def check_state(op: str, value: Any) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from ...interpreter.programs.convention import Convention
+from ...interpreter.types.meta import Meta
 from ..calls.scopes import hand
 from ..capture.binding import Described
 from ..capture.capture import Capture, Constant
@@ -17,11 +18,51 @@ from ..host_arrays.uploads import as_tensor
 from ..linking.linked import Bindings, Linked
 from ..locations.frames import warn
 from ..tensor.tensor import Tensor
-from .changes import MANY, Look, differences
 from .entries import Called, Entries, Entry
 from .guards import Guards, behind
 from .symbols import Symbols, parameter_names
 from .watch import Watch
+
+MANY: Final = 8  # captures after which a routine warns
+SHOWN: Final = 3  # differences
+
+
+class Look(NamedTuple):
+    """What a capture looked like: by the name of each argument, what is part of the key; and its fixed numbers."""
+
+    arguments: Mapping[str, Any]
+    fixed: Mapping[str, tuple[Any, str | None]]  # value, and the line that has asked for it
+    surroundings: tuple[int, int]  # session and handler
+
+
+def differences(before: Look, now: Look, outside: str | None) -> str:
+    """What differs, in words; "" if nothing does. `outside`: the first global or cell that has changed, if one has."""
+    found = []
+    for name in dict.fromkeys((*before.arguments, *now.arguments)):
+        old, new = before.arguments.get(name), now.arguments.get(name)
+        if old != new:
+            found.append(f"{name} was {described(old)}, and is {described(new)}")
+    for name, (value, line) in now.fixed.items():
+        old, _ = before.fixed.get(name, (None, None))
+        if old is not None and repr(old) != repr(value):
+            found.append(f"{name} was {old}, and is {value}; its value was asked for{f' [{line}]' if line else ''}")
+    if outside is not None:
+        found.append(f"{outside}, which is no argument, is something else")
+    if before.surroundings != now.surroundings:
+        found.append("the session, or its handler, is another one")
+    return "; ".join(found[:SHOWN])
+
+
+def described(part: Any) -> str:
+    """What is part of the key, in words."""
+    if part is None:
+        return "not there"
+    if isinstance(part, tuple) and part and isinstance(part[0], Meta):
+        meta, home, same = part
+        return f"{meta!r} on {home}{f', the same tensor as {same}' if same else ''}"
+    if isinstance(part, type):
+        return f"a {part.__name__}"
+    return str(part)
 
 
 class Recorded:
@@ -51,11 +92,6 @@ class Captures:
         self._kinds = 0
         self._last: tuple[Look, Guards] | None = None  # of the newest capture
         self._warned = False
-
-    def add_one(self) -> None:
-        """Count a capture that has succeeded."""
-        with self.entries.lock:
-            self.count += 1
 
     def note(self, recorded: Recorded, *, new: bool) -> tuple[Look, Guards] | None:
         """Keep what the newest capture looked like. That of the one before it, if there were too many by now."""
@@ -110,7 +146,8 @@ class Call:
 
     def _counted(self, fixed: frozenset[int] = frozenset()) -> Recorded:
         recorded = self.captured(fixed)
-        self._captures.add_one()
+        with self._captures.entries.lock:
+            self._captures.count += 1
         return recorded
 
     def _keep(self, entry: Entry, recorded: Recorded, fixed: frozenset[int] = frozenset()) -> None:

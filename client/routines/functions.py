@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 from ..capture.structure import joined
 from ..locations.frames import OWNERS, Owner
 from .computed import FORMATS, SELF_ASKING
-from .kinds import INERT, is_of_program, root
+from .kinds import INERT, builtins_of, is_of_program, parts_of, root
 from .names import ATTRIBUTE, GLOBAL, VARIABLE, names_of, within
-from .parts import builtins_of, parts_of
 from .places import MISSING, VALUES, found_or_missing
 from .search import Search
 

@@ -26,8 +26,7 @@ from ..tensor.tensor import Tensor
 from .contents import Kinds
 from .functions import Code, Extra
 from .looks import look_at
-from .places import GONE, VALUES, Place, reference
-from .rows import Places, Shapes
+from .places import GONE, VALUES, Place, Places, Shapes, reference
 from .search import MOST, Search, TooMany
 
 PLAIN: Final = (dict, list, tuple, slice)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import ctypes
 import enum
+import gc
 import logging
 import mmap
 import random
@@ -12,9 +13,12 @@ import re
 import struct
 import sys
 import threading
+import weakref
 import zoneinfo
 from collections import deque
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
+from functools import partial
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
@@ -24,7 +28,9 @@ from types import (
     GetSetDescriptorType,
     MemberDescriptorType,
     MethodDescriptorType,
+    MethodType,
     MethodWrapperType,
+    ModuleType,
     SimpleNamespace,
     TracebackType,
     UnionType,
@@ -126,12 +132,8 @@ def is_trusted(value: Any) -> bool:
     if isinstance(value, (*_CALLED, *TRUSTED)) or f"{kind.__module__}.{kind.__name__}" in _TRUSTED_NAMES:
         return True
     name = root(kind.__module__)
-    return name in (PACKAGE, "typing") or (name in INERT and is_of_module(value, kind.__module__))
-
-
-def is_of_module(value: Any, name: str) -> bool:
-    """Does a module of that name have the object itself?"""
-    return any(each is value for each in vars(sys.modules.get(name, sys)).values())
+    names = vars(sys.modules.get(kind.__module__, sys))
+    return name in (PACKAGE, "typing") or (name in INERT and any(each is value for each in names.values()))
 
 
 def is_iterator(value: Any) -> bool:
@@ -152,3 +154,84 @@ def is_in_c(kind: type) -> bool:
 def is_installed(code: CodeType) -> bool:
     """Is it code of an installed package, rather than of Python's own library?"""
     return "-packages" in code.co_filename
+
+
+VIEWS: Final[tuple[type, ...]] = (type({}.keys()), type({}.values()), type({}.items()))
+PROXIES: Final[tuple[type, ...]] = (weakref.ProxyType, weakref.CallableProxyType)
+# What classes, modules and functions have, and no value depends on.
+_OF_CLASSES: Final = ("__dict__", "__weakref__", "__slots__", "__abstractmethods__", "_abc_impl")
+_OF_TYPES: Final = (
+    "__annotations__",
+    "__annotate__",
+    "__annotate_func__",
+    "__annotations_cache__",
+    "__class_getitem__",
+)
+_OF_GENERICS: Final = (
+    "__parameters__",
+    "__orig_bases__",
+    "__static_attributes__",
+    "__init_subclass__",
+)
+_HOOKS: Final = (
+    "__subclasshook__",
+    "__init_subclass__",
+    "__class_getitem__",
+    "__dataclass_fields__",
+    "__dataclass_params__",
+)
+_OF_MODULES: Final = (
+    "__doc__",
+    "__module__",
+    "__qualname__",
+    "__name__",
+    "__file__",
+    "__builtins__",
+    "__firstlineno__",
+)
+NOT_READ: Final = frozenset((*_OF_CLASSES, *_OF_TYPES, *_OF_GENERICS, *_HOOKS, *_OF_MODULES))
+
+
+def wrapped_by(value: Any) -> Any:
+    """The function that a decorator has wrapped in an object, as another routine; None if it is no such object."""
+    return None if isinstance(value, type) else getattr(value, "__dict__", {}).get("__wrapped__")
+
+
+def parts_of(value: Any) -> Iterator[Any]:
+    """What a bound method, a partial call, a property, a view, a proxy leads to."""
+    if isinstance(value, MethodType):
+        yield from (value.__func__, value.__self__)
+    elif isinstance(value, partial):
+        yield from (value.func, value.args, value.keywords, vars(value))
+    elif isinstance(value, staticmethod | classmethod):
+        yield value.__func__
+    elif isinstance(value, property):
+        yield from (value.fget, value.fset, value.fdel)
+    elif isinstance(value, VIEWS):
+        yield from gc.get_referents(value)
+    elif isinstance(value, weakref.finalize):
+        yield from value.peek() or ()
+    elif isinstance(value, GenericAlias):
+        yield value.__origin__
+    elif isinstance(value, PROXIES):
+        yield getattr(value, "__init__").__self__  # noqa: B009 - which the proxy takes from its object
+    elif not isinstance(value.__self__, ModuleType):  # of something in C
+        yield value.__self__
+
+
+def slots_of(kind: type) -> list[str]:
+    """The names of the slots that objects of the class have, as they are kept."""
+    found = [
+        name
+        for base in kind.__mro__
+        if "__slots__" in vars(base)
+        for name, each in vars(base).items()
+        if isinstance(each, MemberDescriptorType)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def builtins_of(outer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The names that Python itself has for a function with these globals."""
+    found = outer.get("__builtins__", {})
+    return vars(found) if isinstance(found, ModuleType) else found

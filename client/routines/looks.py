@@ -44,9 +44,8 @@ from .functions import (
     look_at_function,
     look_at_module,
 )
-from .kinds import BUFFERS
+from .kinds import BUFFERS, PROXIES, VIEWS
 from .objects import look_at_class, look_at_logger, look_at_other
-from .parts import PROXIES, VIEWS
 from .search import Look, Search
 
 _METHODS: Final = (MethodType, staticmethod, classmethod, property)

@@ -7,15 +7,34 @@ code asks for by names that it computes is found by `computed`.
 from __future__ import annotations
 
 import dis
+import linecache
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dis import Instruction
 from functools import lru_cache
-from types import CodeType
+from itertools import islice
+from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
+from ..locations.frames import OWNERS, PROGRAM
 from .computed import FRAMES, SELF_ASKING, asking, asking_for_modules, read_apart
-from .expressions import expression_at
+
+
+def expression_of(frame: FrameType | None) -> str:
+    """The text of the call that the program's code is at, "" if its source is not there."""
+    while frame is not None and OWNERS[frame.f_code.co_filename] is not PROGRAM:
+        frame = frame.f_back
+    return "" if frame is None else expression_at(frame.f_code, frame.f_lasti, frame.f_globals)
+
+
+def expression_at(code: CodeType, offset: int, names: dict[str, Any] | None = None) -> str:
+    """The text that an instruction was made of, "" if its source is not there. `names`: the globals of its module."""
+    line, end, first, last = next(islice(code.co_positions(), offset // 2, None), (None, None, None, None))
+    if line is None or first is None or last is None or line != end:
+        return ""
+    text = linecache.getline(code.co_filename, line, names)
+    return text.encode()[first:last].decode(errors="replace")
+
 
 KNOWN: Final = 1024  # code objects whose names are remembered
 _HAS_NAME: Final = frozenset(dis.hasname)
@@ -75,9 +94,9 @@ def names_of(code: CodeType) -> Names:
     texts = frozenset(texts_in(code.co_consts))
     return Names(
         read | texts,
-        tuple(dict.fromkeys(loaded(found))),
+        tuple(dict.fromkeys(each.argval for each in found if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))),
         tuple(dict.fromkeys(imported(found))),
-        frozenset(code.co_freevars if read & _ALL_CELLS else cells_in(found)),
+        frozenset(code.co_freevars if read & _ALL_CELLS else (each.argval for each in found if each.opname in _CELLS)),
         (*expressions(code, (each.offset for each in asked if not each.path)), *texts & SELF_ASKING),
         expressions(code, (each.offset for each in asking_for_modules(found))),
         expressions(code, (each.offset for each in found if each.opcode in _HAS_NAME and each.argval in FRAMES)),
@@ -116,11 +135,6 @@ def read_in(code: Sequence[Instruction]) -> Iterator[str]:
             yield "__match_args__"
 
 
-def cells_in(code: Sequence[Instruction]) -> Iterator[str]:
-    """The variables of functions around that instructions load."""
-    return (each.argval for each in code if each.opname in _CELLS)
-
-
 def texts_in(values: Any) -> Iterator[str]:
     """The names that are texts, or parts of a dotted text, among constants."""
     for value in values:
@@ -140,11 +154,6 @@ def within(code: CodeType) -> Iterator[CodeType]:
     for each in code.co_consts:
         if isinstance(each, CodeType):
             yield from within(each)
-
-
-def loaded(code: Sequence[Instruction]) -> Iterator[str]:
-    """The names that instructions load from the globals: names of attributes alone are not among them."""
-    return (each.argval for each in code if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
 
 
 def imported(code: Sequence[Instruction]) -> Iterator[Import]:

@@ -18,6 +18,7 @@ from .contents import Contents, Kept, dict_of
 from .functions import look_at_decimals
 from .kinds import (
     INERT,
+    NOT_READ,
     PACKAGE,
     TRUSTED,
     is_constant,
@@ -27,9 +28,10 @@ from .kinds import (
     is_random,
     is_trusted,
     root,
+    slots_of,
+    wrapped_by,
 )
 from .names import texts_in
-from .parts import NOT_READ, is_called_unasked, slots_of, wrapped_by
 from .places import found_or_missing
 from .search import Search
 
@@ -164,7 +166,8 @@ def look_at_base(search: Search, base: type, name: str, *, whole: bool) -> None:
     search.shape(len, found, name, known=("len", id(base)))  # what is added hides what its bases have
     methods = []
     for key, each in found.items():
-        if only is not None and key not in only and not is_called_unasked(key):
+        unasked = key.startswith("__") and key.endswith("__")  # does Python call it where code does not name it?
+        if only is not None and key not in only and not unasked:
             continue
         if isinstance(each, _METHODS):
             methods.append(key)

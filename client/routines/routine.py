@@ -26,7 +26,7 @@ from .first_call import Call, Captures
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
-    from ..linking.report import Report
+    from ..linking.linked import Report
 
 _LAZY = (
     inspect.isgeneratorfunction,

@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ..tensor.tensor import Tensor
 from .contents import Kind, dict_of
-from .parts import NOT_READ
+from .kinds import NOT_READ
 from .places import MISSING, VALUES, Place, identity
 
 MOST: Final = 1024  # places
@@ -30,13 +30,6 @@ _BUILT_IN: Final = (BuiltinFunctionType, type)
 _SHARED: Final = (FunctionType, MethodType, ModuleType, type)  # whatever is behind them is not behind an object alone
 
 Look: TypeAlias = "Callable[[Search, Any, str], None]"
-
-
-class Opaque(NamedTuple):
-    """What no run can look at, and why."""
-
-    what: str
-    name: str
 
 
 class TooMany(Exception):  # noqa: N818 - it is caught in this package, and no error
@@ -88,7 +81,7 @@ class Search:
         self.builtins: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
         self.classes: dict[int, frozenset[str]] = {}
         self.states: list[Any] = []
-        self.opaque: list[Opaque] = []
+        self.opaque: list[tuple[str, str]] = []  # what no run can look at, and its name
         self.tensors: dict[int, str] = {}
         self.codes: set[CodeType] = set()
         self.objects: dict[int, tuple[Any, str]] = {}
@@ -101,7 +94,7 @@ class Search:
         given = list(roots)
         self._roots = {id(value) for value, _ in given}
         before: Any = None
-        while before != (before := (len(self.attributes), len(self.whole), self.asked, self.asked_modules)):
+        while before != (before := self._known()):
             self._clear()
             self._todo.extend(given)
             while self._todo:
@@ -139,13 +132,10 @@ class Search:
     def follow(self, value: Any, name: str, *, by: str = "") -> None:
         """Look into something, later. `by`: the code has it by its name alone, of the kind that `names` tells."""
         if type(value) not in VALUES:
-            if self._deep or (self.asked and type(value) is ModuleType and self._is_bare(name, by)):
+            bare = not by or (by, name.rpartition(".")[2]) in self.bare  # may code ask the value for attributes?
+            if self._deep or (self.asked and type(value) is ModuleType and bare):
                 self.whole[id(value)] = True
             self._todo.append((value, name))
-
-    def _is_bare(self, name: str, by: str) -> bool:
-        """May code have the module as a value, which it asks for attributes?"""
-        return not by or (by, name.rpartition(".")[2]) in self.bare
 
     def deepen(self) -> None:
         """All is whole that is behind what is looked into now."""
@@ -235,7 +225,7 @@ class Search:
     def refuse(self, name: str, what: str = "has state that a run cannot look at") -> None:
         """It has state that no place can tell."""
         if not self.excuses(name):
-            self.opaque.append(Opaque(f"{name} {what}", name))
+            self.opaque.append((f"{name} {what}", name))
 
     def ask(self, expression: str) -> None:
         """Code asks for attributes by names that it computes."""

@@ -9,11 +9,9 @@ from typing import Any
 
 from ...interpreter.errors import CaptureError
 from ..capture.capture import Capture
-from ..capture.plain import fits, plain_number
-from ..capture.structure import Replacing, is_number, short
+from ..capture.structure import Replacing, fits, is_number, plain_number, short
 from ..locations.locations import located
 from ..tensor.tensor import Tensor
-from .changes import look_of
 
 
 class Symbols:
@@ -59,7 +57,8 @@ class Symbols:
             self.look[name] = (value._meta, value._home, first)
             return symbol
         if not is_number(value):
-            self.look[name] = look_of(value)
+            plain = value is None or isinstance(value, str | bool)
+            self.look[name] = repr(value) if plain else f"the {type(value).__name__} at {id(value):#x}"
             return value
         self.look[name] = type(value)
         return self._number(value, name)

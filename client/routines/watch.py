@@ -31,10 +31,9 @@ from ...interpreter.errors import CaptureError
 from ..locations.frames import OWNERS, PACKAGE, PROGRAM
 from .computed import PATHS, WHOLE
 from .contents import dict_of
-from .expressions import expression_of
 from .guards import Guards, refusal
 from .kinds import INERT, is_installed, is_of_program, is_program_class, root
-from .names import names_of
+from .names import expression_of, names_of
 from .places import MISSING
 from .readers import (
     DRAWING,

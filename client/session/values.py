@@ -12,8 +12,7 @@ from ...interpreter.types.meta import Scalar
 from ..calls.checks import own
 from ..host_arrays.host_arrays import HostPool, host_meta, new_host_array
 from ..host_arrays.host_results import HostResults
-from ..host_arrays.padding import padded
-from ..host_arrays.uploads import as_tensor
+from ..host_arrays.uploads import as_tensor, padded
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor

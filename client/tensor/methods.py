@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...interpreter.errors import MetadataError
+from ...interpreter.schema.opdef import FrozenAttributes, OpDef
+from ..locations.locations import located
 from .operators import Operand, Operators
 
 if TYPE_CHECKING:
     from .tensor import Tensor
+
 
 Axes: TypeAlias = int | tuple[int, ...] | None
 
@@ -99,3 +103,23 @@ class Methods(Operators):
     def any(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
         """Is one of the elements along the axes true?"""
         return self._call("any", axis=axis, keepdims=keepdims)
+
+
+def frozen_index(key: Any, op: OpDef) -> FrozenAttributes:
+    """An index as an attribute of an op; MetadataError if it is none."""
+    try:
+        return op.freeze({"index": key})
+    except MetadataError as error:
+        raise located(error) from None
+
+
+def tensors_in(key: Any) -> list[Any]:
+    if type(key) is tuple:
+        return [entry for entry in key if isinstance(entry, Methods)]
+    return [key] if isinstance(key, Methods) else []
+
+
+def with_places(key: Any) -> tuple[Any, ...]:
+    """The index with the tensors' places marked, as ops take it."""
+    entries = key if type(key) is tuple else (key,)
+    return tuple("tensor" if isinstance(entry, Methods) else entry for entry in entries)

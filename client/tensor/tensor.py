@@ -21,8 +21,7 @@ from ..locations.tracebacks import MEANT, hide, hides, make_public, refusing
 from . import display, exchange, reading
 from .conversions import Conversions
 from .hints import METHODS, add_hints, present
-from .indices import frozen_index, tensors_in, with_places
-from .methods import Methods
+from .methods import Methods, frozen_index, tensors_in, with_places
 from .operators import SCALARS, Operand, about_meta, add_operators, as_number, operator_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 
 import tensord as td
 from tensord.client.locations import frames
-from tensord.client.locations.cells import cell_of
+from tensord.client.locations.frames import cell_of
 from tensord.interpreter.programs.program import Program
 
 FILE = "/tmp/ipykernel_7/123.py"  # noqa: S108 - only a name
