@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...interpreter.errors import MetadataError, metadata_error
 from ...interpreter.types.meta import Scalar, Shape, normal_axis
 from ..calls.by_name import call
 from ..calls.checks import own
 from ..host_arrays.uploads import as_tensor
-from ..locations.locations import located
 from ..tensor.tensor import Tensor
 from .elementwise import operand
-from .functions import Functions
+from .functions import Functions, refused
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -155,9 +153,10 @@ class Beyond(Functions):
         other modes, negative widths, and for an empty axis unless the mode is "constant". Waits for pending shapes.
         """
         x = own(self._core, array)
+        if mode not in PADS:
+            raise refused("pad", ValueError(f"the modes are {', '.join(PADS)}, not {str(mode)[:40]!r}"))
         try:
             widths = pairs(pad_width, x.ndim)
-            check_pad(mode)
             padded = self._framed(x, widths, constant_values) if mode == "constant" else self._taken(x, widths, mode)
         except (TypeError, ValueError) as error:
             raise refused("pad", error) from None
@@ -228,12 +227,6 @@ def pairs(widths: Any, ndim: int) -> list[tuple[int, int]]:
     return [(before, after) for before, after in np.broadcast_to(widths, (ndim, 2)).tolist()]
 
 
-def check_pad(mode: Any) -> None:
-    """ValueError for a mode that `pad` does not have."""
-    if mode not in PADS:
-        raise ValueError(f"the modes are {', '.join(PADS)}, not {str(mode)[:40]!r}")
-
-
 def cuts(size: int, sections: Any) -> list[int]:
     """The positions between the parts of an axis."""
     if isinstance(sections, int):
@@ -245,10 +238,3 @@ def cuts(size: int, sections: Any) -> list[int]:
     if isinstance(sections, Tensor):
         raise TypeError("the positions are Python ints, since they decide shapes: tolist() waits for a tensor's")
     return [int(position) for position in sections]
-
-
-def refused(function: str, error: Exception) -> MetadataError:
-    """The error, with the user's line, for wrong arguments of a function."""
-    if isinstance(error, MetadataError):
-        return located(error)
-    return located(metadata_error(error, f"{function}: {error}", function))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from ...interpreter.errors import MetadataBufferError, MetadataError, MetadataTypeError, metadata_error
+from ...interpreter.errors import MetadataBufferError, MetadataError, MetadataTypeError
 from ...interpreter.schema.attributes import check_dtype
 from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.meta import Scalar
@@ -19,7 +19,7 @@ from ..locations.locations import located
 from ..tensor.exchange import check_copy, host_array
 from ..tensor.operators import SCALARS, as_number
 from ..tensor.tensor import Tensor
-from .functions import Functions
+from .functions import Functions, refused
 
 if TYPE_CHECKING:
     DType: TypeAlias = np.dtype[np.generic] | type[np.generic]
@@ -60,7 +60,9 @@ class Creation(Functions):
             if copy is False:
                 raise located(MetadataError(UNCOPIED.format("asarray"), op="asarray"))
             try:
-                return as_tensor(core, self._fitting(buffered(obj), dtype), device, dtype=dtype)
+                # bytes are numbers, as in the standard; NumPy would take them for text
+                values = memoryview(obj) if isinstance(obj, bytes) else obj
+                return as_tensor(core, self._fitting(values, dtype), device, dtype=dtype)
             except MetadataTypeError:
                 first = first_tensor(obj)
                 if first is None:
@@ -231,11 +233,6 @@ class Creation(Functions):
         return call(core, name, operands, attributes, device=home)[0]
 
 
-def buffered(values: Any) -> Any:
-    """bytes as a buffer of numbers, as in the standard; NumPy would take them for text."""
-    return memoryview(values) if isinstance(values, bytes) else values
-
-
 def first_tensor(values: Any) -> Tensor | None:
     """The first tensor in the nested sequence, or None."""
     if isinstance(values, list | tuple):
@@ -248,7 +245,7 @@ def dtype_name(dtype: Any, function: str) -> str:
     try:
         return check_dtype(dtype)
     except TypeError as error:
-        raise located(metadata_error(error, f"{function}: {error}", function)) from None
+        raise refused(function, error) from None
 
 
 def real(dtype: DType | None) -> Any:

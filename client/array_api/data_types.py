@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from ...interpreter.errors import MetadataError, MetadataTypeError, metadata_error
+from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.schema.promotion import promote
 from ...interpreter.types import kinds
 from ...interpreter.types.meta import Meta, OperandMeta, Scalar
@@ -17,7 +17,7 @@ from ..tensor.exchange import check_copy
 from ..tensor.operators import SCALARS
 from ..tensor.tensor import Tensor
 from .creation import dtype_name, plain
-from .functions import Functions
+from .functions import Functions, refused
 
 if TYPE_CHECKING:
     from .creation import DType
@@ -107,7 +107,7 @@ class DataTypes(Functions):
         try:
             return promote(operands)
         except TypeError as error:
-            raise located(metadata_error(error, f"result_type: {error}", "result_type")) from None
+            raise refused("result_type", error) from None
 
 
 def _dtype(given: Any, function: str) -> Resolved:

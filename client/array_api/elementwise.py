@@ -89,13 +89,6 @@ def operand(value: Any, name: str) -> Any:
     return number
 
 
-def check_real(x: Tensor) -> None:
-    """MetadataTypeError if the dtype of x is known and not real."""
-    if x._meta is not None and x.dtype.name not in kinds.REAL:
-        message = f"clip: not defined for {x.dtype.name}: it takes real-valued dtypes"
-        raise located(MetadataTypeError(message, op="clip"))
-
-
 class Elementwise(Functions):
     """The elementwise functions, with the standard's broadcasting and promotion."""
 
@@ -177,7 +170,10 @@ class Elementwise(Functions):
         low = None if min is None else operand(min, "clip")
         high = None if max is None else operand(max, "clip")
         if low is None or high is None:
-            check_real(own(self._core, x))  # the other ops take more dtypes
+            own(self._core, x)  # the other ops take more dtypes
+            if x._meta is not None and x.dtype.name not in kinds.REAL:
+                message = f"clip: not defined for {x.dtype.name}: it takes real-valued dtypes"
+                raise located(MetadataTypeError(message, op="clip"))
         if low is None and high is None:
             return x.copy()
         if high is None:

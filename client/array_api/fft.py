@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from .functions import Extension
-
-if TYPE_CHECKING:
-    from ..calls.by_name import call
 from ..calls.by_name import call
 from ..tensor.tensor import Tensor
+from .functions import Extension
 
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 

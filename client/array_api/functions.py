@@ -7,11 +7,13 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.exceptions import ComplexWarning
 
+from ...interpreter.errors import MetadataError, metadata_error
 from ...interpreter.schema.attributes import check_dtype
 from ...interpreter.types.kinds import REAL
 from ..calls.by_name import call
 from ..core.core import Core
 from ..locations.frames import warn
+from ..locations.locations import located
 from ..locations.tracebacks import make_public, refusing
 from ..tensor.hints import EXTENSIONS, missing
 from ..tensor.tensor import Tensor
@@ -71,6 +73,13 @@ class Extension(Functions):
     def __getattr__(self, name: str) -> NoReturn:
         extension = type(self).__name__.lower()
         raise missing(f"the extension {extension!r}", name, EXTENSIONS.get(extension, {}), type(self))
+
+
+def refused(function: str, error: Exception) -> MetadataError:
+    """The error, with the user's line, for wrong arguments of a function."""
+    if isinstance(error, MetadataError):
+        return located(error)
+    return located(metadata_error(error, f"{function}: {error}", function))
 
 
 def is_complex(x: Any) -> bool:

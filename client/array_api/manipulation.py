@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from ...interpreter.errors import MetadataError, metadata_error
 from ...interpreter.schema.attributes import check_int, check_shape
 from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.meta import normal_axis
 from ..calls.checks import own
-from ..locations.locations import located
 from ..tensor.tensor import Tensor
-from .functions import Functions
+from .functions import Functions, refused
 
 Axes: TypeAlias = int | tuple[int, ...]
 _ALL = ("slice", None, None, None)
@@ -31,7 +29,7 @@ class Manipulation(Functions):
         try:
             shape = broadcast_shapes([each.shape for each in tensors])
         except ValueError as error:
-            raise self._refusal("broadcast_arrays", error) from None
+            raise refused("broadcast_arrays", error) from None
         return tuple(self._call("broadcast_to", each, shape=shape) for each in tensors)
 
     def broadcast_shapes(self, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -39,7 +37,7 @@ class Manipulation(Functions):
         try:
             return broadcast_shapes(list(map(check_shape, shapes)))
         except (TypeError, ValueError) as error:
-            raise self._refusal("broadcast_shapes", error) from None
+            raise refused("broadcast_shapes", error) from None
 
     def broadcast_to(self, x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
         """x broadcast to `shape`; ValueError if that is not possible."""
@@ -120,7 +118,7 @@ class Manipulation(Functions):
         try:
             place = normal_axis(check_int(axis), len(shape))
         except (TypeError, ValueError) as error:
-            raise self._refusal("unstack", error) from None
+            raise refused("unstack", error) from None
         return tuple(self._call("getitem", x, index=(*(_ALL,) * place, row)) for row in range(shape[place]))
 
     def _sequence(self, function: str, arrays: Iterable[Tensor]) -> tuple[Tensor, ...]:
@@ -129,8 +127,4 @@ class Manipulation(Functions):
             return tuple(arrays)
         except TypeError:
             error = TypeError(f"takes a sequence of tensors, not {type(arrays).__name__}")
-            raise self._refusal(function, error) from None
-
-    def _refusal(self, function: str, error: Exception) -> MetadataError:
-        """The error, with the user's line, for wrong arguments of a function that issues several ops."""
-        return located(metadata_error(error, f"{function}: {error}", function))
+            raise refused(function, error) from None

@@ -106,11 +106,7 @@ class Random(Functions):
 
     def _stream(self, seed: int | None) -> tuple[Any, ...]:
         capture = capture_of(self._core.outbox)
-        if capture is not None and (seed is None or is_symbolic(seed)):
+        symbolic = type(seed) in OPERANDS and isinstance(seed, int)  # an int that each run of a routine computes
+        if capture is not None and (seed is None or symbolic):
             return capture.draw() if seed is None else (seed,)
         return self._core.random_state.next() if seed is None else (as_seed(seed),)
-
-
-def is_symbolic(seed: Any) -> bool:
-    """Is it an int that each run of a routine computes?"""
-    return type(seed) in OPERANDS and isinstance(seed, int)

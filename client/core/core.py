@@ -52,8 +52,8 @@ class Core:
         self.cancellation = Cancellation(outbox)
         self.random_state = RandomState()
         # Weak references: the namespace and the session refer to the core.
-        self.namespace: Callable[[], Namespace | None] = nothing
-        self.session: Callable[[], Session | None] = nothing
+        self.namespace: Callable[[], Namespace | None] = lambda: None
+        self.session: Callable[[], Session | None] = lambda: None
 
     @redone
     def __del__(self) -> None:
@@ -83,7 +83,3 @@ class Core:
         state = "closed" if self.closed else ", ".join(self.transport.devices)
         where = ", in this process" if is_local(self.address) else ""
         return f"<tensord.Session at {self.address}{where}: {state}>"
-
-
-def nothing() -> None:
-    """The weak reference to what is not there."""

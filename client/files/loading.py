@@ -63,7 +63,10 @@ def loading(core: Core, wanted: Wanted) -> Steps[dict[str, Tensor]]:
         raise located(error) from None
     with outbox.numbered() as number, forgetting(outbox, number):
         yield from announcing(outbox, number, file, header.name)
-        records = {entry.name: wire_form(entry) for entry in entries}
+        records = {
+            entry.name: encode_entry(entry) if isinstance(entry.meta, Meta) else (entry.name, entry.error)
+            for entry in entries
+        }
         return defined(core, Load(number, (), (), home, wanted.own, wanted.digest, location), records)
 
 
@@ -157,8 +160,3 @@ def forgetting(outbox: Outbox, number: int) -> Iterator[None]:
             with outbox.lock:
                 outbox.messages.append(encode_message(File(number, (), 0)))
             outbox.flush(patient=False)  # one small message
-
-
-def wire_form(entry: Entry) -> Any:
-    """An entry as it travels; of one that cannot be had, why."""
-    return encode_entry(entry) if isinstance(entry.meta, Meta) else (entry.name, entry.error)

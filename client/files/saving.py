@@ -81,7 +81,7 @@ class Saving(Writing):
         self._over = Reply()  # the same, for event loops
         keep(self)
         COMMITS.expect(self._place, self)
-        reply.when_done(self._begin_commit)
+        reply.when_done(partial(COMMITS.add, self._commit))  # on a thread that takes answers, and must not wait
 
     @property
     def done(self) -> bool:
@@ -129,11 +129,8 @@ class Saving(Writing):
             raise located(self._error.reraisable())
         return self.path
 
-    def _begin_commit(self) -> None:
-        """All values are written, or an error came. Called on the thread that took the answer, which must not wait."""
-        COMMITS.add(self._commit)
-
     def _commit(self) -> None:
+        """All values are written, or an error came."""
         writer = self._file.writer
         try:
             self._reply.result()
@@ -231,7 +228,7 @@ def issue(outbox: Outbox, file: Begun, tensors: Mapping[str, Tensor], location: 
             some = writer.entries[start : start + MOST]
             ids = [tensors[entry.name]._id for entry in some]
             outbox.messages.append(encode_message(Write(number, ids, [e.offset for e in some], location)))
-        return outbox.ask(partial(flushing, number), located=False)
+        return outbox.ask(lambda request, _: Flush(number, request), located=False)
 
 
 def announce(outbox: Outbox, number: int, fd: int, shown: str) -> None:
@@ -246,8 +243,3 @@ def announce(outbox: Outbox, number: int, fd: int, shown: str) -> None:
         opened = outbox.ask(lambda request, _: File(number, (mine, shown), request, writes=True), located=False)
         undo.pop_all()
     opened.when_done(partial(os.close, mine))
-
-
-def flushing(number: int, request: int, _location: int) -> Flush:
-    """The question whether all is on the disk."""
-    return Flush(number, request)

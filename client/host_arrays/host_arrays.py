@@ -41,17 +41,15 @@ def host_meta(function: str, shape: Any, dtype: Any) -> Meta:
 def new_host_array(core: Core, meta: Meta, function: str = "empty_host") -> NDArray[Any]:
     """A host array, contents undefined; DeviceMemoryError if this process gets no memory for it."""
     try:
-        return unfilled(core, meta)
+        memory = core.transport.host_memory(meta.nbytes)
+        if memory is None:  # the machine reads no memory of this process
+            return np.empty(meta.shape, meta.dtype)
+        array: NDArray[Any] = memory.loans.array(memory, meta.shape, meta.dtype)
     except MemoryError:
         needed = f"{meta} needs {size(meta.nbytes)} of memory, which this process cannot get"
         message = f"{function}: {needed}; use smaller arrays"
         raise located(DeviceMemoryError(message, op=function)) from None
-
-
-def unfilled(core: Core, meta: Meta) -> NDArray[Any]:
-    """A host array; a plain one where the machine reads no memory of this process."""
-    memory = core.transport.host_memory(meta.nbytes)
-    return np.empty(meta.shape, meta.dtype) if memory is None else memory.loans.array(memory, meta.shape, meta.dtype)
+    return array
 
 
 def is_handed_over(array: NDArray[Any]) -> bool:

@@ -6,7 +6,7 @@ Source: Glow's `ensureOnHost` and its graphs' outputs, which are copied back unl
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ..calls.checks import check_host, own
@@ -16,9 +16,6 @@ from ..locations.tracebacks import make_public
 from ..outbox import host_results
 from ..outbox.current import refuse_captured
 from ..tensor.tensor import Tensor
-
-if TYPE_CHECKING:
-    pass
 
 
 class HostResults:

@@ -146,15 +146,11 @@ def filling(fill: Any, dtype: np.dtype[Any]) -> Scalar:
     if found is NotImplemented:
         raise MetadataError(f"{type(fill).__name__} is no number")
     number: Scalar = found
-    if type(number) in SCALARS and (is_no_bool(number, dtype) or is_beyond(number, dtype)):
+    no_bool = dtype.kind == "b" and type(number) is int and number not in (0, 1)  # `full` takes each but 0 for True
+    if type(number) in SCALARS and (no_bool or is_beyond(number, dtype)):
         text = str(number) if type(number) is complex else shown(number)
         raise MetadataOverflowError(f"{text} does not fit {dtype.name}")
     return number
-
-
-def is_no_bool(number: Scalar, dtype: np.dtype[Any]) -> bool:
-    """Is it an integer that is neither False nor True, for a tensor of bools? `full` takes each but 0 for True."""
-    return dtype.kind == "b" and type(number) is int and number not in (0, 1)
 
 
 def is_beyond(number: Scalar, dtype: np.dtype[Any]) -> bool:

@@ -208,7 +208,8 @@ class Inlining:
     def add(self, step: Step) -> None:
         operands = tuple([each for operand in step.operands for each in self._operand(operand, step)])
         into = None if step.into is None else tuple(map(self._newest, step.into))
-        made = add_step(self._builder, step._replace(operands=operands, into=into), self._slots, self._locate)
+        step_here = step._replace(operands=operands, into=into)
+        made = add_step(self._builder, step_here, self._slots, lambda location: location or self._line)
         new = len(results_of(step.blocks[-1])) if step.blocks else 0 if step.into else len(step.results)
         for place in range(new):
             self._variables[step.first + place] = made[place]
@@ -232,6 +233,3 @@ class Inlining:
         value = self._values[~operand]
         values = value if type(value) is tuple else (value,)
         return map(self._capture.operand, values[:1] if step.blocks else values)
-
-    def _locate(self, location: Any) -> Any:
-        return location or self._line

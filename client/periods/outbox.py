@@ -41,7 +41,6 @@ PATIENCE: Final = 8  # times in a row that a period may begin and not become a r
 VARIANTS: Final = 8  # programs of a period
 SIGNED: Final = frozenset((SIGNATURE, ATOMIC))  # kinds of messages that hold signatures
 OUTPUTS_OF_RUN: Final = 4  # their place in the message
-INTERRUPTED: Final = "a signal handler that interrupts the sending of messages may neither submit nor wait"
 
 
 class PeriodicOutbox(Outbox):
@@ -206,7 +205,8 @@ class PeriodicOutbox(Outbox):
     def _made_ready(self, count: int) -> list[list[Any]]:
         """Take so many of the messages; with releases, and runs in place of periods."""
         if self._sending:
-            raise ProtocolError(INTERRUPTED, location=user_line())
+            message = "a signal handler that interrupts the sending of messages may neither submit nor wait"
+            raise ProtocolError(message, location=user_line())
         self._sending = True
         try:
             if self.periods.starts:
@@ -307,16 +307,13 @@ class PeriodicOutbox(Outbox):
         if outputs and not room < outputs[0] <= outputs[-1] == max(outputs):
             return None
         self._newest = max((room, *outputs))
-        self._count(period)
-        return [RUN, linked.id, period.outside(values), period.numbers(values), outputs, ()]
-
-    def _count(self, period: Period) -> None:
         self.periods.use(period)
         period.missed = 0
         period.runs += 1
         self._learning.went_well()
         self.runs += 1
         self.ops_in_runs += len(period)
+        return [RUN, linked.id, period.outside(values), period.numbers(values), outputs, ()]
 
     # -- programs --------------------------------------------------------------------------------------------------
 
@@ -330,7 +327,11 @@ class PeriodicOutbox(Outbox):
             wanted = seen > 1 or not period.programs
             if wanted and (period, results) not in self._due:
                 self._due.append((period, results))
-        ready = [each for each in period.programs.values() if each.is_ready and covers(each.results, results)]
+        ready = [
+            each
+            for each in period.programs.values()
+            if each.is_ready and all(has or not wants for has, wants in zip(each.results, results, strict=True))
+        ]
         return min(ready, key=lambda each: sum(each.results), default=None)
 
     def _link(self) -> list[list[Any]]:
@@ -351,8 +352,3 @@ class PeriodicOutbox(Outbox):
         oldest = next(iter(period.programs))
         period.seen.clear()
         self.release(period.programs.pop(oldest).id)
-
-
-def covers(results: Results, wanted: Results) -> bool:
-    """Are all that are wanted among the results?"""
-    return all(has or not wants for has, wants in zip(results, wanted, strict=True))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
@@ -17,12 +16,7 @@ from ..locations.locations import check_frames
 from ..outbox.outbox import Outbox
 from ..requests.answers import seconds
 from ..transport.seeking import running, tell_of_fallback, until_there
-from ..waiting.helper import in_helper
 from .session import Session
-
-if TYPE_CHECKING:
-    from .session import Session
-
 
 EMBEDDED = "local:default"
 ENGINES = ("vm", "serial")
@@ -43,11 +37,6 @@ class Wanted(NamedTuple):
     routines: str | None = None
     detail: int = 0
     wait: float | None = None
-
-    @property
-    def needs_local(self) -> bool:
-        """Does it ask for what a machine in this process alone has?"""
-        return self.devices is not None or self.engine is not None or not self.tracing
 
 
 USUAL = Wanted()
@@ -72,7 +61,8 @@ def connect_anywhere(address: str | None, wanted: Wanted, outbox: type[Outbox]) 
     """A session on a daemon, or on a machine in this process."""
     wanted = checked(address, wanted)
     patience = seconds("connect", wanted.wait)
-    where = address or (EMBEDDED if wanted.needs_local else find_address())
+    needs_local = wanted.devices is not None or wanted.engine is not None or not wanted.tracing
+    where = address or (EMBEDDED if needs_local else find_address())
     if is_local(where or EMBEDDED) and (where is not None or patience is None):
         if patience is not None:
             raise MetadataError(
@@ -184,48 +174,3 @@ def connect_daemon(address: str, wanted: Wanted = USUAL, outbox: type[Outbox] = 
         transport = RemoteTransport(address, socket_options(address, wanted.keys), wanted.name, strict=wanted.strict)
         close_at_exit(transport)
         return Session(transport, wanted.frames, outbox, address=address)
-
-
-class Connecting(Coroutine[Any, Any, "Session"]):
-    """A session that is being opened: a coroutine, which gives the session, and an asynchronous context manager, which
-    closes it at the end of its block. A session of which nobody hears, since the task was cancelled, is closed."""
-
-    def __init__(self, connect: Callable[[], Session]) -> None:
-        self._connect = connect
-        self._opening: Coroutine[Any, Any, Session] | None = None
-        self._session: Session | None = None
-
-    async def _open(self) -> Session:
-        session: Session = await in_helper(self._connect, drop=close)
-        return session
-
-    def _coroutine(self) -> Coroutine[Any, Any, Session]:
-        self._opening = self._opening or self._open()
-        return self._opening
-
-    def __await__(self) -> Generator[Any, Any, Session]:
-        return self._coroutine().__await__()
-
-    def send(self, value: Any) -> Any:
-        return self._coroutine().send(value)
-
-    def throw(self, *given: Any) -> Any:
-        return self._coroutine().throw(*given)
-
-    def close(self) -> None:
-        self._coroutine().close()
-
-    async def __aenter__(self) -> Session:
-        self._session = await self
-        return self._session
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._session is not None:
-            await self._session.close_async()
-
-
-def close(session: Session) -> None:
-    """Close a session that nobody takes."""
-    session.close()

@@ -50,11 +50,6 @@ def ends(size: int, edge: int) -> NDArray[np.int64]:
     return np.concatenate([np.arange(edge + 1), np.arange(size - edge, size)], dtype=np.int64)
 
 
-def summary(tensor: Tensor) -> str:
-    """Id, shape, dtype, home and state. Waits for no value, and raises nothing."""
-    return described(tensor, *state_of(tensor))
-
-
 def described(tensor: Tensor, state: str, meta: Meta | None) -> str:
     """The summary of a tensor in that state."""
     return f"<tensor {tensor._id} {'of unknown shape' if meta is None else repr(meta)} on {tensor.device}, {state}>"

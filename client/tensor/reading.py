@@ -43,7 +43,7 @@ class Reading:
     __slots__ = ("count", "depth", "era", "index", "origin", "tensor", "value")
 
     def __init__(self, tensor: Handle | None, origin: Reading | None = None, index: Index = ()) -> None:
-        self.tensor: Any = no_tensor if tensor is None else weakref.ref(tensor)
+        self.tensor: Any = (lambda: None) if tensor is None else weakref.ref(tensor)
         self.origin = origin
         self.index = index
         self.depth: int = 0 if origin is None else origin.depth + 1
@@ -72,10 +72,6 @@ class Reading:
             return None
         value: NDArray[Any] = tensor._core.answers.fetch(tensor)
         return value if tensor._reading is self else None  # else another thread has written to it
-
-
-def no_tensor() -> None:
-    """The weak reference to no tensor."""
 
 
 EXPOSED: Final = Reading(None)  # of tensors that other sessions may write to

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.errors import (
-    MetadataError,
-    MetadataTypeError,
-)
+from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.schema.indexing import selects_all
 from ...interpreter.schema.opdef import REGISTRY
 from ...interpreter.types.meta import Meta
@@ -228,7 +225,7 @@ class Tensor(Conversions, Methods):
 
     def __repr__(self) -> str:
         """Id, shape, dtype, home, and whether it is pending, ready or failed, and with what. Waits for no value."""
-        return f"<tensor {-self._id} released>" if self._id < 0 else display.summary(self)
+        return f"<tensor {-self._id} released>" if self._id < 0 else display.described(self, *display.state_of(self))
 
     def _repr_html_(self) -> str:
         """What notebooks show: the `repr`, and the value if it is there."""

@@ -156,9 +156,4 @@ class ClosedTransport:
         """Nothing to do: the session has ended."""
 
     def __getattr__(self, name: str) -> Any:
-        raise session_closed(self.why)
-
-
-def session_closed(why: str) -> ConnectionLost:
-    """The error that a closed session raises, with the user's line."""
-    return ConnectionLost(why, location=user_line())
+        raise ConnectionLost(self.why, location=user_line())

@@ -51,7 +51,7 @@ class Loans:
 
     def __init__(self, owner: object) -> None:
         self.owner = owner
-        self._array: Any = nothing  # the user's, held weakly
+        self._array: Any = lambda: None  # the user's, held weakly
         self._uploaded: dict[int, weakref.ref[NDArray[Any]]] = {}  # views of it that were uploaded, by identity
         self._uses: dict[int, weakref.ref[NDArray[Any]] | None] = {}  # -> the array of the upload
         self._sent: deque[int] = deque()  # those of the uses that a daemon will end
@@ -114,10 +114,6 @@ class Loans:
                     array.flags.writeable = free
             if free == (not self._uses):
                 return
-
-
-def nothing() -> None:
-    """The weak reference to an array that is not there."""
 
 
 def lent(values: Any, dtype: Any, owner: object) -> tuple[Meta, NDArray[Any]] | None:

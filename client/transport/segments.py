@@ -196,10 +196,8 @@ class UploadSegments:
     def _is_full(self, size: int) -> bool:
         """Would one more segment pass half of the daemon's limit? The daemon may have segments forgotten here."""
         count = len(self._lent) + len(self._free)
-        return 2 * (count + 1) > self._most or 2 * (self._bytes() + size) > self._most_bytes
-
-    def _bytes(self) -> int:
-        return self.free_bytes + sum(segment.size for segment in self._lent.values())
+        nbytes = self.free_bytes + sum(segment.size for segment in self._lent.values())
+        return 2 * (count + 1) > self._most or 2 * (nbytes + size) > self._most_bytes
 
     def _drop_oldest(self) -> None:
         number, segment = self._free.popitem(last=False)
