@@ -1,6 +1,6 @@
 """Reports about a machine.
 
-- `questions`: the questions that a session may ask; `answering`: what all answers have in common
+- `questions`: the questions that a session may ask; `answering`: what the answers of both engines have in common
 - `rows/`: counters and tables
 - `memory/`: every byte of the pools: what it is for, who holds it
 - `invariants`: checks of an engine's invariants

@@ -1,16 +1,21 @@
-"""Rules of answers that hold whichever engine is asked: which questions there are, what their arguments may be.
+"""What holds of answers whichever engine is asked: which questions there are, what their arguments may be, and what is
+said of one tensor and of an error.
 
 Arguments come from clients, so each is checked before it is used. Answers are plain values, made of msgpack's types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from inspect import signature
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import LARGEST
+
+T = TypeVar("T")
 
 MOST = 10_000  # rows of one answer
 
@@ -44,6 +49,13 @@ def answer_with(answers: Mapping[str, Callable[..., Any]], what: object, argumen
     return found(asked, *arguments)
 
 
+def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    """The items, so many at a time, for answers that are given in slices."""
+    rest = iter(items)
+    while some := tuple(islice(rest, size)):
+        yield some
+
+
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
@@ -75,7 +87,6 @@ def session_or_any(session: object, sessions: Collection[int]) -> int:
 
 
 def error_row(error: TensordError) -> dict[str, Any]:
-    """An error with its origin."""
     return {
         "type": type(error).__name__,
         "message": error.message,
@@ -83,3 +94,33 @@ def error_row(error: TensordError) -> dict[str, Any]:
         "instruction": error.instruction,
         "location": error.location,
     }
+
+
+def shape_and_dtype(meta: Meta | None) -> dict[str, Any]:
+    """Both are None while the meta is pending."""
+    return {
+        "shape": None if meta is None else list(meta.shape),
+        "dtype": None if meta is None else meta.dtype.name,
+    }
+
+
+def properties(meta: Meta | None, home: str, residency: Mapping[str, str], holders: int) -> dict[str, Any]:
+    """A tensor's properties and places; shape, dtype and bytes are None while its meta is pending."""
+    return {
+        **shape_and_dtype(meta),
+        "bytes": None if meta is None else meta.nbytes,
+        "home": home,
+        "residency": residency,
+        "holders": holders,
+    }
+
+
+def state_of(error: TensordError | None, meta: Meta | None, *, ready: bool) -> dict[str, Any]:
+    """What a look at a tensor finds: "ready", "pending" or "failed", its error, and its meta."""
+    state = "failed" if error is not None else "ready" if ready else "pending"
+    return {"state": state, "error": error_text(error), **shape_and_dtype(meta)}
+
+
+def error_text(error: TensordError | None) -> str:
+    """The error in one text; empty for none."""
+    return "" if error is None else f"{type(error).__name__}: {error}"

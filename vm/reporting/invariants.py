@@ -286,13 +286,10 @@ def edges_are_counted(census: Census) -> Iterator[str]:
     for instruction in census.live:
         sources = soft.get(instruction, set())
         unlaunched = sum(source.queue is None for source in sources)
-        if (instruction.hard, set(instruction.soft), instruction.unlaunched) != (
-            hard[instruction],
-            sources,
-            unlaunched,
-        ):
+        found = (hard[instruction], sources, unlaunched)
+        if (instruction.hard, set(instruction.soft), instruction.unlaunched) != found:
             counts = f"{instruction.hard} hard, {list(instruction.soft)} soft, {instruction.unlaunched} unlaunched"
-            yield f"{instruction!r} counts {counts} and has {hard[instruction]}, {sources}, {unlaunched}"
+            yield f"{instruction!r} counts {counts} and has {found[0]}, {sources}, {unlaunched}"
 
 
 def nothing_is_forgotten(census: Census) -> Iterator[str]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.programs.program import Program, Step
@@ -24,6 +23,7 @@ from ...interpreter.wire.locations import line_of
 from ..tracing.flat import ERASED, SHORT, SIGNATURE, TRAIT, Where
 from ..tracing.record import Holding
 from ..tracing.ring import flatten
+from .answering import batched
 from .memory import holdings
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def routine_entries(known: Known, where: Where) -> Iterator[Entry]:
     for segment in list(known.segments.values()):
         *head, calls = segment
         yield ("segment", number, segment.first, tuple(head))
-        for chunk in batched(calls, CHUNK):
-            yield ("calls", number, segment.first, chunk)
+        for some in batched(calls, CHUNK):
+            yield ("calls", number, segment.first, some)
             yield None
 
 
@@ -118,13 +118,6 @@ def located(program: Program, line: Callable[[int], str]) -> Program:
     found = copy(program)
     found.steps = tuple([step_at_line(step) for step in program.steps])
     return found
-
-
-def batched(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
-    """The items, so many at a time."""
-    rest = iter(items)
-    while chunk := tuple(islice(rest, size)):
-        yield chunk
 
 
 def _head(engine: Engine, since: int) -> dict[str, Any]:

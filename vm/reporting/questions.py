@@ -16,15 +16,7 @@ from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
 from ..process import Process
 from ..tracing.flat import Where
-from .answering import (
-    MOST,
-    Client,
-    answer_with,
-    device_or_any,
-    error_row,
-    natural,
-    session_or_any,
-)
+from .answering import MOST, Client, answer_with, device_or_any, error_row, error_text, natural, session_or_any
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
 from .memory.extents import Walk
@@ -32,7 +24,6 @@ from .memory.held import DEVICE, SESSION, Sums, by_what, held_slices
 from .rows.devices import cached, describe, lost, plain, transfers
 from .rows.eviction import evict, eviction_row, returning_slices, total
 from .rows.names import name_kind
-from .rows.properties import error_text
 from .rows.routines import routine_row
 from .rows.statistics import residency, share_rows, statistics, tensor_asked
 from .rows.tensors import name_slices, state_row, tensor_slices
@@ -46,25 +37,18 @@ FILES = 20  # that have changed, in a status
 ACTS: Final = "evict"  # the question that does something, in program order
 
 
-def no_client(_session: int) -> Client | None:
-    """An embedded machine has sessions without clients."""
-    return None
-
-
-def never(_session: int) -> bool:
-    """No session of an embedded machine is the command line's own."""
-    return False
-
-
 @dataclass(slots=True)
 class About:
-    """What a machine knows of itself and its engine does not. The callables are asked at each answer."""
+    """What a machine knows of itself and its engine does not. The callables are asked at each answer.
+
+    An embedded machine has sessions without clients, none of which is the command line's own.
+    """
 
     where: Where
     process: Process
     address: str = "local"
-    client: Callable[[int], Client | None] = no_client  # of the session with that id
-    looks: Callable[[int], bool] = never  # is that session the command line's own?
+    client: Callable[[int], Client | None] = lambda _session: None  # of the session with that id
+    looks: Callable[[int], bool] = lambda _session: False  # is that session the command line's own?
     grace: float | None = None  # seconds that pending work has at the end of a daemon
     kernels: str = ""  # the directory where a daemon with cuda devices keeps compiled kernels
     hung: Callable[[], Iterable[Mapping[str, Any]]] = tuple
@@ -115,14 +99,11 @@ def _trace(asked: Asked, since: object = 0, live: object = True, routines: objec
     return trace_parts(asked.engine, asked.about.where, after, live=bool(live), routines=known_after)
 
 
-def changed_files(engine: Engine) -> list[str]:
-    """Some of the files that have changed underneath the tensors that still lie in them."""
-    return sorted({file.name for file in engine.residency.files.changed})[:FILES]
-
-
 def _status(asked: Asked) -> dict[str, Any]:
     engine, _, about = asked
-    ring = engine.ring
+    ring, files = engine.ring, engine.residency.files
+    changed = sorted({file.name for file in files.changed})[:FILES]  # underneath tensors that still lie in them
+    clients = [client for id_ in list(engine.directory.sessions) if (client := about.client(id_)) is not None]
     return {
         "version": version(),
         "pid": about.process.pid,
@@ -140,7 +121,7 @@ def _status(asked: Asked) -> dict[str, Any]:
             }
             for name, device in engine.pools.items()
         },
-        "files": {"loaded": len(engine.residency.files.open), "changed": changed_files(engine)},
+        "files": {"loaded": len(files.open), "changed": changed},
         "checkpoints": _checkpoints(asked),
         "durable": _durable(engine),
         "grace": about.grace,
@@ -151,7 +132,7 @@ def _status(asked: Asked) -> dict[str, Any]:
         "instructions": {
             "admitted": engine.scheduler.ids,
             "live": len(engine.live),
-            "pending": engine.waiting().total() + sum(client.pending for client in _clients(engine, about)),
+            "pending": engine.waiting().total() + sum(client.pending for client in clients),
             "retired": engine.scheduler.retired,
             "failed": engine.scheduler.failed,
         },
@@ -168,7 +149,6 @@ def _status(asked: Asked) -> dict[str, Any]:
 
 
 def _checkpoints(asked: Asked) -> list[dict[str, Any]]:
-    """Those that are being written."""
     return [
         {
             "directory": str(job.target.path),
@@ -291,16 +271,6 @@ def _returns(asked: Asked, limit: object = 10) -> Iterator[list[Any]]:
 
 def _evict(asked: Asked, names: object = (), owner: object = 0, device: object = "") -> dict[str, Any]:
     return evict(asked.engine, asked.session, names, owner, device)
-
-
-# -- plain values ------------------------------------------------------------------------------------------------------
-
-
-def _clients(engine: Engine, about: About) -> Iterator[Client]:
-    for id_ in list(engine.directory.sessions):
-        client = about.client(id_)
-        if client is not None:
-            yield client
 
 
 _ANSWERS: dict[str, Callable[..., Any]] = {

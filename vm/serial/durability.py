@@ -38,7 +38,7 @@ class Durability:
         if not directory:
             raise ProtocolError(NOT_KEPT)
         chosen = tuple(names or known)
-        contents = Contents(dict(zip(chosen, named(chosen, known), strict=True)), home_of)
+        contents = Contents(dict(zip(chosen, named(chosen, known), strict=True)), lambda tensor: tensor.home)
         job = CheckpointJob(Target(real_path(directory)), contents, keep)
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
         for name, tensor in contents.values.items():
@@ -64,7 +64,6 @@ class RestoringAtOnce(Restoring[SerialTensor]):
     """Tensors with the values that the generation holds."""
 
     def make(self, name: str, home: str) -> SerialTensor:
-        """Read a value."""
         record = self.found.generation.tensors[name]
         if record.meta is None:
             raise AssertionError("tensors have metas")
@@ -79,8 +78,3 @@ def write(job: CheckpointJob, name: str, meta: Meta, array: Any) -> None:
         if job.error is not None:
             raise
         job.failed[name] = str(error)
-
-
-def home_of(tensor: SerialTensor) -> str:
-    """The device of a tensor, by its name."""
-    return tensor.home

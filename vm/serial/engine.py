@@ -9,8 +9,8 @@ the error that is known first. The serial engine raises the first in program ord
 smallest number wins. A chain keeps the error of the side effect that stopped it.
 
 The placement of data has no effect here: there is no strict placement, no memory limit and no failing transfer.
-`effects`, `names` and `tables` handle the messages that are about those. `tests/model/oracle.py` adds what comparisons
-with the virtual machine need.
+`effects`, `names`, `files` and `durability` handle the messages that are about those. `tests/model/oracle.py` adds what
+comparisons with the virtual machine need.
 """
 
 from __future__ import annotations
@@ -26,42 +26,10 @@ from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, 
 from ...interpreter.schema.infer import check_distinct
 from ...interpreter.schema.opdef import OutputMetas
 from ...interpreter.types.meta import Meta
+from ...interpreter.wire import messages
 from ...interpreter.wire.fields import HOST, Role
 from ...interpreter.wire.forms import decode_message
-from ...interpreter.wire.messages import (
-    Atomic,
-    Call,
-    Chain,
-    Checkpoint,
-    Convention,
-    Effect,
-    Fetch,
-    File,
-    Flush,
-    Hint,
-    Link,
-    ListNames,
-    Load,
-    Location,
-    Lookup,
-    Message,
-    NamedMessage,
-    ProgramPart,
-    Publish,
-    Query,
-    Release,
-    Restart,
-    Restore,
-    Run,
-    Span,
-    Sync,
-    ToDevice,
-    Unpublish,
-    Upload,
-    Wait,
-    Write,
-)
-from ...interpreter.wire.messages import Signature as SignatureMessage
+from ...interpreter.wire.messages import Message, NamedMessage
 from ...interpreter.wire.roles import number_of, outputs_of
 from ..admission.lookup import hinted_device
 from ..admission.rejection import name_of, refusal_of
@@ -104,40 +72,40 @@ class SerialEngine(State):
     def __init__(self, devices: Mapping[str, Iterable[str]]) -> None:
         super().__init__(devices)
         self.opened = 0
-        tables, names, effects, files = self.tables, Names(self), Effects(self), Files(self)
+        names, effects, files = Names(self), Effects(self), Files(self)
         durability = Durability(self, names.bind)
         self.routines = Routines(self, effects, self.receive)
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
-            Call: self.call,
-            Release: self.release,
-            Upload: self.upload,
-            Fetch: self.fetch,
-            Wait: self.wait,
-            Sync: self.sync,
-            Effect: effects.effect,
-            Chain: effects.chain,
-            SignatureMessage: tables.signature,
-            Location: tables.location,
-            Span: lambda _session, _message: None,  # there is no trace
-            Publish: self.request("publish", names.publish),
-            Lookup: self.request("lookup", names.lookup),
-            Unpublish: self.request("unpublish", names.unpublish),
-            Convention: names.convention,
-            ToDevice: self.to_device,
-            Hint: self.hint,
-            File: files.file,
-            Load: files.load,
-            Write: files.write,
-            Flush: self.request("save", files.flush),
-            Checkpoint: self.request("checkpoint", durability.checkpoint),
-            Restore: self.request("restore", durability.restore),
-            Restart: lambda session, message: self.restart(session, message.generation),
-            Atomic: self.atomic,
-            ListNames: names.list_names,
-            Query: self.request("query", lambda _session, _message: None),
-            ProgramPart: lambda session, message: add_part(session, message, None),
-            Link: lambda session, message: link(session, message, self.devices),
-            Run: self.routines.run,
+            messages.Call: self.call,
+            messages.Release: self.release,
+            messages.Upload: self.upload,
+            messages.Fetch: self.fetch,
+            messages.Wait: self.wait,
+            messages.Sync: self.sync,
+            messages.Effect: effects.effect,
+            messages.Chain: effects.chain,
+            messages.Signature: self.signature,
+            messages.Location: self.location,
+            messages.Span: lambda _session, _message: None,  # there is no trace
+            messages.Publish: self.request("publish", names.publish),
+            messages.Lookup: self.request("lookup", names.lookup),
+            messages.Unpublish: self.request("unpublish", names.unpublish),
+            messages.Convention: names.convention,
+            messages.ToDevice: self.to_device,
+            messages.Hint: self.hint,
+            messages.File: files.file,
+            messages.Load: files.load,
+            messages.Write: files.write,
+            messages.Flush: self.request("save", files.flush),
+            messages.Checkpoint: self.request("checkpoint", durability.checkpoint),
+            messages.Restore: self.request("restore", durability.restore),
+            messages.Restart: lambda session, message: self.restart(session, message.generation),
+            messages.Atomic: self.atomic,
+            messages.ListNames: names.list_names,
+            messages.Query: self.request("query", lambda _session, _message: None),
+            messages.ProgramPart: lambda session, message: add_part(session, message, None),
+            messages.Link: lambda session, message: link(session, message, self.devices),
+            messages.Run: self.routines.run,
         }
 
     # -- the engine's interface ------------------------------------------------------------------------------------
@@ -151,7 +119,6 @@ class SerialEngine(State):
         return session
 
     def new_session(self, id_: int, reply: ReplySink) -> SerialSession:
-        """The state of a new session."""
         return SerialSession(id_, reply)
 
     def receive(self, session: SerialSession, arrays: Iterable[Message]) -> None:
@@ -164,8 +131,7 @@ class SerialEngine(State):
                 except Exception as error:  # must not affect the rest of the batch or other sessions
                     self.refuse(session, array, error)
 
-    def atomic(self, session: SerialSession, message: Atomic) -> None:
-        """Execute the messages of a group."""
+    def atomic(self, session: SerialSession, message: messages.Atomic) -> None:
         self.routines.in_group = True
         try:
             self.receive(session, message.messages)
@@ -217,7 +183,7 @@ class SerialEngine(State):
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
-    def call(self, session: SerialSession, message: Call) -> None:
+    def call(self, session: SerialSession, message: messages.Call) -> None:
         """Execute one op, and release the operands that the message releases."""
         number, inputs, outputs, released, location = message
         signature = session.signatures.get(number)
@@ -307,14 +273,14 @@ class SerialEngine(State):
             self.tell(session, error)
         return [errors.get(id(result), result) for result in made]
 
-    def to_device(self, session: SerialSession, message: ToDevice) -> None:
+    def to_device(self, session: SerialSession, message: messages.ToDevice) -> None:
         """Define the same value under another id."""
         id_, new, device, location = message
         try:
             refuse_cancelled(session)
             check_new(session, (new,))
             base = tensor_of(session, id_)
-            self.tables.check_device(device)
+            self.check_device(device)
         except TensordError as error:
             known = session.tensors.get(id_)
             metas = () if known is None else (known.meta,)
@@ -323,21 +289,20 @@ class SerialEngine(State):
             return
         define(session, new, twin(base, device))
 
-    def hint(self, session: SerialSession, message: Hint) -> None:
+    def hint(self, session: SerialSession, message: messages.Hint) -> None:
         """Checked, and means nothing: there is one memory."""
         try:
             name = hinted_device(message, tensor_of(session, message.id).home)
             if name == HOST:
-                self.tables.check_host()
+                self.check_host()
             else:
-                self.tables.check_device(name)
+                self.check_device(name)
         except TensordError as error:
             self.deny(session, error, 0, message.location, message.what)
 
     # -- release ---------------------------------------------------------------------------------------------------
 
-    def release(self, session: SerialSession, message: Release) -> None:
-        """Release handles and chains."""
+    def release(self, session: SerialSession, message: messages.Release) -> None:
         for id_ in message.ids:
             if not self.drop(session, id_):
                 session.chains.pop(id_, None)
@@ -352,14 +317,14 @@ class SerialEngine(State):
 
     # -- bytes in and out, waiting ---------------------------------------------------------------------------------
 
-    def upload(self, session: SerialSession, message: Upload) -> None:
+    def upload(self, session: SerialSession, message: messages.Upload) -> None:
         """Define a tensor from the bytes of the message."""
         id_, shape, dtype, device, payload, location = message
         try:
             refuse_cancelled(session)
             check_new(session, (id_,))
             meta = Meta.of(tuple(shape), dtype)
-            self.tables.check_device(device)
+            self.check_device(device)
         except (TensordError, TypeError) as error:
             if not isinstance(error, TensordError):
                 error = MetadataError(str(error))
@@ -368,7 +333,7 @@ class SerialEngine(State):
         array = np.array(payload).reshape(meta.shape)
         define(session, id_, SerialTensor(Value(array), meta, device))
 
-    def fetch(self, session: SerialSession, message: Fetch) -> None:
+    def fetch(self, session: SerialSession, message: messages.Fetch) -> None:
         """Answer with the value at this place in program order; an export defines a tensor with that value, too."""
         id_, request, location, export = message
         try:
@@ -384,7 +349,7 @@ class SerialEngine(State):
             value = denial(session, error, location, "fetch")
         session.answer(request, value)
 
-    def wait(self, session: SerialSession, message: Wait) -> None:
+    def wait(self, session: SerialSession, message: messages.Wait) -> None:
         """Answer with the metas and homes of tensors."""
         ids, request, location = message
         try:
@@ -396,7 +361,7 @@ class SerialEngine(State):
         failed = any(tensor.value.array is None for tensor in tensors)
         session.answer(request, Value(None if failed else [summary(tensor) for tensor in tensors], errors))
 
-    def sync(self, session: SerialSession, message: Sync) -> None:
+    def sync(self, session: SerialSession, message: messages.Sync) -> None:
         """Answer at once: all earlier messages have been executed. The answer counts failures since the last sync."""
         failed, session.synced = session.errors - session.synced, session.errors
         session.reply(message.request, failed, None)

@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
-from ..reporting.answering import MOST, answer_with, device_or_any, natural
+from ..reporting.answering import MOST, answer_with, device_or_any, error_text, natural, properties, state_of
 from ..reporting.memory.extents import TENSOR, Extent
 from ..reporting.memory.held import DEVICE, Sums, by_what
 from ..reporting.rows.eviction import NO_EVICTION
 from ..reporting.rows.names import name_kind, name_row, names_of
-from ..reporting.rows.properties import error_text, properties, state_of
 from ..routines.programs import routine_of
 from .engine import SerialEngine
 from .values import SerialSession, SerialTensor
 
 ERRORS_KEPT: Final = 20
-NOTHING: Final = dict(NO_EVICTION)
 
 
 class Asked(NamedTuple):
@@ -72,7 +70,7 @@ def _stats(asked: Asked) -> dict[str, Any]:
                 "cached_blocks": 0,
                 "largest_cached": 0,
                 "waiting_for_memory": 0,
-                "eviction": NOTHING,
+                "eviction": NO_EVICTION,
                 "queued": {},
             }
             for name, nbytes in held.items()
@@ -100,7 +98,8 @@ def _residency(asked: Asked, id_: object) -> dict[str, str]:
 
 def _state(asked: Asked, id_: object) -> dict[str, Any]:
     tensor = _tensor_of(asked.session, id_)
-    return state_of(_error_of(tensor), tensor.meta, ready=True)
+    error = None if tensor.value.array is not None else tensor.value.first
+    return state_of(error, tensor.meta, ready=True)
 
 
 def _tensor_of(session: SerialSession, id_: object) -> SerialTensor:
@@ -122,7 +121,9 @@ def _memory(asked: Asked, by: object = DEVICE, limit: object = 50, device: objec
     sums = Sums(by_what(by), on)
     sums.add(extents(engine))
     held = memory_by_device(engine)
-    pools = [serial_pool(name, nbytes) for name, nbytes in held.items() if on in ("", name)]
+    none = ("unaccounted", "limit", "rounding", "cached", "cached_blocks", "largest_cached", "run_arena")
+    empty = {**dict.fromkeys(none, 0), "idle_arenas": []}  # there are no pools, so nothing is kept
+    pools = [{"device": name, "allocated": nbytes, **empty} for name, nbytes in held.items() if on in ("", name)]
 
     def name_of(id_: int) -> str | None:
         one = engine.sessions.get(id_)
@@ -132,7 +133,6 @@ def _memory(asked: Asked, by: object = DEVICE, limit: object = 50, device: objec
 
 
 def extents(engine: SerialEngine) -> Iterator[Extent]:
-    """Every value with its holders."""
     names: dict[SerialTensor, list[str]] = {}
     holders: dict[SerialTensor, list[int]] = {}
     for session in engine.sessions.values():
@@ -146,16 +146,6 @@ def extents(engine: SerialEngine) -> Iterator[Extent]:
         nbytes, poisoned = nbytes_of(tensor), tensor.value.array is None
         named = tuple(names.get(tensor, ()))
         yield Extent(tensor.home, TENSOR, nbytes, 0, by[0] if by else 0, 0, by, named, poisoned=poisoned)
-
-
-def serial_pool(name: str, nbytes: int) -> dict[str, Any]:
-    """A device's memory in the layout of a pool: there is none, so nothing is kept."""
-    zeros = dict.fromkeys(("unaccounted", "limit", "rounding", "cached", "cached_blocks", "largest_cached"), 0)
-    return {"device": name, "allocated": nbytes, **zeros, "run_arena": 0, "idle_arenas": []}
-
-
-def _error_of(tensor: SerialTensor) -> TensordError | None:
-    return None if tensor.value.array is not None else tensor.value.first
 
 
 def _shape(tensor: SerialTensor) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Routines:
             session.signed = number = session.signed + 1
         device = routine.devices[step.device]
         try:
-            self.state.tables.check_kernel(step.op, device)
+            self.state.check_kernel(step.op, device)
             session.signatures[number] = Signature(find(step.op), step.attributes, operands, device, targets)
         except TensordError as error:
             session.signatures[number] = error.reraisable()

@@ -16,11 +16,24 @@ from ..model.directory import Published
 from .values import Errors, SerialSession, SerialTensor, Signature, Value, decode_target, define, denial
 
 
-class Tables:
-    """The handlers of messages that fill the tables. `devices`: names -> names of ops without a kernel there."""
+class State:
+    """The state of a serial engine. `devices`: names -> names of ops without a kernel there.
 
-    def __init__(self, devices: Mapping[str, frozenset[str]]) -> None:
-        self.devices = devices
+    Ops, side effects and refused messages are instructions; `ids` is the number of the newest one. `failed` counts
+    errors at their origin; `report` is called with each. `look_up` is called between two rounds of a loop, and may
+    cancel sessions.
+    """
+
+    def __init__(self, devices: Mapping[str, Iterable[str]]) -> None:
+        self.devices = {name: frozenset(missing) for name, missing in devices.items()}
+        self.sessions: dict[int, SerialSession] = {}
+        self.names: dict[str, Published[SerialTensor]] = {}
+        self.ids = 0
+        self.failed = 0
+        self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
+        self.look_up: Callable[[], None] = lambda: None
+
+    # -- what messages refer to --------------------------------------------------------------------------------------
 
     def signature(self, session: SerialSession, message: SignatureMessage) -> None:
         """Keep a signature under its number, or the error of its inference."""
@@ -59,24 +72,7 @@ class Tables:
             raise MetadataError(f"there is no device {device!r}; there are {', '.join(self.devices)}")
         return missing
 
-
-class State:
-    """The state of a serial engine. `devices`: names -> names of ops without a kernel there.
-
-    Ops, side effects and refused messages are instructions; `ids` is the number of the newest one. `failed` counts
-    errors at their origin; `report` is called with each. `look_up` is called between two rounds of a loop, and may
-    cancel sessions.
-    """
-
-    def __init__(self, devices: Mapping[str, Iterable[str]]) -> None:
-        self.devices = {name: frozenset(missing) for name, missing in devices.items()}
-        self.sessions: dict[int, SerialSession] = {}
-        self.names: dict[str, Published[SerialTensor]] = {}
-        self.ids = 0
-        self.failed = 0
-        self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
-        self.look_up: Callable[[], None] = lambda: None
-        self.tables = Tables(self.devices)
+    # -- errors ------------------------------------------------------------------------------------------------------
 
     def request(self, what: str, handler: Callable[[SerialSession, Any], Any]) -> Callable[[SerialSession, Any], None]:
         """The handler of messages that ask for something: it replies with what `handler` returns, or with the error."""

@@ -46,7 +46,6 @@ class Value:
         self.errors = errors
 
     def add(self, error: TensordError) -> None:
-        """Add one error."""
         self.errors = (*self.errors, error)
 
     @property
@@ -207,12 +206,10 @@ def decode_target(wire: Any) -> Meta | None:
 
 
 def meta_of(array: Host) -> Meta:
-    """An array's meta."""
     return Meta.of(array.shape, array.dtype)
 
 
 def twin(base: SerialTensor, home: str) -> SerialTensor:
-    """Another tensor with the same value."""
     tensor = SerialTensor(Value(base.value.array, base.value.errors), base.meta, home)
     tensor.meta_pending, tensor.meta_errors = base.meta_pending, base.meta_errors
     tensor.strides = base.strides
@@ -220,7 +217,6 @@ def twin(base: SerialTensor, home: str) -> SerialTensor:
 
 
 def tensor_of(session: SerialSession, id_: int) -> SerialTensor:
-    """The tensor behind an id."""
     tensor = session.tensors.get(id_)
     if tensor is None:
         state = "was released" if 0 < id_ <= session.newest else "was never defined"

@@ -259,7 +259,8 @@ class Service:
     def finish(self) -> None:
         """Let admitted instructions finish, send GOODBYE, cancel the rest: a wait hears of the end, not of a cancel."""
         why = self.heard.asked[0]
-        log.info("stopping", why=why, grace=self.config.grace, sessions=self.told())
+        told = sum(not peer.look for peer in self.registry.sessions.values())
+        log.info("stopping", why=why, grace=self.config.grace, sessions=told)
         self.notifier.stopping(f"asked by {why}")
         self.warming.stop()
         self.registry.closing = True  # refuses HELLO. The sockets stay bound: unbinding would end every session
@@ -270,21 +271,11 @@ class Service:
             self.registry.end(peer, "the daemon ends")
         self.turn_until(self.is_idle, CANCELLED)
 
-    def told(self) -> int:
-        """How many sessions of clients are told."""
-        return sum(not peer.look for peer in self.registry.sessions.values())
-
     def is_idle(self) -> bool:
         """Are all admitted instructions finished, and all answers sent?"""
         engine, front = self.runtime.engine, self.front
-        return not (
-            engine.live
-            or engine.pending
-            or engine.scheduler.dispatcher.batches
-            or front.fresh
-            or front.busy
-            or front.dirty
-        )
+        working = engine.live or engine.pending or engine.scheduler.dispatcher.batches
+        return not (working or front.fresh or front.busy or front.dirty)
 
     def turn_until(self, done: Any, seconds: float) -> None:
         """Run turns until `done`, for at most that many seconds."""

@@ -183,11 +183,11 @@ class Loop:
 
     def look(self, socket: Any) -> None:
         """Handle a readable socket."""
-        for listener in self.listeners:
-            if socket is listener.socket:
-                self.receive(listener)
-                return
-        self.look_at_others()
+        listener = next((one for one in self.listeners if socket is one.socket), None)
+        if listener is None:
+            self.look_at_others()
+        else:
+            self.receive(listener)
 
     def receive(self, listener: Listener) -> bool:
         """Take one message, if there is one. The next poll finds further ones, cheaper than a second receive here."""

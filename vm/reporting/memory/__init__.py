@@ -2,5 +2,5 @@
 
 - `extents`: the pools in pieces; `held`: who holds them, summed up
 - `holdings`: the largest copies that have memory now
-- `pools`, `idle_arenas`: the pools themselves
+- `pools`: the pools themselves, and the arenas that nobody uses
 """

@@ -23,7 +23,7 @@ from ...model.instruction import Instruction
 from ...model.tensor import Copy, Storage
 from ...routines.running.instruction import RunInstruction
 from .holdings import Named, add_names
-from .idle_arenas import IdleArenas
+from .pools import IdleArenas
 
 if TYPE_CHECKING:
     from ...engine import Engine

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ....interpreter.errors import ProtocolError
 from ....interpreter.wire.forms import shown
 from ...tracing.flat import Where
+from ..answering import batched
 from .extents import ARENA, LOOKED_AT, Extent, Walk
 from .pools import pool_row
 
@@ -52,7 +53,6 @@ class Group:
     names: dict[str, None] = field(default_factory=dict)
 
     def add(self, extent: Extent) -> None:
-        """Count a piece of a pool."""
         device, sort, nbytes, since, _, _, holders, names, _, poisoned = extent
         if nbytes:
             self.nbytes += nbytes
@@ -98,7 +98,6 @@ class Sums:
         self.freed: dict[int, Counter[str]] = {}
 
     def add(self, extents: Iterable[Extent]) -> None:
-        """Count pieces of pools."""
         key_of, groups = KEYS[self.by], self.groups
         for extent in extents:
             self.held[extent.device] += extent.nbytes
@@ -161,8 +160,8 @@ def held_slices(engine: Engine, sums: Sums, limit: int, where: Where, about: Abo
 
 def merge_lines(sums: Sums, where: Where) -> Iterator[None]:
     """Merge the groups of one line, which several sessions may have under different numbers."""
-    items, sums.groups = iter(sums.groups.items()), {}
-    while some := list(islice(items, LOOKED_AT)):
+    groups, sums.groups = sums.groups, {}
+    for some in batched(groups.items(), LOOKED_AT):
         for (session, location), group in some:
             key = (where(session, location).line if location else "",)
             known = sums.groups.setdefault(key, group)
@@ -175,8 +174,7 @@ def keep_largest(
     groups: Mapping[Key, Group], limit: int, largest: list[tuple[int, Key, Group]], rest: Group
 ) -> Iterator[None]:
     """The `limit` largest groups, in a heap; the others in `rest`."""
-    items = iter(groups.items())
-    while some := list(islice(items, LOOKED_AT)):
+    for some in batched(groups.items(), LOOKED_AT):
         for key, group in some:
             one = (group.nbytes, key, group)
             if len(largest) < limit:

@@ -17,6 +17,7 @@ from ...model.directory import Directory
 from ...model.tensor import Copy, Storage, Tensor
 from ...tracing.flat import Where
 from ...tracing.record import Holding
+from ..answering import batched
 
 if TYPE_CHECKING:
     from ...engine import Engine
@@ -28,7 +29,6 @@ SEARCHED = 5_000  # tensors, and names, for an error: some milliseconds
 SHARE = 20  # of the time goes to such searches, one part in so many: failing allocations must not hold others up
 
 
-Item = TypeVar("Item")
 Row = TypeVar("Row", bound=tuple[Any, ...])  # no two are equal in what is compared
 Named: TypeAlias = dict[Storage, list[str]]
 
@@ -47,11 +47,11 @@ def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[li
     largest: list[Held] = []
     seen: set[int] = set()  # copies, by id
     everything = tensors(engine.directory)
-    while chunk := list(islice(everything, LOOKED_AT)):
+    for chunk in batched(everything, LOOKED_AT):
         keep_largest(largest, held_by(chunk, seen), limit)
         yield []
     names: Named = {}
-    for some in chunks(engine.directory.named()):
+    for some in batched(list(engine.directory.named()), LOOKED_AT):
         add_names(names, some)
         yield []
     largest.sort(reverse=True)
@@ -133,21 +133,12 @@ def keep_largest(heap: list[Row], more: Iterable[Row], limit: int) -> None:
             heapq.heapreplace(heap, found)
 
 
-def chunks(everything: Iterable[Item]) -> Iterator[list[Item]]:
-    """As it was at the first step, as many at a time as one slice looks at."""
-    rest = iter(list(everything))
-    while chunk := list(islice(rest, LOOKED_AT)):
-        yield chunk
-
-
 def add_names(found: Named, some: Iterable[tuple[str, Tensor]]) -> None:
-    """Add names of tensors, by storage."""
     for name, tensor in some:
         found.setdefault(tensor.storage, []).append(name)
 
 
 def row(one: Held, names: Named, where: Where) -> Holding:
-    """A holding as a record."""
     storage = one.storage
     session, location = maker_of(storage, where)
     named = tuple(sorted(names.get(storage, ())))

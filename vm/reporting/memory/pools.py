@@ -7,6 +7,9 @@ Besides what is allocated, a device has memory that nobody waits for, told apart
 - `idle_arenas`: blocks of arenas that replays of routines are still bound to, though the pool has let go of them; as
   long as the pool keeps such a block, or somebody uses it, it counts there.
 
+A replay that waits for the next run of its routine keeps the pages of its arena (`running.instruction`), whoever has
+the block meanwhile.
+
 Blocks of these pools come from the system one by one, so free memory that is not cached is in no pieces. What there is
 of fragmentation is `rounding`, the bytes that blocks have beyond those that were asked for, and among the cached blocks
 the largest against all of them: one buffer can reuse one block.
@@ -14,11 +17,66 @@ the largest against all of them: one buffer can reuse one block.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
+from ....streams.device import Buffer
 from ....streams.pool import owner_of
 from ...model.device_state import DeviceState
-from .idle_arenas import IdleArenas
+from ...model.linked import Linked
+from ...routines.running.replay import Replay
+
+if TYPE_CHECKING:
+    from ...engine import Engine
+
+
+class IdleArenas:
+    """Arenas that idle replays are bound to: by the object that owns the memory, the device, the routine's name, bytes.
+
+    `used`: owners of memory that a buffer in use lies in.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[int, tuple[DeviceState, str, int]] = {}
+        self.used: set[int] = set()
+
+    def add_all(self, engine: Engine) -> Iterator[None]:
+        """Find them, one session's after the other."""
+        for session in list(engine.directory.sessions.values()):
+            for routine in list(session.routines.values()):
+                if isinstance(routine, Linked):
+                    self.add(routine, routine.name)
+            yield
+
+    def add(self, routine: Linked, name: str) -> None:
+        """Those of one routine and of the routines that it consists of."""
+        for segment in routine.segments.values():
+            for replay in () if segment is None else list(segment.idle):
+                self.add_replay(replay, segment.plan.device, name)
+        for part in routine.parts():
+            self.add(part, name)
+
+    def add_replay(self, replay: Replay, device: DeviceState, name: str) -> None:
+        """The one of a replay; several may have the same."""
+        if replay.arena is not None:
+            owner = owner_of(replay.arena)
+            self.found[id(owner)] = (device, name, memoryview(owner).nbytes)
+
+    def on(self, device: DeviceState) -> list[dict[str, Any]]:
+        """Those on one device that neither its pool keeps nor anybody uses, by routine, the largest first."""
+        kept = device.backend.kept_owners() if self.found else set()
+        sums: dict[str, int] = {}
+        for owner, (where, name, nbytes) in self.found.items():
+            if where is device and owner not in kept and owner not in self.used:
+                sums[name] = sums.get(name, 0) + nbytes
+        rows = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+        return [{"routine": name, "bytes": nbytes} for name, nbytes in rows]
+
+    def note(self, buffer: Buffer) -> None:
+        """A buffer is in use."""
+        owner = id(owner_of(buffer.raw))
+        if owner in self.found:
+            self.used.add(owner)
 
 
 def pool_row(device: DeviceState, held: int, rounding: int, idle: IdleArenas) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Counters and tables.
 
 - `statistics`: counters of the engine, its devices and a session
-- `devices`, `tensors`, `routines`, `names`: a row each; `properties`: what rows say of one tensor
+- `devices`, `tensors`, `routines`, `names`: a row each
 - `eviction`: what leaves and comes back
 """

@@ -21,8 +21,8 @@ from ...model.session import Cause, VmSession
 from ...model.tensor import Storage
 from ...placement.hints import leave
 from ...tracing.flat import Where
-from ..answering import device_or_any, session_or_any
-from ..memory.holdings import LOOKED_AT, add_names, chunks, maker_of, tensors
+from ..answering import batched, device_or_any, session_or_any
+from ..memory.holdings import LOOKED_AT, add_names, maker_of, tensors
 
 if TYPE_CHECKING:
     from ...engine import Engine
@@ -45,7 +45,6 @@ def eviction_row(device: DeviceState) -> dict[str, Any]:
 
 
 def total(counted: Sequence[int]) -> dict[str, int]:
-    """A count and its bytes."""
     return {"count": counted[0], "bytes": counted[1]}
 
 
@@ -63,13 +62,13 @@ def returning_slices(engine: Engine, limit: int, where: Where) -> Iterator[list[
     least; in slices of which many are empty."""
     found: dict[Storage, str] = {}  # and the home of one of its tensors
     everything = tensors(engine.directory)
-    while chunk := list(islice(everything, LOOKED_AT)):
+    for chunk in batched(everything, LOOKED_AT):
         found |= {one.storage: one.home.name for one in chunk if one.storage.returns >= OFTEN}
         yield []
     most = nlargest(limit, found, key=lambda storage: storage.returns * storage.nbytes)
     names: Named = {}
     if most:
-        for some in chunks(engine.directory.named()):
+        for some in batched(list(engine.directory.named()), LOOKED_AT):
             add_names(names, some)
             yield []
     yield [returning_row(storage, found[storage], names, where) for storage in most]
@@ -129,17 +128,16 @@ def may_leave(
             continue
         if only is None and not place.short:
             engine.scheduler.gather(place)
-        for copy, storage in list(place.candidates.items()) if only is None else copies_on(place, only):
+        if only is None:
+            found = list(place.candidates.items())
+        else:
+            found = [(copy, storage) for storage in only for copy in storage.current() if copy.device is place]
+        for copy, storage in found:
             owner = 0 if storage.account is None else storage.account.session
             if account and owner != account:
                 continue
             if copy.current and copy.nbytes > 0 and (may_forget(copy, storage) or may_evict(copy, storage)):
                 yield place, storage
-
-
-def copies_on(device: DeviceState, storages: Mapping[Storage, None]) -> list[tuple[Any, Storage]]:
-    """The copies of some storages on a device."""
-    return [(copy, storage) for storage in storages for copy in storage.current() if copy.device is device]
 
 
 def storages_named(engine: Engine, names: object) -> dict[Storage, None] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....interpreter.errors import ProtocolError
 from ...model.device_state import DeviceState
 from ...model.tensor import Moved, Tensor
+from .devices import transfers
 from .eviction import eviction_row
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from ...model.session import VmSession
 
 
-def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
+def statistics(engine: Engine, session: VmSession) -> dict[str, Any]:
     """Counters of the engine, its devices, and one session."""
-    found: dict[str, Any] = {
+    return {
         "instructions": engine.scheduler.ids,
         "retired": engine.scheduler.retired,
         "failed": engine.scheduler.failed,
@@ -26,14 +27,9 @@ def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
         "by_status": dict(Counter(i.status.value for i in engine.live.values())),
         "infer_misses": engine.infer.misses,
         "devices": {name: device_statistics(device) for name, device in engine.pools.items()},
-        "transfers": {
-            name: {kind: {"count": n, "bytes": size} for kind, (n, size) in sorted(device.moved.items())}
-            for name, device in engine.pools.items()
-        },
+        "transfers": {name: transfers(device) for name, device in engine.pools.items()},
         "names": sorted(engine.directory.names),
-    }
-    if session is not None:
-        found["session"] = {
+        "session": {
             "id": session.id,
             "tensors": len(session.tensors),
             "bytes": session.account.bytes,
@@ -42,8 +38,8 @@ def statistics(engine: Engine, session: VmSession | None) -> dict[str, Any]:
             "errors": session.errors,
             "cancelled": session.cancelled is not None,
             "shares": share_rows(engine, session),
-        }
-    return found
+        },
+    }
 
 
 def share_rows(engine: Engine, session: VmSession) -> dict[str, dict[str, int]]:
@@ -88,14 +84,9 @@ def residency(tensor: Tensor) -> dict[str, str]:
     for (device, view), copy in (storage.views or {}).items():
         if view == key:
             copies.setdefault(device, copy)
-    found = {device.name: state(copy) for device, copy in copies.items()}
+    found = {}
+    for device, copy in copies.items():
+        found[device.name] = "planned" if copy.writer is not None else "valid" if copy.poison is None else "poisoned"
     if type(tensor) is Moved and tensor.mover is not None:
         found.setdefault(tensor.home.name, "planned")
     return found
-
-
-def state(copy: Any) -> str:
-    """One copy's state."""
-    if copy.writer is not None:
-        return "planned"
-    return "valid" if copy.poison is None else "poisoned"

@@ -16,9 +16,9 @@ from ...model.directory import Published, handles_of
 from ...model.tensor import Moved, Tensor
 from ...tracing.analysis.recorded.derived import described
 from ...tracing.flat import Where
-from ..memory.holdings import chunks, keep_largest, maker_of
+from ..answering import batched, error_text, properties, state_of
+from ..memory.holdings import keep_largest, maker_of
 from .names import name_row, names_of
-from .properties import error_text, properties, state_of
 from .statistics import residency
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Wher
     device = engine.pools.get(on)
     largest: list[Found] = []
     everything = _handles(engine, session)
-    while chunk := list(islice(everything, LOOKED_AT)):
+    for chunk in batched(everything, LOOKED_AT):
         keep_largest(largest, [found for found in chunk if device is None or _is_on(found[3], device)], limit)
         yield []
     if not largest:
         yield []  # an answer has at least one slice, even without tensors
     largest.sort(reverse=True)
     named: dict[Tensor, list[str]] = {}
-    for some in chunks(engine.directory.named()):
+    for some in batched(list(engine.directory.named()), LOOKED_AT):
         for name, tensor in some:
             named.setdefault(tensor, []).append(name)
         yield []
@@ -133,7 +133,6 @@ def _is_ready(tensor: Tensor) -> bool:
 
 
 def shape_of(tensor: Tensor) -> dict[str, Any]:
-    """A tensor's properties and places."""
     return properties(tensor.meta, tensor.home.name, residency(tensor), tensor.holders)
 
 

@@ -97,13 +97,16 @@ class MemoryGuard:
         self.heard: Callable[[int], None] = self._heard.add
 
     def accepted(self, fd: int) -> None:
-        """A connection was made."""
         if inode := self._inode(fd):
             self._watched[fd] = Watched(inode)
 
     def closed(self, fd: int) -> None:
-        """A connection is gone; libzmq will free what it had sent."""
-        self._ended(fd)
+        """Watch a connection no longer, and wait until libzmq has closed it and freed what it had sent."""
+        watched = self._watched.pop(fd, None)
+        if watched is not None:
+            self._ending[fd] = watched.inode
+        else:  # it was cut, or had ended before it was watched
+            self._ending.setdefault(fd, CLOSED)
 
     def check(self) -> list[int]:
         """Look, and cut suspects if memory runs out; returns the descriptors of the connections that were cut."""
@@ -122,14 +125,6 @@ class MemoryGuard:
         if expected < self.limit * SHORT_FROM:
             return []
         return self._cut_off(self._suspects(urgent=expected > self.limit))
-
-    def _ended(self, fd: int) -> None:
-        """Watch a connection no longer, and wait until libzmq has closed it."""
-        watched = self._watched.pop(fd, None)
-        if watched is not None:
-            self._ending[fd] = watched.inode
-        else:  # it was cut, or had ended before it was watched
-            self._ending.setdefault(fd, CLOSED)
 
     def _tidy_up(self) -> None:
         """Trim the heap once libzmq has closed connections that ended: by then it has freed what they had sent."""
@@ -151,7 +146,7 @@ class MemoryGuard:
     def _look(self) -> None:
         for fd, watched in list(self._watched.items()):
             if self._inode(fd) != watched.inode:
-                self._ended(fd)  # the monitor will report it, too
+                self.closed(fd)  # the monitor will report it, too
                 continue
             watched.looks += 1
             watched.busy += self._unread(fd) > 0
@@ -173,7 +168,7 @@ class MemoryGuard:
     def _cut_off(self, suspects: list[int]) -> list[int]:
         done = [fd for fd in suspects if self._cut(fd, self._watched[fd].inode)]
         for fd in suspects:
-            self._ended(fd)
+            self.closed(fd)
         self.cuts += len(done)
         return done
 

@@ -17,7 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
 from ....interpreter.errors import ProtocolError, QuotaError, TensordError
 from ....interpreter.types.sizes import exact_size
@@ -71,12 +71,8 @@ class Front:
         self.refusals = Refusals()
         self.heard: Callable[[int], None] = lambda _fd: None  # a connection has completed a message
         self.happened: Callable[[], bool] = lambda: True  # is there anything to do for the loop?
-        registry.sink, registry.tell, registry.changed, registry.forget = (
-            self.sink,
-            self.tell,
-            self.changed,
-            self.forget,
-        )
+        registry.sink, registry.tell = self.sink, self.tell
+        registry.changed, registry.forget = self.changed, self.forget
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
@@ -84,16 +80,18 @@ class Front:
         """Handle a ZeroMQ message, a header and payloads, from the sender with that routing id."""
         peer = self.registry.peers.get((listener, identity))
         try:
-            if len(frames) > self.limits.frames + 1:
-                raise_too_many(frames, self.limits.frames)
+            self.check_frames(frames)
             if peer is not None:
                 self.receive_from(peer, frames)
             elif not self.registry.has_left(listener, identity, frames[0]):
                 self.registry.hello(listener, identity, decode_header(frames[0], self.limits), frames[0])
-        except TensordError as error:
-            self.refuse(listener, identity, frames, error)
         except Exception as error:
-            self.refuse(listener, identity, frames, self.unexpected(error))
+            self.refuse(listener, identity, frames, error)
+
+    def check_frames(self, frames: Sequence[Any]) -> None:
+        """ProtocolError for a message with too many payloads."""
+        if len(frames) > self.limits.frames + 1:
+            raise ProtocolError(f"a message of {len(frames)} frames; {self.limits.frames + 1} are allowed")
 
     def receive_from(self, peer: Peer, frames: Sequence[Any]) -> None:
         """Handle header and payloads of a peer that has said HELLO."""
@@ -136,13 +134,12 @@ class Front:
         peer.packed_payload -= sum(map(len, frames[1:]))
         try:
             self.handle(peer, frames)
-        except TensordError as error:
-            self.refuse(peer.listener, peer.identity, frames, error)
         except Exception as error:
-            self.refuse(peer.listener, peer.identity, frames, self.unexpected(error))
+            self.refuse(peer.listener, peer.identity, frames, error)
 
-    def refuse(self, listener: Listener, identity: bytes, frames: Sequence[Any], error: TensordError) -> None:
+    def refuse(self, listener: Listener, identity: bytes, frames: Sequence[Any], failure: Exception) -> None:
         """Report the error to the peer, and end the connection."""
+        error = failure if isinstance(failure, TensordError) else self.unexpected(failure)
         peer = self.registry.peers.get((listener, identity))
         addressee = peer or Peer(
             listener, identity, listener.credentials(frames[-1]), self.limits, self.registry.clock()
@@ -375,15 +372,12 @@ class Front:
             for peer in dirty:
                 try:
                     self.flush_peer(peer, free.get(peer, ()))
-                except Exception as error:  # its answers are lost, so the client must not wait for them
-                    self.give_up(peer, self.unexpected(error))
-
-    def give_up(self, peer: Peer, error: TensordError) -> None:
-        """End a connection whose answers cannot be sent."""
-        if peer.state is State.OPEN:
-            self.refuse(peer.listener, peer.identity, (), error)
-        else:
-            self.registry.end(peer, error.message)
+                except Exception as fault:  # its answers are lost, so the client must not wait for them
+                    error = self.unexpected(fault)
+                    if peer.state is State.OPEN:
+                        self.refuse(peer.listener, peer.identity, (), error)
+                    else:
+                        self.registry.end(peer, error.message)
 
     def flush_peer(self, peer: Peer, free: Sequence[int]) -> None:
         """Send one peer its answers, and a slice of its long answer."""
@@ -432,11 +426,6 @@ class Front:
                     self.busy.append(peer)
                 if peer.parts:
                     self.dirty[peer] = None
-
-
-def raise_too_many(frames: Sequence[Any], allowed: int) -> NoReturn:
-    """Raise for a message with too many payloads."""
-    raise ProtocolError(f"a message of {len(frames)} frames; {allowed + 1} are allowed")
 
 
 def named(peer: Peer | None) -> dict[str, Any]:

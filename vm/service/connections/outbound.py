@@ -29,7 +29,6 @@ _encoder = Encoder()
 
 
 def encode(header: Any) -> bytes:
-    """The bytes of a header."""
     return _encoder.encode(header)
 
 

@@ -145,10 +145,6 @@ def check_private(directory: Path) -> None:
     found = directory.lstat()
     if stat.S_ISLNK(found.st_mode) and found.st_uid == os.getuid():
         found = directory.stat()
-    _check(directory, found)
-
-
-def _check(directory: Path, found: os.stat_result) -> None:
     another = f"choose another directory, as in --address ipc:///tmp/tensord-{os.getuid()}/socket"
     if not stat.S_ISDIR(found.st_mode):
         raise StartError(f"{directory} is no directory: {another}")

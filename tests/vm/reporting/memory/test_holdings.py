@@ -153,6 +153,7 @@ def test_names_are_looked_through_in_slices(small, machine_of, monkeypatch):
         return tensor_rows.tensor_slices(machine.engine, 50, 0, "", machine.places)
 
     monkeypatch.setattr(holdings, "LOOKED_AT", 3)
+    monkeypatch.setattr(tensor_rows, "LOOKED_AT", 3)
     before = slices()
     small.publish({f"name {n}": x for n in range(12)})
     after = slices()
