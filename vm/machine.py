@@ -54,10 +54,6 @@ WINDOW = 8192  # unfinished instructions that a session may have
 WINDOW_BYTES = 1 << 30  # bytes of unconsumed uploads that a session may have
 
 
-def forget(_error: TensordError) -> None:
-    """What a session without open requests does when it is lost."""
-
-
 class VirtualMachine(Runtime):
     """An engine with devices, driven by its callers and a background thread.
 
@@ -101,7 +97,12 @@ class VirtualMachine(Runtime):
     # -- sessions --------------------------------------------------------------------------------------------------
 
     def attach(
-        self, reply: ReplySink, name: str = "", *, strict: bool = False, lose: Callable[[TensordError], None] = forget
+        self,
+        reply: ReplySink,
+        name: str = "",
+        *,
+        strict: bool = False,
+        lose: Callable[[TensordError], None] = lambda _error: None,
     ) -> VmSession:
         """Open a new session. `lose` is called if no answers will come, since the machine has a fault."""
         with self.inside():
@@ -385,10 +386,5 @@ def close_machines() -> None:
         machine.close()
 
 
-def forget_machines() -> None:
-    """In a forked child: the machines are the parent's, with threads and locks that the child does not have."""
-    MACHINES.clear()
-
-
 MACHINES: WeakSet[VirtualMachine] = WeakSet()
-os.register_at_fork(after_in_child=forget_machines)
+os.register_at_fork(after_in_child=MACHINES.clear)  # they are the parent's, with threads and locks that a child lacks

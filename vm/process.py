@@ -24,10 +24,6 @@ class Process:
         """How many descriptors it has open, and how many it may have."""
         return {"open": descriptors_open(), "limit": descriptor_limit()}
 
-    def memory(self) -> int:
-        """Bytes of memory that it has now; 0 where the system does not tell."""
-        return resident_memory()
-
 
 def resident_memory() -> int:
     """Bytes of this process in memory, shared ones included; 0 where the system does not tell."""

@@ -7,7 +7,7 @@ called by the driving thread, or while no thread drives; those two take the `dri
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -75,7 +75,9 @@ class Runtime:
         self.engine.admission.answer = self.answer
         self.places = Places(self.engine)
         self.engine.scheduler.dispatcher.holders = Largest(self.engine.directory, self.places, time.perf_counter).on
-        self.about = About(self.places, Process(), hung=self.list_hung, errors=lambda: self.recent_errors)
+        self.about = About(
+            self.places, Process(), hung=lambda: list(self.hung.values()), errors=lambda: self.recent_errors
+        )
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
         """Answer a session's question about the machine: a plain value, or an iterator of slices."""
@@ -87,10 +89,6 @@ class Runtime:
     def trace(self) -> Trace:
         """The ring and the live instructions."""
         return Trace.from_parts(trace_parts(self.engine, self.places))
-
-    def list_hung(self) -> Iterable[Mapping[str, Any]]:
-        """The kernels that hang now."""
-        return self.hung.values()
 
     def report(self, session: VmSession, error: TensordError) -> None:
         """Keep the newest errors, each once, at its origin; log those that nobody waits for."""
@@ -170,7 +168,6 @@ class Runtime:
             log.info("durable names are on the disk again")
 
     def watch_devices(self) -> None:
-        """Log that a device is lost."""
         for name, device in self.engine.pools.items():
             why = lost(device)
             if self._is_news(name, why):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ...streams.kept import KeptStretch
 from ...streams.stored import buffer_of
 from ..model.charges import charge
 from ..model.session import VmSession
@@ -42,27 +41,22 @@ class RestoringInStore(Restoring[Tensor]):
 
     def make(self, name: str, home: str) -> Tensor:
         """A tensor whose only copy lies in the store."""
-        made = self.deferred(self.found.stretches[name], name)
-        made.home = device = self.checkpoints.scheduler.devices[home]
-        made.storage.placed = device.alone
-        return made
-
-    def release(self, tensor: Tensor) -> None:
-        """The tensor of a routine that cannot be restored."""
-        self.checkpoints.residency.unshare(tensor)
-
-    def deferred(self, stretch: KeptStretch, name: str) -> Tensor:
-        """A tensor whose only copy lies in the store."""
-        residency, meta = self.checkpoints.residency, self.found.generation.tensors[name].meta
-        store = residency.store
+        residency, scheduler = self.checkpoints.residency, self.checkpoints.scheduler
+        store, meta = residency.store, self.found.generation.tensors[name].meta
         if store is None or meta is None:
             raise AssertionError("a machine that restores has a store, and tensors have metas")
         residency.copies += 1
         copy = Copy(residency.copies, store, 0, 1)
-        copy.buffer = buffer_of(stretch)
-        storage = Storage(meta.nbytes, store, copy, None, RESTORED, 0, self.checkpoints.scheduler.now)
-        charge(self.checkpoints.scheduler.nobody, storage)  # else the first session that reads it would pay for it
-        return Tensor(meta, storage, store)
+        copy.buffer = buffer_of(self.found.stretches[name])
+        storage = Storage(meta.nbytes, store, copy, None, RESTORED, 0, scheduler.now)
+        charge(scheduler.nobody, storage)  # else the first session that reads it would pay for it
+        device = scheduler.devices[home]
+        storage.placed = device.alone
+        return Tensor(meta, storage, device)
+
+    def release(self, tensor: Tensor) -> None:
+        """The tensor of a routine that cannot be restored."""
+        self.checkpoints.residency.unshare(tensor)
 
     def learn(self) -> None:
         """What was restored is there already, when the next checkpoint is written to that directory. What belongs to no

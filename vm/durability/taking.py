@@ -88,7 +88,7 @@ class Checkpoints:
         self.waiting: list[Asked] = []  # for durable names, while they were written
         self.failure = ""  # why durable names, whose values are there, were not written when that was tried last
         self.due: deque[None] = deque()  # durable names are to be written again
-        self.publish: Publish = publish_nothing  # set by admission
+        self.publish: Publish = lambda _session, _names, _found: None  # set by admission
 
     def keep_durable(self, session: VmSession, told: Told, location: int = 0) -> None:
         """Write the durable names that have changed. What is written already does not count: then once more.
@@ -314,10 +314,6 @@ def stood_in(contents: Contents[Tensor]) -> dict[str, Stood]:
 def home_of(tensor: Tensor) -> str:
     """The device of a tensor, by its name."""
     return tensor.home.name
-
-
-def publish_nothing(_session: VmSession, _names: Sequence[str], _found: Sequence[Published[Tensor]]) -> None:
-    """Where nobody publishes."""
 
 
 def drop_snapshot(scheduler: Scheduler, snapshot: Tensor) -> None:

@@ -22,7 +22,6 @@ def bind_arguments(instruction: Instruction) -> None:
 
 
 def bind(binding: Binding) -> Any:
-    """The array of one operand."""
     copy, tensor, offset, strides = binding
     buffer, meta, backend = copy.buffer, tensor.meta, copy.device.backend
     if buffer is None and copy.poison is not None:

@@ -61,8 +61,6 @@ UNCOUNTED = 1 << 30  # bytes that a value may have on any device, however small
 
 
 class DeviceState:
-    """The engine's side of one device."""
-
     __slots__ = (
         "abandoned",
         "alone",
@@ -155,7 +153,6 @@ class DeviceState:
         return self.compute[0].inline
 
     def count_move(self, kind: str, nbytes: int) -> None:
-        """Count a finished transfer."""
         moved = self.moved.setdefault(kind, [0, 0])
         moved[0] += 1
         moved[1] += nbytes

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """The state of an instruction."""
-
     WAITING = "WAITING"
     READY = "READY"
     DISPATCHED = "DISPATCHED"

@@ -106,7 +106,8 @@ class Plan:
         self.blocking = op.blocking and not self.reports
         # On a device that launches: does calling it only launch, once kernels that `key` stands for have run there?
         self.launchable = device.launches is not None and not self.open and not self.blocking and launches_anywhere(op)
-        if self.launchable and axes_of((*metas, *self.outputs)) > device.backend.most_axes:
+        axes = [len(meta.shape) for meta in (*metas, *self.outputs) if isinstance(meta, Meta)]
+        if self.launchable and max(axes, default=0) > device.backend.most_axes:
             self.launchable = False  # its operands cannot be bound, which the long way tells
         if self.launchable and device.backend.raises_late:
             self.launchable = op.never_raises(metas, dict(attributes))
@@ -183,11 +184,6 @@ def runs_at_once(op: OpDef) -> bool:
     """May calls of the op run where they are admitted, if they are small? One of several results may fail alone, which
     the fast path cannot report."""
     return op.prompt and op.outputs == 1 and op.view is None and not op.partial
-
-
-def axes_of(metas: Sequence[OperandMeta | None]) -> int:
-    """The axes of the operand that has the most."""
-    return max((len(meta.shape) for meta in metas if isinstance(meta, Meta)), default=0)
 
 
 def launches_anywhere(op: OpDef) -> bool:

@@ -7,8 +7,6 @@ from typing import Final
 
 
 class Reason(StrEnum):
-    """Why one instruction waits for another."""
-
     RAW = "RAW"
     WAR = "WAR"
     WAW = "WAW"

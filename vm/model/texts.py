@@ -30,7 +30,6 @@ class Texts(Generic[Text]):
         return self._found.get(number)
 
     def values(self) -> Iterable[Text]:
-        """The texts, oldest first."""
         return self._found.values()
 
     def keep(self, number: int, text: Text) -> None:

@@ -20,7 +20,6 @@ class Answer:
         self.errors: tuple[TensordError, ...] = ()
 
     def set(self, value: Any, error: TensordError | None = None) -> None:
-        """Here it is."""
         self.value, self.error, self.done = value, error, True
 
 

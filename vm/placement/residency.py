@@ -410,7 +410,6 @@ class Residency:
             self.unmap(self.exports.pop(tensor), unread=False)
 
     def unmap(self, export: Export, *, unread: bool) -> None:
-        """End a mapping."""
         unmap_copy(export.copy, export.storage, unread=unread)
         self.scheduler.retry(export.copy.device)
 

@@ -29,7 +29,6 @@ class Tables(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of both."""
         return self.lines.nbytes + self.spans.nbytes
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
-from ..process import Process
+from ..process import Process, resident_memory
 from ..tracing.flat import Where
 from .answering import MOST, Client, answer_with, device_or_any, error_row, error_text, natural, session_or_any
 from .invariants import CHECKS, violations
@@ -109,7 +109,7 @@ def _status(asked: Asked) -> dict[str, Any]:
         "pid": about.process.pid,
         "address": about.address,
         "uptime": about.process.uptime(),
-        "memory": about.process.memory(),
+        "memory": resident_memory(),
         "descriptors": about.process.descriptors(),
         "devices": {
             name: {

@@ -69,7 +69,6 @@ class SerialMachine:
     # -- sessions --------------------------------------------------------------------------------------------------
 
     def attach(self, reply: ReplySink, name: str = "", *, strict: bool = False) -> SerialSession:
-        """Open a session."""
         with self.inside():
             session = self.engine.open_session(reply, name, strict=strict)
         session.open_file = open_own_place
@@ -89,7 +88,6 @@ class SerialMachine:
             self.cancel(session, CLOSED)
 
     def submit(self, session: SerialSession, messages: Sequence[Message]) -> None:
-        """Execute a batch."""
         if self.closed:
             raise ConnectionLost("the serial machine is closed")
         with self.inside():

@@ -24,14 +24,12 @@ class Names:
         self.deny = state.deny
 
     def convention(self, session: SerialSession, message: Convention) -> None:
-        """Note how a routine is called."""
         try:
             keep_convention(session, message)
         except TensordError as error:
             self.deny(session, error, 0, 0, "convention")
 
     def publish(self, session: SerialSession, message: Publish) -> None:
-        """Publish tensors and routines under names."""
         given, ids, _, durable = message
         if durable:
             raise ProtocolError(NOT_KEPT)
@@ -39,7 +37,6 @@ class Names:
         self.bind(dict(zip(given, [published(session, id_, tensor_of) for id_ in ids], strict=True)))
 
     def bind(self, given: Mapping[str, Published[SerialTensor]]) -> None:
-        """Bind names, replacing earlier bindings."""
         for name, one in given.items():
             for tensor in one.tensors:
                 tensor.holders += 1
@@ -68,7 +65,6 @@ class Names:
             self.drop(name)
 
     def list_names(self, session: SerialSession, message: ListNames) -> None:
-        """Answer with the published names."""
         session.answer(message.request, Value(sorted(self.names)))
 
     def drop(self, name: str) -> None:

@@ -112,7 +112,6 @@ class SessionRuns:
         return False
 
     def sign(self, routine: Linked, position: int, number: int) -> int:
-        """Make the signature of an op."""
         return self.routines.sign(self.session, routine, position, number)
 
     def ask(self, id_: int, label: str, location: int) -> Answer:
@@ -137,7 +136,6 @@ class SessionRuns:
         return self.session.cancelled
 
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Give tensors other ids."""
         rename(self.session, pairs)
 
     def fail(self, error: TensordError | None, answer: Answer | None, results: Results, op: str, location: int) -> None:

@@ -146,7 +146,6 @@ class Service:
                 raise cannot_listen(listen_address.address, error.errno) from None
 
     def set_timers(self) -> None:
-        """Start the periodic tasks."""
         self.loop.every(LEASES, self.registry.end_leases)
         self.loop.every(LAST_WORDS, self.cut_connections)
         self.loop.every(INHERITED, self.registry.end_inherited)

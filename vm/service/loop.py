@@ -43,8 +43,6 @@ LOOK_NS = 500_000  # that the loop looks for a fence before it sleeps
 
 
 class Timer:
-    """A periodic task."""
-
     def __init__(self, period: float, what: Callable[[], None], now: float) -> None:
         self.period = period
         self.what = what
@@ -97,7 +95,6 @@ class Loop:
     # -- the loop --------------------------------------------------------------------------------------------------
 
     def every(self, period: float, what: Callable[[], None]) -> None:
-        """Do something every `period` seconds."""
         self.timers.append(Timer(period, what, time.monotonic()))
         self.due = 0.0
 
@@ -108,7 +105,6 @@ class Loop:
         self.watched[fd] = what
 
     def run(self) -> None:
-        """Run turns until `end` is called."""
         for drain in self.watched.values():
             drain()  # a socket signals its descriptor only once it was found empty
         with np.errstate(all="ignore"):
@@ -182,7 +178,6 @@ class Loop:
         return bool(self.engine.finished or zmq.zmq_poll(self.polled, 0))
 
     def look(self, socket: Any) -> None:
-        """Handle a readable socket."""
         listener = next((one for one in self.listeners if socket is one.socket), None)
         if listener is None:
             self.look_at_others()
@@ -258,7 +253,6 @@ class Loop:
     # -- time ------------------------------------------------------------------------------------------------------
 
     def run_timers(self) -> None:
-        """Run the timers that are due."""
         if self.front.stuck:
             self.front.unstick()
         now = time.monotonic()

@@ -51,8 +51,6 @@ class Entry:
 
 
 class Planned(NamedTuple):
-    """A call to make."""
-
     entry: Entry
     sample: Sample
 
@@ -160,7 +158,6 @@ class Warming:
             log.exception("no more kernels are compiled", error=repr(fault))
 
     def note(self, entry: Entry, sample: Sample, error: TensordError | None) -> None:
-        """Note how a call has ended."""
         entry.calls += 1
         entry.left -= 1
         entry.seconds += monotonic() - self.call_began

@@ -55,7 +55,6 @@ class KnownRoutines:
         return found
 
     def compiled(self, session: int, routine: Linked, segment: SegmentRecord, tick: int) -> None:
-        """A segment was compiled."""
         found = self.note(session, routine)
         found.segments[segment.first] = segment
         found.tick = tick

@@ -135,7 +135,6 @@ class Walk:
             yield self._reusable(device)
 
     def _values(self, storage: Storage, holders: Sequence[int], names: Sequence[str]) -> list[Extent]:
-        """The copies of a value."""
         account, found = storage.account, []
         maker = 0 if account is None else account.session
         for copy in storage.copies.values() if storage.views is None else storage.current():

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def describe(engine: Engine, device: DeviceState, where: Where) -> dict[str, Any]:
-    """Everything about one device."""
     backend = device.backend
     others = [other for other in engine.pools.values() if other is not device]
     return {

@@ -26,12 +26,10 @@ def names_of(names: Mapping[str, Published[Any]], kind: str) -> list[str]:
 
 
 def kind_of(published: Published[Any]) -> str:
-    """What a name stands for."""
     return TENSOR if published.routine is None else ROUTINE
 
 
 def name_row(name: str, published: Published[Any], shape_of: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """What stands under a name."""
     routine = published.routine
     found = {"name": name, "kind": kind_of(published)}
     if routine is None:

@@ -58,7 +58,6 @@ def pass_rows(routine: Linked, ran: Linked) -> list[dict[str, Any]]:
 
 
 def pass_row(name: str, before: int, after: int, of: str, changed: bool) -> dict[str, Any]:
-    """The row of a pass."""
     return {"pass": name, "before": before, "after": after, "of": of, "changed": changed}
 
 

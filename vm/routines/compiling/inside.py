@@ -10,7 +10,6 @@ from .recipe import Call, Place, Recipe, fill
 
 
 def segment_record(program: Program, recipe: Recipe) -> SegmentRecord:
-    """The record of a segment."""
     fusions = {fusion.steps[-1]: fusion for fusion in recipe.fusions}
     calls = []
     for call in recipe.calls:

@@ -80,7 +80,6 @@ def moved_bytes(program: Program) -> Counter[int]:
 
 
 def improved(program: Program, passes: frozenset[str]) -> Improved:
-    """Apply the passes."""
     found, done = applied(at_places(program, ()), passes)
     changed = any(each.changed for each in done)
     if changed:

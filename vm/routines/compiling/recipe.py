@@ -146,7 +146,6 @@ class Compiler:
         self.held: dict[tuple[int, int], list[int]] = {}  # (slot, address of the part of memory) -> values in it
 
     def compile(self) -> Recipe | None:
-        """The recipe, or None."""
         calls: list[Call] = []
         for position, plan in zip(self.steps, self.plans, strict=True):
             self.arena.now = position
@@ -262,14 +261,9 @@ class Compiler:
         return found
 
     def meta(self, value: int) -> Meta:
-        """The meta of a value, which is known in a segment."""
-        meta = self.program.metas[value]
-        if meta is None:
-            raise AssertionError("a value of a segment has a known meta")
-        return meta
+        return known_meta(self.program, value)
 
     def enter(self, value: int, place: Place) -> None:
-        """Put a value in its place."""
         self.places[value] = place
         part = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
         self.held.setdefault((place.slot, part), []).append(value)
@@ -326,6 +320,14 @@ class Compiler:
         held, uses = self.held[(place.slot, part)], self.uses
         held[:] = [other for other in held if uses.get(other, -1) >= position]  # the others are used no more
         return any(other != value for other in held)
+
+
+def known_meta(program: Program, value: int) -> Meta:
+    """The meta of a value, which is known in a segment."""
+    meta = program.metas[value]
+    if meta is None:
+        raise AssertionError("the values of a segment have known metas")
+    return meta
 
 
 def fill(old: Any, new: Any) -> None:

@@ -36,36 +36,28 @@ class Engine(Protocol):
 
     def prepare(self, routine: Linked) -> Iterator[None]:
         """Do what takes long before there are pieces, a slice at a time. A turn ends behind each."""
-        ...
 
     def pieces(self, routine: Linked) -> Sequence[range]:
         """The steps of a program in order: those that may run as one instruction together."""
-        ...
 
     def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
         """Admit steps as one instruction; False, and nothing is changed, if they have to run one by one."""
-        ...
 
     def sign(self, routine: Linked, position: int, number: int) -> int:
         """Make the signature of an op, that step of the program, under this number, or a new one if it is 0; its
         number. Where it is refused, the step is among `refused`, and is asked for again by the next run."""
-        ...
 
     def ask(self, id_: int, label: str, location: int) -> Answer:
         """Read a value of the session, once it is there. The run goes on then."""
-        ...
 
     def stopped(self) -> TensordError | None:
         """The cancellation that ends the session's loops before their next round; None if they go on."""
-        ...
 
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Give tensors other ids, all at once: (old, new)."""
-        ...
 
     def fail(self, error: TensordError | None, answer: Answer | None, results: Results, op: str, location: int) -> None:
         """Poison what a step was to make and to write, with an error of its own, or what an answer has failed with."""
-        ...
 
 
 class Run(Protocol):
@@ -82,7 +74,6 @@ class Run(Protocol):
 
     def program(self, routine: Linked, ids: Ids, numbers: Sequence[Scalar], effects: int = 0) -> Iterator[Message]:
         """The messages of a program's steps, and admission where steps are one instruction."""
-        ...
 
 
 class NewIds:
@@ -94,7 +85,6 @@ class NewIds:
         self.newest = newest
 
     def take(self) -> int:
-        """The next one."""
         self.newest += 1
         return self.newest
 

@@ -60,7 +60,6 @@ class Unfolder:
     def steps(
         self, routine: Linked, steps: range, ids: Ids, numbers: Sequence[Scalar], effects: int
     ) -> Iterator[Message]:
-        """The messages of these steps."""
         program, templates, span = routine.program, routine.templates, self.location & ~LINE
         if program.constants:
             numbers = [program.constants.get(slot, value) for slot, value in enumerate(numbers)]

@@ -27,7 +27,7 @@ from ...model.plan import Plan
 from ...model.session import VmSession
 from ...model.signature import call_text, plain
 from ..compiling.arena import ALIGNMENT
-from ..compiling.recipe import Call, Place, Recipe, ResultsFailed
+from ..compiling.recipe import Call, Place, Recipe, ResultsFailed, known_meta
 from ..compiling.segments import Piece, work_of_time
 from .parts import Part, parts_of, results_of
 from .replay import Replay
@@ -46,8 +46,8 @@ class SegmentPlan(Plan):
 
     def __init__(self, routine: Linked, recipe: Recipe, device: DeviceState, session: int) -> None:
         program = routine.program
-        metas = tuple([known(program, variable) for variable in (*recipe.reads, *recipe.written)])
-        outputs = tuple([known(program, variable) for variable in (*recipe.written, *recipe.made)])
+        metas = tuple([known_meta(program, variable) for variable in (*recipe.reads, *recipe.written)])
+        outputs = tuple([known_meta(program, variable) for variable in (*recipe.written, *recipe.made)])
         self.op = RUN
         self.session = session
         self.label = f"{RUN.name} {routine.name}".rstrip()
@@ -100,7 +100,7 @@ class Operand(NamedTuple):
     @classmethod
     def of(cls, program: Program, variable: int, *, packed: bool) -> Operand:
         """The operand that is that variable of the program."""
-        meta = known(program, variable)
+        meta = known_meta(program, variable)
         captured = len(program.parameters) <= variable < program.inputs
         return cls(variable, meta, packed, captured or meta.nbytes <= STAYING)
 
@@ -112,24 +112,6 @@ class Segment:
     results and views. `idle` replays are bound to an arena in the device's memory, `ready` ones to the one that is for
     all runs at admission. `detailed`: runs since one was timed.
     """
-
-    __slots__ = (
-        "arena_meta",
-        "constants",
-        "detailed",
-        "idle",
-        "made",
-        "more",
-        "need",
-        "passing",
-        "plan",
-        "program",
-        "reads",
-        "ready",
-        "recipe",
-        "sizes",
-        "written",
-    )
 
     def __init__(self, program: Program, recipe: Recipe, plan: SegmentPlan) -> None:
         self.program = program
@@ -224,7 +206,6 @@ class RunInstruction(Instruction):
         return None
 
     def execute(self) -> None:
-        """Run the whole segment."""
         while not self.advance():
             pass
 
@@ -281,19 +262,15 @@ class RunInstruction(Instruction):
         except BaseException as error:
             self.fail(error)
             return None
-        for value, copy in zip(recipe.firsts, self.reads_of_slots(), strict=True):
+        # The copies that are read, in the order of the recipe's variables.
+        read = [b.copy for b in (*self.inputs, *self.outputs[: len(recipe.written)])]  # type: ignore[union-attr]
+        for value, copy in zip(recipe.firsts, read, strict=True):
             if copy.poison is not None:
                 self.poison[value] = copy.poison
                 self.careful = True
         return replay
 
-    def reads_of_slots(self) -> list[Any]:
-        """The copies that are read, in the order of the recipe's variables."""
-        written = len(self.segment.recipe.written)
-        return [b.copy for b in self.inputs] + [b.copy for b in self.outputs[:written]]  # type: ignore[union-attr]
-
     def run_slice(self, replay: Replay, place: int) -> None:
-        """Call the kernels of a slice."""
         start, calls = replay.slices[place]
         if self.stream is not None and self.queue is not None and self.stream.steered:
             self.run_steered(self.stream, start, calls)
@@ -407,7 +384,6 @@ class RunInstruction(Instruction):
         self.settle_poison()
 
     def note_failures(self) -> None:
-        """Note which results have errors."""
         failures = {}
         for copy, value in zip(self.writes, self.segment.recipe.finals, strict=False):
             found = self.poison_of(value)
@@ -416,16 +392,7 @@ class RunInstruction(Instruction):
         self.failures = failures or None
 
     def own_failures(self) -> Sequence[TensordError]:
-        """The errors that arose in it."""
         return self.origins
-
-
-def known(program: Program, variable: int) -> Meta:
-    """The meta of a variable."""
-    meta = program.metas[variable]
-    if meta is None:
-        raise AssertionError("the tensors of a segment have known metas")
-    return meta
 
 
 def arena_at_admission(device: DeviceState, nbytes: int) -> Any:

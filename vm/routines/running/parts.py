@@ -24,34 +24,16 @@ class Parted(Protocol):
 
     def failed(self) -> bool:
         """Has it failed as a whole, or been cancelled?"""
-        ...
 
     def call(self, call: Call, kernel: Any, arguments: list[Any]) -> None:
         """Call one kernel."""
-        ...
 
     def fail_part(self, part: Part, error: BaseException) -> None:
         """An op has failed for a reason outside its kernel."""
-        ...
 
 
 class Part:
     """One op of a run. `todo` is the call: the first part of a fusion that is executed makes it, if any is."""
-
-    __slots__ = (
-        "bytes_moved",
-        "call",
-        "event",
-        "event_sources",
-        "finished",
-        "id",
-        "label",
-        "quick",
-        "run",
-        "started",
-        "step",
-        "todo",
-    )
 
     def __init__(self, run: Parted, call: Call, step: int, label: str, todo: list[tuple[Any, Any]]) -> None:
         self.run = run
@@ -79,12 +61,10 @@ class Part:
 
     @property
     def composite(self) -> bool:
-        """Has it parts itself?"""
         return False
 
     @property
     def cancelled(self) -> bool:
-        """Has its run been cancelled?"""
         return self.run.failed()
 
     def execute(self) -> None:
@@ -94,7 +74,6 @@ class Part:
             self.run.call(self.call, kernel, arguments)
 
     def fail_late(self, error: BaseException) -> None:
-        """As `fail`."""
         self.fail(error)
 
     def fail(self, error: BaseException) -> None:

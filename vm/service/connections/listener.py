@@ -122,7 +122,6 @@ class Listener:
                 self._failure = event
 
     def take_in(self, fd: int) -> None:
-        """A connection was made."""
         self.connections[fd] = next(_numbers)
         self.origins[fd] = origin_of(fd)
         for callback in self.accepted:

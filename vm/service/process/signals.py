@@ -67,16 +67,12 @@ class Signals:
 
     def closed(self) -> None:
         """The daemon has ended: a further signal changes nothing."""
-        self.end = nothing
+        self.end = lambda: None
 
     def tell(self) -> None:
         """Log the signals after which the daemon went on."""
         while self.passed:
             log.info("a signal is passed over", signal=self.passed.popleft())
-
-
-def nothing() -> None:
-    """What another signal does once the daemon has ended."""
 
 
 def has_terminal() -> bool:

@@ -24,22 +24,18 @@ LEAST_MEMORY: Final = 128 * MIB
 
 
 def folders(value: object) -> tuple[Path, ...]:
-    """Directories."""
     if isinstance(value, str) or not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
         raise ValueError('a list of directories, such as ["/srv/models"]')
     return tuple([Path(one).expanduser() for one in value])
 
 
 def flag(value: object) -> bool:
-    """True or false."""
     if not isinstance(value, bool):
         raise ValueError("true or false")  # noqa: TRY004 - a check says what is allowed
     return value
 
 
 def count(low: int, high: int = HIGHEST) -> Check:
-    """A whole number."""
-
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise ValueError(f"a whole number from {low} to {high}")
@@ -49,8 +45,6 @@ def count(low: int, high: int = HIGHEST) -> Check:
 
 
 def seconds(low: float, high: float) -> Check:
-    """A time."""
-
     def check(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             raise ValueError(f"a number of seconds from {low:g} to {high:g}")
@@ -103,8 +97,6 @@ def _group_limits() -> list[int]:
 
 
 def choice(allowed: Sequence[str]) -> Check:
-    """One of several words."""
-
     def check(value: object) -> str:
         if value not in allowed:
             raise ValueError(" or ".join(f'"{word}"' for word in allowed))

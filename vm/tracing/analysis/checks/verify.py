@@ -36,8 +36,6 @@ _TIMES = ("received", "ready", "dispatched", "started", "finished")
 
 
 class ProblemKind(StrEnum):
-    """The kind of a contradiction."""
-
     MISSING = "missing edge"
     SUPERFLUOUS = "superfluous edge"
     REASON = "wrong reason"

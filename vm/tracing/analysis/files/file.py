@@ -104,7 +104,6 @@ def _plain(field: object) -> object:
 
 
 def memory_line(memory: Memory) -> object:
-    """The line below the records."""
     used = {_writable(device): nbytes for device, nbytes in memory.used.items()}
     return {"used": used, "holdings": [[_plain(field) for field in one] for one in memory.holdings]}
 

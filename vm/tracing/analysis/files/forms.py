@@ -50,22 +50,18 @@ def text(name: str, value: object) -> str:
 
 
 def flag(name: str, value: object) -> bool:
-    """True or false."""
     if type(value) is not bool:
         raise Malformed(f"{name} is {shown(value)}, not true or false")
     return value
 
 
 def array(name: str, value: object) -> Collection[Any]:
-    """Several values."""
     if type(value) is not list and type(value) is not tuple:
         raise Malformed(f"{name} is {shown(value)}, not an array")
     return value
 
 
 def one_of(known: Collection[str]) -> Form[str]:
-    """One of these texts."""
-
     def form(name: str, value: object) -> str:
         if text(name, value) not in known:
             raise Malformed(f"{name} is {shown(value)}, not one of {', '.join(sorted(known))}")
@@ -80,7 +76,6 @@ def several(each: Form[T]) -> Form[tuple[T, ...]]:
 
 
 def maybe(given: Form[T]) -> Form[T | None]:
-    """Such a value, or none."""
     return lambda name, value: None if value is None else given(name, value)
 
 
@@ -95,7 +90,6 @@ def record_of(kind: type[T]) -> Form[T]:
 
 
 def checked(title: str, forms: Mapping[str, Form[Any]], value: object) -> list[Any]:
-    """The fields of an array."""
     fields = array(title, value)
     if len(fields) != len(forms):
         raise Malformed(f"{title} has {len(fields)} fields, not {len(forms)}")
@@ -109,7 +103,6 @@ def fields_of(kind: Any) -> dict[str, Form[Any]]:
 
 
 def form_of(hint: Any) -> Form[Any]:
-    """The form of an annotation."""
     if hint in ATOMS:
         return ATOMS[hint]
     inner = [one for one in get_args(hint) if one not in {Ellipsis, NoneType}]

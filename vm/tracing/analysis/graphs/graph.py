@@ -41,8 +41,6 @@ class Selection(TypedDict, total=False):
 
 
 class Mark(StrEnum):
-    """The outcome of a dependence."""
-
     WAITED = "waited"  # an edge, and the source had to be done first
     ELIDED = "elided"  # an edge, but dispatch left the waiting to the stream
     MET = "met"  # no edge: the source had been erased before the admission

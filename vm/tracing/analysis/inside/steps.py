@@ -61,8 +61,6 @@ class Form(NamedTuple):
 
 
 class Opener:
-    """Opens the runs of one trace."""
-
     def __init__(self, trace: Records) -> None:
         self.insides = Insides(trace)
         self._forms: dict[PartRecord, Form | None] = {}
@@ -100,7 +98,6 @@ class Opener:
 
 
 def step_record(form: Form, run: Record, position: int, times: tuple[int, int]) -> Record:
-    """A step as a record."""
     from .....interpreter.programs.program import NO_OPS
     from .....interpreter.schema.opdef import find
     from ....model.signature import attributes_of
