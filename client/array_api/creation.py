@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from ..tensor.operators import SCALARS, as_number
 from ..tensor.tensor import Tensor
 from .functions import Functions, refused
 
-if TYPE_CHECKING:
-    DType: TypeAlias = np.dtype[np.generic] | type[np.generic]
+DType: TypeAlias = np.dtype[np.generic] | type[np.generic]
 
 Shape: TypeAlias = int | tuple[int, ...]
 UNCOPIED: Final = "{}: without a copy nothing gets into a device's memory"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -16,13 +16,10 @@ from ..locations.locations import located
 from ..tensor.exchange import check_copy
 from ..tensor.operators import SCALARS
 from ..tensor.tensor import Tensor
-from .creation import dtype_name, plain
+from .creation import DType, dtype_name, plain
 from .functions import Functions, refused
 
-if TYPE_CHECKING:
-    from .creation import DType
-
-    Resolved: TypeAlias = np.dtype[np.generic]
+Resolved: TypeAlias = np.dtype[np.generic]
 
 KINDS: Final = {
     "bool": kinds.BOOLEAN,

@@ -8,13 +8,11 @@ turns out to have no inverse, no Cholesky factor or, because of a NaN or an infi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from ..tensor.tensor import Tensor
 from .elementwise import operand
 from .functions import Extension, Functions
-
-if TYPE_CHECKING:
-    from ..tensor.tensor import Tensor
 
 
 class EigResult(NamedTuple):

@@ -8,16 +8,14 @@ sums occur. Each call is one instruction and never waits. Functions of the array
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ...interpreter.errors import MetadataTypeError
 from ..locations.locations import located
 from ..tensor.hints import LAYERS, add_hints, present
+from ..tensor.tensor import Tensor
 from .elementwise import operand
 from .functions import Functions
-
-if TYPE_CHECKING:
-    from ..tensor.tensor import Tensor
 
 Pair: TypeAlias = int | tuple[int, int]  # height and width; an int stands for both
 Axes: TypeAlias = int | tuple[int, ...]

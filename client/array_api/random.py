@@ -8,19 +8,15 @@ passes seeds of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
+from typing import Any, TypeAlias
 
 from ..calls.by_name import call
-from ..core.random_state import as_seed
+from ..core.core import as_seed
 from ..outbox.current import capture_of, refuse_captured
 from ..tensor.operators import OPERANDS
 from ..tensor.tensor import Tensor
+from .creation import DType
 from .functions import Functions
-
-if TYPE_CHECKING:
-    DType: TypeAlias = np.dtype[np.generic] | type[np.generic]
 
 Shape: TypeAlias = int | tuple[int, ...]
 

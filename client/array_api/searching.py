@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from ...interpreter.types.meta import Scalar
+from ..tensor.tensor import Tensor
 from .elementwise import operand
 from .functions import Functions
-
-if TYPE_CHECKING:
-    from ...interpreter.types.meta import Scalar
-    from ..tensor.tensor import Tensor
 
 
 class Searching(Functions):

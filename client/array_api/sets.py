@@ -6,14 +6,12 @@ Distinct elements are 1-d and sorted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ...interpreter.types.meta import Scalar
+from ..tensor.tensor import Tensor
 from .elementwise import operand
 from .functions import Functions
-
-if TYPE_CHECKING:
-    from ...interpreter.types.meta import Scalar
-    from ..tensor.tensor import Tensor
 
 
 class UniqueAllResult(NamedTuple):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ..tensor.tensor import Tensor
 from .functions import Functions
-
-if TYPE_CHECKING:
-    from ..tensor.tensor import Tensor
 
 
 class Sorting(Functions):

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.schema.opdef import REGISTRY
 from ..locations.locations import located
+from ..tensor.tensor import Tensor
 from .elementwise import Operand, binary, operand, unary
 from .functions import Extension, Functions
-
-if TYPE_CHECKING:
-    from ..tensor.tensor import Tensor
 
 Ternary: TypeAlias = Callable[[Any, Operand, Operand, Operand], "Tensor"]
 

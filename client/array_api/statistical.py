@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from ..tensor.tensor import Tensor
 from .functions import Functions
-
-if TYPE_CHECKING:
-    from ..tensor.tensor import Tensor
 
 Axes: TypeAlias = int | tuple[int, ...] | None
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from numbers import Number
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
@@ -19,9 +20,6 @@ from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
 from .checks import foreign, own
 from .scopes import Scope, Scopes, hand, open_from
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 Kept = TypeVar("Kept")
 LEAVES: Final = (str, bytes, Number, np.generic, np.ndarray, type(None))  # what may lie beside tensors

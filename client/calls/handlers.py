@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, find
+from ..tensor.tensor import Tensor
 from .checks import without_kernel
 
 if TYPE_CHECKING:
     from ..session.session import Session
-    from ..tensor.tensor import Tensor
 
 
 class Invocation(NamedTuple):
@@ -122,8 +122,6 @@ class LoggingHandler:
 
 def show(value: Any) -> str:
     """A value, or its error, as text."""
-    from ..tensor.tensor import Tensor
-
     if not isinstance(value, Tensor):
         return repr(value)
     try:

@@ -6,8 +6,8 @@ tensor of its block: the step with the block gives it. Numbers likewise, and ari
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
@@ -23,9 +23,6 @@ from .capture import Capture, Constant
 from .numbers import SymbolicNumber
 from .structure import LOCATED, Replacing, members, rebuilt, short
 from .symbolic import SymbolicTensor, die
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Draws:

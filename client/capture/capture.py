@@ -25,6 +25,7 @@ from ...interpreter.programs.program import Program
 from ...interpreter.schema.promotion import check_scalar, check_scalars
 from ...interpreter.types.meta import Meta, OperandMeta, Scalar
 from ..calls.checks import own
+from ..calls.handlers import Invocation
 from ..core.core import Core
 from ..host_arrays.uploads import copied
 from ..locations.locations import located, user_line
@@ -37,7 +38,6 @@ from .structure import LOCATED, fits, kind_of, plain_number
 from .symbolic import SymbolicTensor, die
 
 if TYPE_CHECKING:
-    from ..calls.handlers import Invocation
     from .blocks import Block, Draws
 
 

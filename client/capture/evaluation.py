@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...interpreter.errors import MetadataError
 from ...interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, SEED, evaluate
+from ...interpreter.programs.program import Program
 from ...interpreter.schema.promotion import WIRE_INTEGERS, check_scalar
+from ...interpreter.types.meta import Scalar
+from ..core.core import RandomState
 from .capture import Range
 from .structure import plain_number
-
-if TYPE_CHECKING:
-    from ...interpreter.programs.program import Program
-    from ...interpreter.types.meta import Scalar
-    from ..core.random_state import RandomState
 
 FREE: Final = (CONSTANT, SEED, DRAW)  # numbers that depend on no argument
 SMALL: Final = 127  # ints from 0 up to this fit everywhere

@@ -1,4 +1,4 @@
 """The parts of a session.
 
-- `core`: its parts, which handles and all rooms above have in place of the session; `random_state`: its random numbers
+- `core`: its parts, which handles and all rooms above have in place of the session
 """

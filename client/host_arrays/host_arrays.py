@@ -9,7 +9,8 @@ import weakref
 from collections import deque
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,6 @@ from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting, Steps, on_thread
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 
 def host_meta(function: str, shape: Any, dtype: Any) -> Meta:

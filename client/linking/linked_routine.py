@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.programs.convention import CAPTURED, Convention, Fixed, Nested, Node, Other, Place
+from ...interpreter.programs.program import Program
 from ..capture.binding import Bound, signature
 from ..capture.results import maker
 from ..locations.locations import located
@@ -18,9 +19,6 @@ from .inlining import capture_for
 from .linked import Linked, Report
 from .linking import LinkedProgram
 from .runs import Runs
-
-if TYPE_CHECKING:
-    from ...interpreter.programs.program import Program
 
 
 class LinkedRoutine:

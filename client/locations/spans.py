@@ -7,9 +7,10 @@ instructions cost the same inside a span and outside, on the wire and in the mac
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Protocol
+from types import TracebackType
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from ...interpreter.concurrency.blocks import ends_block
@@ -18,10 +19,6 @@ from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.locations import DEPTH, LINE_BITS, NAME, SPANS
 from ...interpreter.wire.messages import NamedMessage
 from ...interpreter.wire.messages import Span as SpanMessage
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from types import TracebackType
 
 
 class Unsent(Protocol):

@@ -12,17 +12,16 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..capture.structure import exact
+from ..capture.structure import Arguments, exact
 from ..core.core import Core
+from ..tensor.tensor import Tensor
 from .places import reference
 
 if TYPE_CHECKING:
     from ...interpreter.programs.convention import Convention
     from ..capture.evaluation import Evaluation
     from ..capture.results import Make
-    from ..capture.structure import Arguments
     from ..linking.linked import Linked
-    from ..tensor.tensor import Tensor
     from .guards import Guards
 
 MOST: Final = 64  # entries of a routine

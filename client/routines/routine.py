@@ -6,14 +6,16 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from ...interpreter.errors import CaptureError, MetadataTypeError, ProtocolError
 from ...interpreter.programs.passes.table import ALL
+from ...interpreter.programs.program import Program
 from ..calls.checks import foreign
 from ..capture.evaluation import Misfit
 from ..capture.structure import Arguments
 from ..core.core import Core
+from ..linking.linked import Report
 from ..linking.linked_routine import LinkedRoutine
 from ..linking.linking import names_of_passes
 from ..locations.locations import located
@@ -23,10 +25,6 @@ from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting, Steps, on_thread
 from .entries import Entry
 from .first_call import Call, Captures
-
-if TYPE_CHECKING:
-    from ...interpreter.programs.program import Program
-    from ..linking.linked import Report
 
 _LAZY = (
     inspect.isgeneratorfunction,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from ...interpreter.programs.program import Program
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
 from .parts import Facet
 
 if TYPE_CHECKING:
-    from ...interpreter.programs.program import Program
     from ..routines.routine import Routine
 
 P = ParamSpec("P")

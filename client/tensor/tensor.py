@@ -16,10 +16,10 @@ from ...interpreter.types.meta import Meta
 from ..locations.locations import located
 from ..locations.tracebacks import MEANT, hide, hides, make_public, refusing
 from . import display, exchange, reading
-from .conversions import Conversions
 from .hints import METHODS, add_hints, present
 from .methods import Methods, frozen_index, tensors_in, with_places
 from .operators import SCALARS, Operand, about_meta, add_operators, as_number, operator_of
+from .waiting import Conversions
 
 if TYPE_CHECKING:
     from ..array_api.namespace import Namespace

@@ -149,11 +149,7 @@ class ClosedTransport:
     def ending(self) -> None:
         """Nothing to do: the session has ended."""
 
-    def close(self) -> None:
-        """Nothing to do: the session has ended."""
-
-    def abandon(self) -> None:
-        """Nothing to do: the session has ended."""
+    close = abandon = ending
 
     def __getattr__(self, name: str) -> Any:
         raise ConnectionLost(self.why, location=user_line())

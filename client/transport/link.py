@@ -123,7 +123,8 @@ class Link:
             for event in events:
                 with suppress(zmq.Again):  # a refusal comes before the end
                     return self.read_welcome(self.receive())
-                self.explain(event)
+                if why := self.reason_of(event):
+                    raise (NoDaemon if event.kind == zmq.EVENT_CLOSED else ConnectionLost)(why)
             if self.local and any(event.kind == zmq.EVENT_CLOSED for event in events):
                 self.knock_again()
 
@@ -132,12 +133,6 @@ class Link:
         check_reachable(self.address, self.until)
         self.reopen()
         self.hello(None, 0)
-
-    def explain(self, event: Event) -> None:
-        """Raise ConnectionLost if that event means that there will be no WELCOME."""
-        why = self.reason_of(event)
-        if why:
-            raise (NoDaemon if event.kind == zmq.EVENT_CLOSED else ConnectionLost)(why)
 
     def reason_of(self, event: Event) -> str:
         """Why there is no connection, and what to do; "" if the event does not end it."""
@@ -299,7 +294,8 @@ def check_reachable(address: str, until: float) -> None:
 def check_socket(address: str, path: str, seconds: float) -> None:
     """Raise NoDaemon if nobody listens on the socket of an ipc address."""
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
-        probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, timeval(seconds))
+        limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))  # as the kernel has a time
+        probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, limit)
         try:
             with SHIELD.exposed:
                 probe.connect(path)
@@ -312,11 +308,6 @@ def check_socket(address: str, path: str, seconds: float) -> None:
             ) from None
         except OSError as error:
             raise NoDaemon(not_listening(address, error.strerror or str(error))) from None
-
-
-def timeval(seconds: float) -> bytes:
-    """A time for the kernel."""
-    return struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
 
 
 def silent(address: str) -> str:

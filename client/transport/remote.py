@@ -145,7 +145,9 @@ class RemoteTransport:
             self._check()
             if self._cancel_due:  # a restart that counts it may be among the messages
                 self._send_cancel()
-            self._announce()
+            if self._uploads is not None:
+                for header in self._uploads.announcements():
+                    self._link.send(header)
             self._outgoing.send(messages)
         finally:
             self.lock.release()
@@ -177,11 +179,6 @@ class RemoteTransport:
             raise ConnectionLost("the session is closed")
         if self._incoming.lost is not None:
             raise self._incoming.lost.reraisable()
-
-    def _announce(self) -> None:
-        if self._uploads is not None:
-            for header in self._uploads.announcements():
-                self._link.send(header)
 
     def await_credit(self) -> None:
         if not self._has_credit(self._window, self._window_bytes):
@@ -415,16 +412,12 @@ class RemoteTransport:
             if self._outgoing.away:
                 self._reconnect()
             busy = self._outgoing.number != self._seen
-            unsent = self._flush_idle()
+            unsent = self._hook is not None and self._incoming.lost is None and self._hook()
             self._seen = self._outgoing.number
             again = unsent and self._nap == BUSY_FLUSH  # is it going to lie idle?
             self._nap = BUSY_FLUSH if busy and not again else IDLE_FLUSH
             return unsent
         return False
-
-    def _flush_idle(self) -> bool:
-        """Send what has lain idle. Was any message unsent?"""
-        return self._hook is not None and self._incoming.lost is None and self._hook()
 
     def _release(self, export: int) -> None:
         """Release an export whose array is no longer used. Called anywhere, inside any lock."""

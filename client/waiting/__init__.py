@@ -1,6 +1,5 @@
 """Waiting without holding up whoever waits.
 
 - `steps`: procedures that wait, written once, and how a thread takes their steps
-- `on_loop`: how an event loop takes them; `room`: flow control there; `helper`: a thread for what may take long in this
-  process
+- `on_loop`: how an event loop takes them, and waits for room; `helper`: a thread for what may take long in this process
 """

@@ -11,6 +11,10 @@ the step, behind that block. A question needs no room: where a session has sever
 transport keeps the question in its place (`transport/outgoing`). A coroutine that is cancelled, or dropped with its
 loop, closes the procedure; the answer is still taken from the wire, and dropped. A coroutine yields to the loop at
 least once, so that a task that awaits ready values in turn does not keep the others from running.
+
+Room. A program that issues ops faster than the machine does them has to wait. Of a loop's tasks that wait for room in a
+session, the first one looks every few milliseconds, and the others wait for that one. The background thread reads
+meanwhile what the daemon tells of its progress.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import TensordError
@@ -27,11 +32,48 @@ from ..locations.locations import HANDLED, user_line
 from ..locations.tracebacks import MEANT, hide
 from ..transport.interface import Reply
 from .helper import start, started
-from .room import room
 from .steps import Awaiting, Room, Steps, Wait, Within, Work
 
 if TYPE_CHECKING:
     from ..outbox.outbox import Outbox
+
+
+ENOUGH: Final = 0.5  # of a window, that may be unfinished where there is room
+PAUSE: Final = 0.002  # seconds between two looks
+
+# Set by the task that looks, which alone keeps it: a loop that is closed meanwhile leaves nothing behind.
+_looking: WeakKeyDictionary[Outbox, WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Future[None]]] = (
+    WeakKeyDictionary()
+)
+
+
+async def room(outbox: Outbox) -> None:
+    """Wait until half a window is free, or the session has ended."""
+    loop = asyncio.get_running_loop()
+    looks = _looking.setdefault(outbox, WeakValueDictionary())
+    while not outbox.transport.has_room(ENOUGH):
+        seen = looks.get(loop)
+        if seen is None:
+            looks[loop] = seen = loop.create_future()
+            await look(outbox, seen)
+        else:
+            await asyncio.shield(seen)
+
+
+async def look(outbox: Outbox, seen: asyncio.Future[None]) -> None:
+    """Look until there is room, or the session has ended, and tell the others. If cancelled, one of them goes on."""
+    read = Reply()  # stands for what the background thread is to read
+    try:
+        with suppress(TensordError):
+            outbox.transport.attend(read)
+            while not outbox.transport.has_room(ENOUGH):  # noqa: ASYNC110 - no thread rings for room
+                await asyncio.sleep(PAUSE)
+    finally:
+        read.set(None, None)
+        del _looking[outbox][seen.get_loop()]
+        with suppress(RuntimeError):  # the loop is closed
+            seen.set_result(None)
+
 
 T = TypeVar("T")
 MOMENT: Final = 0.001  # seconds in which a thread hands a batch over, as a rule

@@ -1,7 +1,6 @@
 """Commands that ask a running daemon.
 
 - `ask`: one question, or several, or a session, which is `patient`: no wait is without an end
-- `admin`: status, sessions, tensors, names, devices, as they are `listed` or `shown`; `held`: who holds their memory;
-  `health`: what needs an operator
+- `admin`: status, sessions, tensors, names, devices, as they are `listed` or `shown`; `health`: what needs an operator
 - `top`, which asks again and again, and its `screen`; `evict` and `stop`, which act
 """

@@ -10,7 +10,7 @@ from ..line import options
 from ..line.options import tell
 from .ask import ask
 from .health import tell_health
-from .listed import show_names, show_sessions, show_tensors
+from .listed import show_held, show_names, show_sessions, show_tensors
 from .shown import show_devices, show_status
 
 MOST = 10_000  # rows of one answer
@@ -69,7 +69,6 @@ def tensors(address: str | None, limit: int, session: int, device: str, by: str 
         if session:
             raise click.UsageError("--by sums up all that a device holds: leave out --session")
         from ...requests.held import whole
-        from .held import show_held
 
         tell(whole(ask(address, "memory", by, limit or MOST, device)), show_held)
         return

@@ -7,12 +7,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....interpreter.errors import ConnectionLost, MetadataError, TensordError
+from ....interpreter.schema.opdef import OpDef
 from ....interpreter.schema.sample_calls import Sample, Wish, ops_of, samples, values_of
 from ....interpreter.types.meta import Meta
 from ..drawing.progress import Waiting
 
 if TYPE_CHECKING:
-    from ....interpreter.schema.opdef import OpDef
     from ...session.session import Session
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensord.client.array_api.random import Random
-from tensord.client.core.random_state import RandomState
+from tensord.client.core.core import RandomState
 from tensord.interpreter.errors import MetadataError, MetadataTypeError
 
 U64 = np.dtype("uint64")

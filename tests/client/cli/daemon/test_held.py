@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tensord.client.cli.daemon import admin
-from tensord.client.cli.daemon.held import show_held
+from tensord.client.cli.daemon.listed import show_held
 from tensord.vm.reporting.memory.held import KEYS
 
 WEIGHTS = 256 * 256 * 4
