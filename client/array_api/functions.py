@@ -35,7 +35,7 @@ class Functions:
         return f"<{type(self).__name__.lower()} functions of {self._core!r}>"
 
     def _maker(self) -> Core:
-        """The core of the session that makes new tensors."""
+        """The core of the session on which new tensors are made."""
         return self._core
 
     def _call(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
@@ -55,7 +55,7 @@ class Functions:
         return self._call("real", x) if isinstance(x, Tensor) else x.real
 
     def __copy__(self) -> Self:
-        """The object itself, as for functions of a module: a copy of their holder shares them."""
+        """The object itself: functions are shared, as those of a module are."""
         return self
 
     def __deepcopy__(self, _memo: object) -> Self:
@@ -88,7 +88,7 @@ def is_complex(x: Any) -> bool:
 
 
 def is_real(dtype: Any) -> bool:
-    """Is `dtype` one of real numbers? False for something that is no dtype, which is refused elsewhere."""
+    """Is `dtype` a real dtype? False for what is no dtype: that is refused elsewhere."""
     try:
         return check_dtype(dtype) in REAL
     except TypeError:

@@ -60,7 +60,7 @@ def call(
 def call_anew(
     core: Core, name: str, inputs: Any, attributes: Any, out: Any, device: str | None, key: Any
 ) -> list[Tensor]:
-    """`call`, if it was not made before."""
+    """Issue a call that was not made before."""
     try:
         capture = capture_of(core.outbox)
         op = find(name if capture is None else plain_of(name))
@@ -74,7 +74,7 @@ def call_anew(
 def call_key(
     core: Core, name: str, inputs: Any, attributes: Any, out: Any, device: str | None
 ) -> tuple[Any, tuple[Any, ...]]:
-    """A key that tells a call from others before anything is checked, and its operands; `UNKNOWN` if there is none."""
+    """A key that identifies a call before anything is checked, and its operands; `UNKNOWN` if there is none."""
     if type(name) is not str or type(inputs) not in LISTS or not (out is None or are_tensors(out)):
         return UNKNOWN
     if device is not None and type(device) is not str:
@@ -129,7 +129,7 @@ def are_tensors(values: object) -> bool:
 
 
 def listed(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:
-    """A sequence as a tuple; MetadataError if it is none."""
+    """A sequence as a tuple; MetadataError for anything else."""
     if isinstance(values, Iterable) and not isinstance(values, Tensor):
         try:
             return tuple(values)

@@ -65,7 +65,7 @@ class Calls:
         self.capturing(0)
 
     def capturing(self, more: int) -> None:
-        """Count the threads that capture a routine: 1 more, or -1."""
+        """Add 1 or -1 to the number of threads that capture a routine."""
         with self._outbox.lock, SHIELD:
             self._captures += more
             known = self.native and not self._captures
@@ -171,7 +171,7 @@ class Calls:
         return made
 
     def _issue_many(self, core: Core, entry: Entry, operands: tuple[Any, ...], location: int) -> list[Tensor] | None:
-        """`issue` for calls with several results, or none."""
+        """`issue` for ops with several results, or none."""
         outbox, outputs = self._outbox, entry.outputs
         with outbox.lock, SHIELD:
             if not entry.alive:
@@ -187,7 +187,7 @@ class Calls:
     def _first_time(
         self, op: OpDef, x: Tensor, y: Any, attributes: FrozenAttributes, in_place: bool, key: Any
     ) -> Tensor:
-        """A call that was not seen before; see `carry_out`."""
+        """Issue a call that was not seen before; see `carry_out`."""
         operands = (x,) if y is None else (x, y)
         core = x._core
         invocation = Invocation(core.as_session(), op, operands, attributes, (x,) if in_place else None, None)
@@ -215,7 +215,7 @@ class Calls:
         return missing is None or op.name not in missing
 
     def place(self, core: Core, invocation: Invocation) -> str:
-        """The device that an invocation is to run on."""
+        """The device that will run an invocation."""
         if invocation.device is not None:
             return device_of(core, invocation.device)
         tensors = (*(invocation.out or ()), *invocation.inputs)
@@ -249,7 +249,6 @@ class Calls:
                 return issued
 
     def to_device(self, tensor: Tensor, device: str) -> Tensor:
-        """A tensor with the same value and another home."""
         core = tensor._core
         home = device_of(core, device)
         own(core, tensor)
@@ -265,7 +264,7 @@ class Calls:
         return made
 
     def hint(self, tensor: Tensor, what: str, device: str | None = None) -> None:
-        """Say where the tensor's value had better be, at this place in program order."""
+        """Hint where the tensor's value should be, at this place in program order."""
         core, outbox = tensor._core, self._outbox
         place = device or ""
         if device == HOST:

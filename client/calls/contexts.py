@@ -129,7 +129,7 @@ class Context:
     # -- checks ----------------------------------------------------------------------------------------------------
 
     def _opened(self) -> Scope:
-        """Its scope; ProtocolError unless that is open."""
+        """The scope; ProtocolError unless it is open."""
         scope = self._scope
         if scope.ended or scope.token is None:
             state = "has ended" if scope.ended else "is not open yet: open it with a with block"
@@ -164,7 +164,7 @@ def check_name(name: Any) -> None:
 
 
 def tensors_in(kept: Any) -> list[Tensor]:
-    """The tensors in a nested structure, in any order. MetadataTypeError for what may hide tensors from this search."""
+    """The tensors in a nested structure, in any order. MetadataTypeError for objects that might hide tensors."""
     found: list[Tensor] = []
     seen: set[int] = set()  # containers, which may contain themselves
     pending = [kept]
@@ -184,7 +184,7 @@ def tensors_in(kept: Any) -> list[Tensor]:
 
 
 def parts_of(container: Any) -> Iterable[Any] | None:
-    """What is in a container; None if it is none."""
+    """The members of a container; None for anything else."""
     if isinstance(container, Mapping):
         return container.values()
     if isinstance(container, list | tuple | set | frozenset):

@@ -121,7 +121,7 @@ class LoggingHandler:
 
 
 def show(value: Any) -> str:
-    """A value, or its error, as text."""
+    """The text of a value, or of its error."""
     if not isinstance(value, Tensor):
         return repr(value)
     try:

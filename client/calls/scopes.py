@@ -75,7 +75,7 @@ class Scopes:
         return self._variable.set(scope)
 
     def leave(self, scope: Scope, token: Token[Scope | None]) -> None:
-        """Make the scope before it the innermost one again. Other threads and tasks that are in it pass over it."""
+        """Make the scope around it innermost again. Other threads and tasks inside it skip it."""
         self.opened.pop(scope, None)
         if self.innermost() is scope:
             with suppress(ValueError):  # the token is of another copy of the contextvars
@@ -107,12 +107,12 @@ class Scope:
         self.ended = False
 
     def open(self) -> None:
-        """Be the innermost scope of this thread or task; in a region."""
+        """Become the innermost scope of this thread or task; called in a region."""
         self.parent = open_from(self.scopes.innermost())
         self.token = self.scopes.enter(self)
 
     def end(self) -> None:
-        """End it, from any thread: its tensors are released, its names are gone. Ending it twice is fine."""
+        """End the scope, from any thread: release its tensors, drop its names. Ending it twice is fine."""
         with SHIELD:
             self.ended, self.limit = True, ENDED
             token, self.token = self.token, None
@@ -130,7 +130,7 @@ class Scope:
         self.handles.clear()
 
     def hold(self, handle: Handle) -> None:
-        """Hold a handle from now on. Called for each one that is made while this is the innermost scope."""
+        """Hold a handle. Called for each handle made while this is the innermost scope."""
         handle._holder = handles = self.handles
         handles.append(ref(handle))
         if len(handles) > self.limit:
@@ -141,7 +141,7 @@ class Scope:
         return [handle for each in list(handles) if (handle := each()) is not None and handle._holder is handles]
 
     def _tidy(self, newest: Handle) -> None:
-        """Sweep the list; once ended, have the nearest open parent hold the newest handle."""
+        """Sweep the list; after the end, hand the newest handle to the nearest open parent."""
         if self.ended:
             heir = open_from(self.parent)
             self.scopes.pass_over(self, heir)
@@ -163,7 +163,7 @@ class Scope:
             self.end()
 
     def find(self, name: str) -> Tensor | None:
-        """The tensor of that name, here or in the nearest scope around this one that has it."""
+        """The tensor of that name, here or in the nearest scope around; None if there is none."""
         return next((each.names[name] for each in around(self) if name in each.names), None)
 
     def all_names(self) -> list[str]:
@@ -177,7 +177,7 @@ class Scope:
 
 
 def around(scope: Scope | None) -> Iterator[Scope]:
-    """The open ones of this scope and of those around it, from the inside out."""
+    """The open scopes among this one and those around it, innermost first."""
     while scope is not None:
         if not scope.ended:
             yield scope
@@ -185,7 +185,7 @@ def around(scope: Scope | None) -> Iterator[Scope]:
 
 
 def open_from(scope: Scope | None) -> Scope | None:
-    """This scope, or the nearest one around it that is open."""
+    """This scope if it is open, else the nearest open one around it."""
     return next(around(scope), None)
 
 

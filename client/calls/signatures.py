@@ -78,7 +78,7 @@ class Signatures:
         return entry
 
     def alias(self, key: Any, entry: Entry) -> None:
-        """Find the entry by that key, too."""
+        """Make the entry known under another key, too."""
         with self._outbox.lock:
             if entry.alive and self.entries.get(key) is not entry:
                 self.entries[key] = entry
@@ -91,7 +91,7 @@ class Signatures:
         return key.op.estimate(known, outputs, dict(key.attributes)) > int(self._outbox.transport.inline_work)
 
     def _new_number(self, operands: int) -> int:
-        """The number of a new signature. Numbers are reused, the oldest first, so that no table grows with history."""
+        """The number of a new signature. Numbers are reused, oldest first, so that no table grows without bound."""
         many = operands > MANY
         self._newest[many] += 1
         number = KNOWN + self._newest[many] % KNOWN_OF_MANY if many else self._newest[many] % KNOWN

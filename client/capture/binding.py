@@ -117,7 +117,7 @@ class Bound:
         self.numbers[node.slot] = number
 
     def _members(self, node: Nested, value: Any, path: str) -> list[Any]:
-        """The members of a container like the one at the capture, in the order of then."""
+        """The members of a container of the captured kind, in the order at the capture."""
         self._check_kind(node, value, path)
         found = list(vars(value).items()) if isinstance(value, SimpleNamespace) else members(value) or []
         if not node.names:
@@ -132,7 +132,7 @@ class Bound:
         return [by_name[name] for name in node.names] if node.names else [each for _, each in found]
 
     def _check_kind(self, node: Nested, value: Any, path: str) -> None:
-        """Is it such a container? Classes do not travel: any with the members of a named tuple or dataclass will do."""
+        """Check the kind of container. Classes do not travel: a named tuple or dataclass with the same members fits."""
         if node.kind in CONTAINERS:
             if not isinstance(value, CONTAINERS[node.kind]) or is_named(value):
                 self._refuse(path, f"is a {node.kind}", value)
@@ -148,13 +148,13 @@ class Bound:
 
 
 def refuse_symbolic(tensor: Tensor) -> None:
-    """CaptureError for a tensor of a capture whose shape data decide: nobody can wait for that."""
+    """CaptureError for a symbolic tensor whose shape depends on data: a capture cannot wait for the shape."""
     if type(tensor) is SymbolicTensor:
         tensor._known_meta()
 
 
 def by_name(convention: Convention, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by name: those by position first, as Python does it; MetadataTypeError if they are others."""
+    """The arguments by name, positional ones first, as in Python; MetadataTypeError if they do not match."""
     names = [name for name, _ in convention.arguments]
     given = dict(zip([name for name, _ in convention.positional], args, strict=False))
     if len(args) > len(convention.positional) or given.keys() & kwargs.keys() or {*given, *kwargs} != set(names):
@@ -163,7 +163,7 @@ def by_name(convention: Convention, args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def signature(convention: Convention) -> str:
-    """The arguments as people write them."""
+    """The signature as people write it."""
     keywords = [f"{name}=" for name, _ in convention.keywords]
     return f"({', '.join([*(name for name, _ in convention.positional), *keywords])})"
 

@@ -33,7 +33,7 @@ class Draws:
         self._numbers: tuple[SymbolicNumber, ...] = ()
 
     def numbers(self) -> tuple[SymbolicNumber, ...]:
-        """Seed and number of the call."""
+        """The seed and the number of the random call."""
         self._numbers = self._numbers or self._root.draw()
         return self._numbers
 
@@ -64,7 +64,7 @@ class BlockCapture(Capture):
                 die(symbol)
 
     def block(self, results: Sequence[int]) -> Block:
-        """The program, and what it takes from outside: newest values and numbers of the capture around."""
+        """The block: its program, and the newest values and numbers that it takes from the capture around."""
         around = self.around
         return Block(
             self.finish(results),
@@ -73,7 +73,7 @@ class BlockCapture(Capture):
         )
 
     def result(self, tensor: Tensor) -> int:
-        """The variable that is returned for a tensor: its own, or that of a copy, if others have it, too."""
+        """The variable to return for a tensor: a copy's if the tensor is returned twice, or comes from outside."""
         variable, builder = self.variable(tensor), self.builder
         outside = variable < len(builder.parameters) or variable in self._taken.values()
         if outside or variable in self._returned:
@@ -97,7 +97,7 @@ class BlockCapture(Capture):
         return self._take(self.around.variable(tensor))
 
     def _take(self, outer: int) -> int:
-        """The captured tensor that stands for a variable of the capture around."""
+        """The captured tensor that stands for a variable of the surrounding capture."""
         found, around = self._taken.get(outer), self.around.builder
         if found is None:
             meta = around.metas[outer]
@@ -167,7 +167,7 @@ def captured(
 
 
 def tensors_in(value: Any, *, strict: bool = True) -> Iterator[Tensor]:
-    """The tensors of a nested value; CaptureError for something else in it, if that is not allowed."""
+    """The tensors of a nested value. If `strict`, CaptureError for anything else in it."""
     if isinstance(value, Tensor):
         yield value
     elif type(value) not in SCALARS and (found := members(value)) is not None:
@@ -179,14 +179,13 @@ def tensors_in(value: Any, *, strict: bool = True) -> Iterator[Tensor]:
 
 
 def structure_of(value: Any) -> Any:
-    """What a nested result looks like, without its tensors."""
+    """The structure of a nested result, without its tensors."""
     if isinstance(value, Tensor) or value is None:
         return value is None
     return (type(value), *[(name, structure_of(each)) for name, each in members(value) or ()])
 
 
 def with_tensors(value: Any, tensors: Iterator[Tensor]) -> Any:
-    """The nested result with other tensors."""
     if isinstance(value, Tensor):
         return next(tensors)
     if value is None:
@@ -195,7 +194,7 @@ def with_tensors(value: Any, tensors: Iterator[Tensor]) -> Any:
 
 
 def check_structures(op: str, values: Sequence[Any]) -> None:
-    """MetadataError unless all of them look the same."""
+    """MetadataError unless all values have the same structure."""
     if any(structure_of(value) != structure_of(values[0]) for value in values):
         raise located(
             MetadataError(f"{op}: the functions return containers that differ: all have to return the same", op=op)

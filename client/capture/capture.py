@@ -84,7 +84,7 @@ class Capture:
 
     @property
     def root(self) -> Capture:
-        """The capture around all blocks."""
+        """The outermost capture."""
         return self if self.around is None else self.around.root
 
     def begin(self) -> None:
@@ -96,7 +96,7 @@ class Capture:
 
     @ends_block
     def end(self) -> None:
-        """Record nothing more. The capture's symbolic tensors are dead."""
+        """Stop recording. The capture's symbolic tensors are dead."""
         with SHIELD:
             if CURRENT.capture is not None and CURRENT.capture.root is self:
                 SHIELD.let_go(self)
@@ -108,12 +108,11 @@ class Capture:
             self._seed = None  # it refers to the capture, and so to the session
 
     def finish(self, results: Sequence[int]) -> Program:
-        """The program that returns these variables."""
         with LOCATED:
             return self.builder.finish([self.builder.newest[variable] for variable in results])
 
     def is_within(self, other: Capture | None) -> bool:
-        """Is it that capture, or a block in it?"""
+        """Is this the other capture, or a block within it?"""
         found: Capture | None = self
         while found is not None and found is not other:
             found = found.around
@@ -123,7 +122,7 @@ class Capture:
         return variable < len(self.builder.parameters)
 
     def name(self, tensor: Tensor, name: str) -> None:
-        """The name that a tensor gets if it is captured from now on, unless it has one."""
+        """Set the name of a tensor that may be captured later, unless it has one."""
         if name:
             self.names.setdefault(id(tensor), name)
 
@@ -135,12 +134,12 @@ class Capture:
         return self.symbol(value, meta, tensor._home)
 
     def number(self, value: Any, leaf: int, name: str) -> SymbolicNumber:
-        """The symbolic number of an argument, at that place among the arguments' numbers."""
+        """The symbolic number for an argument; `leaf` is its position among the arguments' numbers."""
         slot = self.builder.number(kind_of(value), PARAMETER, name=name)
         return SymbolicNumber(self, slot, value, frozenset((leaf,)))
 
     def fix(self, leaves: frozenset[int]) -> None:
-        """The values of these numbers were asked for."""
+        """Note that the values of these numbers were asked for."""
         for leaf in leaves:
             if leaf not in self.fixed:
                 self.fixed[leaf] = user_line()
@@ -148,7 +147,6 @@ class Capture:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def record(self, invocation: Invocation) -> list[Tensor]:
-        """Record an op; its results."""
         from ..calls.signatures import as_floats, inferred, signature_of
 
         calls, out = self.core.calls, invocation.out
@@ -173,7 +171,7 @@ class Capture:
         return self.symbol(value, self.builder.metas[value], home)
 
     def constant(self, values: Any, home: str, dtype: Any) -> Tensor:
-        """Copy the values for an upload, and record that each run takes a copy of the tensor."""
+        """Copy the values of an upload, and record that each run copies the tensor that holds them."""
         meta, array = copied(plain(values), dtype, lambda meta: np.empty(meta.shape, meta.dtype))
         with LOCATED:
             variable = self.keep(Constant(array, home), meta)
@@ -181,7 +179,7 @@ class Capture:
         return self.symbol(moved, meta, home)
 
     def keep(self, constant: Constant, meta: Meta) -> int:
-        """The variable of a tensor with these values, which each run has."""
+        """The variable of a constant, which every run has."""
         self.captured.append(constant)
         return self.builder.captured(meta, self.slots.device(constant.home))
 
@@ -203,7 +201,7 @@ class Capture:
     def construct(
         self, op: str, head: Any, arguments: Sequence[Tensor], blocks: Sequence[Block], attributes: Any
     ) -> list[Tensor]:
-        """Record a step of control flow; its results. `head`: what it decides by, None if it has a test."""
+        """Record a step of control flow; its results. `head` is what it decides by, None for a loop with a test."""
         operands = [] if head is None else [self.operand(head)]
         operands += [self.value(tensor) for tensor in arguments]
         for block in blocks:
@@ -217,7 +215,7 @@ class Capture:
     # -- numbers ---------------------------------------------------------------------------------------------------
 
     def arithmetic(self, op: str, operands: Sequence[Any], value: Any) -> SymbolicNumber | None:
-        """The number that a run computes, and that is `value` now; None if a program cannot have it."""
+        """The number that runs compute, which is `value` now; None if a program cannot hold it."""
         if not all(fits(each) for each in (value, *operands) if type(each) is not SymbolicNumber):
             return None
         with LOCATED:
@@ -227,19 +225,19 @@ class Capture:
         return SymbolicNumber(self, slot, value, frozenset().union(*behind))
 
     def seed(self) -> SymbolicNumber:
-        """The session's seed, as of the run."""
+        """The session's seed at the time of the run."""
         with LOCATED:
             if self._seed is None:
                 self._seed = SymbolicNumber(self, self.builder.number("int", SEED), None)
             return self._seed
 
     def draw(self) -> tuple[SymbolicNumber, ...]:
-        """The session's seed, and the number of one of its random calls, as of the run."""
+        """The session's seed and the number of one of its random calls, at the time of the run."""
         with LOCATED:
             return self.seed(), SymbolicNumber(self, self.builder.number("int", DRAW), None)
 
     def attributes(self, given: Any) -> Any:
-        """An op's attributes with plain numbers."""
+        """The attributes of an op, with plain numbers."""
         return {name: plain(value) for name, value in given.items()} if type(given) is dict else given
 
     def _constant(self, value: Scalar) -> int:
@@ -253,7 +251,7 @@ class Capture:
     def check_ints(
         self, op: str, inputs: Sequence[Any], metas: tuple[OperandMeta | None, ...], attributes: dict[str, Any]
     ) -> None:
-        """Check the ints, those that runs compute as they are now, and note what runs have to check."""
+        """Check the ints, computed ones at their present values, and note which of them runs have to check."""
         check_scalars(op, inputs, metas, attributes)
         for value in inputs:
             if (
@@ -289,7 +287,7 @@ class Capture:
         return self.builder.newest[self.variable(tensor)]
 
     def variable(self, tensor: Tensor) -> int:
-        """The variable behind a tensor, which is captured if it was not."""
+        """The variable behind a tensor, which is captured if necessary."""
         if type(tensor) is SymbolicTensor:
             return tensor._symbol.variable
         variable = self._variables.get(id(tensor))
@@ -304,7 +302,7 @@ class Capture:
         return variable
 
     def _unused(self, name: str) -> str:
-        """The name, or with a number behind it if another captured tensor has it: `session.link` goes by names."""
+        """The name, with a number appended if another captured tensor has it: `session.link` goes by names."""
         if not name:
             return name
         found, number = name, self._numbered.get(name, 1)
@@ -322,7 +320,7 @@ class Capture:
 
 
 def known_meta(tensor: Tensor, what: str) -> Meta:
-    """The tensor's meta; MetadataError if data decide it, and have not yet."""
+    """The tensor's meta; MetadataError if it still depends on data."""
     meta = tensor._meta
     if type(meta) is not Meta:
         raise located(MetadataError(f"{what} has a shape that depends on data: wait for it first (.wait())"))

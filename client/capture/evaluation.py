@@ -72,7 +72,6 @@ class Evaluation:
             raise Misfit(self._culprit(given, draws)) from None
 
     def _culprit(self, given: Sequence[Any], draws: Sequence[int]) -> int:
-        """The first number that cannot be computed."""
         for end in range(1, len(self._numbers) + 1):
             try:
                 evaluate(self._numbers[:end], given, 0, draws)
@@ -90,7 +89,7 @@ class Evaluation:
                 raise Misfit(slot) from None
 
     def behind(self, slot: int) -> frozenset[int]:
-        """The places of the arguments' numbers from which that number is computed."""
+        """The positions of the arguments' numbers from which a number is computed."""
         number = self._numbers[slot]
         if number.op == PARAMETER:
             before = sum(each.op == PARAMETER for each in self._numbers[:slot])

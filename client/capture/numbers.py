@@ -66,7 +66,7 @@ class Slot:
             raise located(CaptureError(f"the number belongs to a capture {over}: a routine returns what it computes"))
 
     def fixed(self) -> Any:
-        """The value that it has now, on which the capture depends from now on."""
+        """The present value, on which the capture depends from now on."""
         self.check()
         if self.value is None:
             raise located(CaptureError("the numbers of a random call are known when the routine runs, not before"))
@@ -74,14 +74,14 @@ class Slot:
         return self.value
 
     def operand_meta(self, core: Core) -> type:
-        """The type that an op of that session sees; CaptureError if it may be no operand there."""
+        """The type that an op of that session sees; CaptureError if the number cannot be an operand there."""
         self.check()
         if core is not self.capture.core:
             raise located(CaptureError("the number belongs to a capture of another session"))
         return self.kind
 
     def as_operand(self, number: SymbolicNumber) -> SymbolicNumber:
-        """One of Python's numbers, for one of NumPy's scalars."""
+        """The number as an operand: a Python number for a NumPy scalar."""
         if not isinstance(self.value, np.generic):
             return number
         return SymbolicNumber(self.capture, self.number, self.value.item(), self.leaves)
@@ -92,7 +92,7 @@ class Slot:
 
     @property
     def is_kept(self) -> bool:
-        """May arithmetic with it be left to the runs? NumPy's scalars compute by NumPy's rules."""
+        """Can runs do arithmetic with it? NumPy's scalars follow NumPy's rules."""
         return type(self.value) in SCALARS
 
 
@@ -106,7 +106,7 @@ class SymbolicNumber:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The value's: `isinstance` tells a float from an int, and the types of numbers are a part of the key."""
+        """The class of the value: `isinstance` tells a float from an int, and the type is part of the key."""
         return self._symbol.kind
 
     def __getattr__(self, name: str) -> Any:
@@ -147,25 +147,25 @@ class SymbolicNumber:
 
 
 def fixed(value: Any) -> Any:
-    """The value of a symbolic number, which is fixed by that; anything else as it is."""
+    """The value of a symbolic number, which becomes fixed; anything else unchanged."""
     return value._symbol.fixed() if type(value) is SymbolicNumber else value
 
 
 def plain(value: Any) -> Any:
-    """An attribute with the values of the symbolic numbers in it."""
+    """An attribute, with values in place of symbolic numbers."""
     if type(value) is tuple or type(value) is list:
         return type(value)(map(plain, value))
     return fixed(value)
 
 
 def compared(name: str, number: SymbolicNumber, tensor: Tensor) -> Tensor:
-    """The comparison with the number on the left."""
+    """Compare with the number on the left."""
     operands: list[Any] = [number, tensor]
     return call(tensor._core, COMPARISONS[name], operands)[0]
 
 
 def _combined(op: str, function: Callable[..., Any], *operands: Any) -> Any:
-    """Arithmetic among numbers: a number of the program where it can be one, else done on the values."""
+    """Arithmetic on numbers: a number of the program if it can be one, else computed from the values."""
     if any(isinstance(each, Tensor) for each in operands):
         return NotImplemented
     for each in operands:

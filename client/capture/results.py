@@ -59,7 +59,7 @@ class Results:
 
 
 def maker(node: Node, like: Any = None, captured: Sequence[Tensor] = ()) -> Make:
-    """Makes what the node says, with containers like that one; of plain classes if there is none."""
+    """A function that makes what the node describes, with containers like `like`, or plain ones."""
     if isinstance(node, Fixed):
         value = node.value
         return lambda *_: value
@@ -79,7 +79,6 @@ def maker(node: Node, like: Any = None, captured: Sequence[Tensor] = ()) -> Make
 
 
 def container(node: Nested, like: Any, makers: Sequence[Make]) -> Make:
-    """Makes a container like that one."""
     if node.kind == "tuple":
         return lambda *given: tuple([make(*given) for make in makers])
     if like is not None:
@@ -89,7 +88,7 @@ def container(node: Nested, like: Any, makers: Sequence[Make]) -> Make:
 
 
 def builder(node: Nested) -> Callable[[list[Any]], Any]:
-    """Builds a container of its members. Classes of other programs are not known here, but the names of members are."""
+    """A function that builds a container of its members. Classes of other programs are unknown here; fields are not."""
     names = node.names
     if node.kind == "list":
         return list
@@ -105,5 +104,4 @@ def builder(node: Nested) -> Callable[[list[Any]], Any]:
 
 @lru_cache(256)
 def named_tuple(label: str, names: tuple[str, ...]) -> Any:
-    """A class of named tuples."""
     return namedtuple(label, names)  # noqa: PYI024 - its fields are known at run time alone

@@ -85,7 +85,7 @@ class Arguments:
 
 
 def exact(value: Any) -> Any:
-    """What is equal for numbers that are equal to the last bit, and of one type: NaN is NaN, and 0.0 is not -0.0."""
+    """A form in which numbers are equal if bits and type are: NaN equals NaN, and 0.0 differs from -0.0."""
     if isinstance(value, np.generic):
         return value.tobytes()
     if type(value) is float:
@@ -94,7 +94,7 @@ def exact(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Is it one of Python's numbers, or a NumPy scalar that is one?"""
+    """Is it a Python number, or a NumPy scalar that stands for one?"""
     kind = type(value.item()) if isinstance(value, np.number) else type(value)
     return kind in NUMBERS
 
@@ -120,7 +120,7 @@ def members(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def rebuilt(value: Any, with_members: Iterable[Any]) -> Any:
-    """A container like that one, with other members."""
+    """A container like `value` with other members."""
     given = list(with_members)
     if type(value) in (list, tuple):
         return type(value)(given)
@@ -145,7 +145,7 @@ def joined(path: str, name: Any) -> str:
 
 
 def short(name: str) -> str:
-    """The name as programs have it."""
+    """The name in the form that programs have."""
     return "".join(letter if letter.isprintable() else "_" for letter in name[:256])
 
 
@@ -156,7 +156,7 @@ class Replacing:
         self._made: list[tuple[str, Any, list[Any]]] = []  # name, container, its members
 
     def replaced(self, value: Any, name: str, leaf: Callable[[Any, str], Any]) -> Any:
-        """A copy, for which `leaf` is asked for each member that is no container, with its name."""
+        """A copy in which `leaf(member, name)` replaces each member that is no container."""
         found = None if isinstance(value, Tensor) or type(value) in SCALARS else members(value)
         if found is None:
             return leaf(value, name)
@@ -165,7 +165,7 @@ class Replacing:
         return made
 
     def changed(self) -> Iterator[str]:
-        """The names of containers that have other members now."""
+        """The names of containers whose members have changed."""
         for name, made, before in self._made:
             now = listed(made)
             if len(now) != len(before) or any(one is not other for one, other in zip(now, before, strict=True)):
@@ -173,7 +173,7 @@ class Replacing:
 
 
 def listed(container: Any) -> list[Any]:
-    """The members of a container, and a dict's keys."""
+    """The members of a container, with the keys of a dict."""
     keys = container if isinstance(container, dict) else ()
     return [*keys, *(each for _, each in members(container) or ())]
 
@@ -193,7 +193,7 @@ LOCATED: Final = Located()
 
 
 def plain_number(value: Any) -> Scalar:
-    """A NumPy scalar as the Python number it is."""
+    """A NumPy scalar as a Python number."""
     number: Scalar = value.item() if isinstance(value, np.generic) else value
     return number
 
@@ -203,5 +203,5 @@ def kind_of(value: Any) -> str:
 
 
 def fits(value: Any) -> bool:
-    """May a program have this number?"""
+    """Can a program hold this number?"""
     return type(value).__name__ in SCALAR_TYPES and (type(value) is not int or value in WIRE_INTEGERS)

@@ -71,11 +71,11 @@ class Symbol:
 
     @property
     def is_parameter(self) -> bool:
-        """Does the tensor stand for an argument?"""
+        """Does it stand for an argument?"""
         return self.capture is not None and self.capture.is_parameter(self.variable)
 
     def as_operand(self, tensor: Tensor) -> Tensor:
-        """The tensor in the place of a number: it is an operand."""
+        """A tensor in the place of a number is an operand as it is."""
         return tensor
 
 
@@ -99,11 +99,11 @@ class SymbolicTensor(Base):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """What it stands for."""
+        """Tensor, which it stands for."""
         return Tensor
 
     def _check_living(self) -> None:
-        """CaptureError unless this thread is in the capture that the tensor belongs to."""
+        """CaptureError unless this thread is in the tensor's capture."""
         self._symbol.check()
 
     def _refusal(self, what: str, instead: str) -> CaptureError:

@@ -81,7 +81,7 @@ def _append(file: Path, key: str, name: str) -> bool:
 
 @contextmanager
 def _alone_in(directory: Path) -> Iterator[None]:
-    """Wait until no other command of ours changes a list in the directory, and keep them waiting."""
+    """Hold the lock under which our commands change the lists in a directory."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

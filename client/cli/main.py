@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _tell(message: str, *, as_json: bool) -> None:
-    """Print the error: on stderr, or with `as_json` as an object on stdout."""
+    """Print the error to stderr, or with `as_json` as an object to stdout."""
     try:
         if as_json:
             sys.stdout.write(json.dumps({"error": message}) + "\n")
@@ -57,7 +57,7 @@ def _tell(message: str, *, as_json: bool) -> None:
 
 
 def _explained(error: Exception) -> str:
-    """The error as one line: what happened and what to do."""
+    """The error on one line: what happened and what to do."""
     if isinstance(error, click.ClickException):  # wrong usage
         said = error.format_message().rstrip(".")
         message = f"{said}{'' if said.endswith('?') else '.'} Try --help."

@@ -43,16 +43,16 @@ class RandomState:
         self.seed(int.from_bytes(os.urandom(8)) if seed is None else seed)
 
     def seed(self, seed: int) -> None:
-        """Start again, at call 0 of another seed; MetadataError unless the seed is an int in [0, 2**64)."""
+        """Restart at call 0 of a seed; MetadataError unless the seed is an int in [0, 2**64)."""
         self._stream = (as_seed(seed), itertools.count())
 
     def next(self) -> tuple[int, int]:
-        """Seed and number of the next call."""
+        """The seed and the number of the next call."""
         seed, calls = self._stream
         return seed, next(calls)
 
     def take(self, count: int) -> tuple[int, list[int]]:
-        """Seed and numbers of the next calls, all of one seed."""
+        """The seed and the numbers of the next `count` calls."""
         seed, calls = self._stream
         return seed, [next(calls) for _ in range(count)]
 
@@ -104,7 +104,7 @@ class Core:
             self.outbox.transport.abandon()
 
     def as_session(self) -> Session:
-        """The session, for users' code; another facade of the core if the program has tensors of it alone."""
+        """The session for users' code; a new facade if the program has dropped its own."""
         return self.session() or self.facade(self)
 
     @property

@@ -19,7 +19,7 @@ from ..transport.loans import Loans, lent
 
 
 def plain_array(meta: Meta) -> NDArray[Any]:
-    """Plain memory; the machine adopts it."""
+    """Plain memory, which the machine adopts."""
     return np.empty(meta.shape, meta.dtype)
 
 
@@ -112,7 +112,7 @@ class InProcessTransport:
             reply.set(value, error)
 
     def _lose_replies(self, error: TensordError) -> None:
-        """Fail all open replies, and take no more: no answers will come."""
+        """Fail all open replies: no answers will come."""
         self._tell_loss(error)
         for reply in list(self._replies.values()):
             reply.set(None, error)

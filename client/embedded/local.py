@@ -48,7 +48,7 @@ FORKS.anew.append(_shared.clear)  # a child does not have the threads of its par
 
 
 def connect_local(address: str, asked: Asked, name: str, *, strict: bool) -> Local:
-    """A session of that name, on a machine of its own ("local") or on one that the process shares ("local:NAME")."""
+    """A session on a machine of its own ("local"), or on a shared one ("local:NAME")."""
     shared = address.partition(":")[2]
     if not shared:
         machine = new_machine(asked)
@@ -64,7 +64,7 @@ def connect_local(address: str, asked: Asked, name: str, *, strict: bool) -> Loc
 
 
 def new_machine(asked: Asked) -> Machine:
-    """A machine. A serial one keeps no trace in any case."""
+    """A new machine. A serial one never keeps a trace."""
     devices = asked.devices or ()
     if engine_of(asked) == "serial":
         return SerialMachine(devices)
@@ -83,7 +83,7 @@ def transport_to(machine: Machine, release: Callable[[], object], name: str, *, 
 
 
 def check_same(address: str, found: Asked, asked: Asked) -> None:
-    """MetadataError if what is asked for differs from what the shared machine was made for."""
+    """MetadataError if a shared machine was made with other options than those asked for."""
     if asked.devices is not None and found.devices != list(asked.devices):
         known = ", ".join(map(str, found.devices or ())) or "cpu:0"
         raise MetadataError(f"the machine {address!r} exists already, with devices {known}; leave devices= out")

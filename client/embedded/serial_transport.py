@@ -34,7 +34,7 @@ class SerialTransport(InProcessTransport):
         self._session = machine.attach(self._answer, name, strict=strict)
 
     def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
-        """Copy the array of an answer: the caller may write to it."""
+        """Copy an array, which the caller may write to."""
         super()._answer(request, value.copy() if isinstance(value, np.ndarray) else value, error)
 
     def await_credit(self) -> None:
@@ -44,7 +44,7 @@ class SerialTransport(InProcessTransport):
         return True
 
     def wait(self, reply: Reply, timeout: float | None) -> bool:
-        """Is the answer there? It comes while its message is sent."""
+        """Is the answer there? It arrives while its message is sent."""
         del timeout
         return reply.done
 
@@ -56,7 +56,7 @@ class SerialTransport(InProcessTransport):
             flush_now(idle_flush)
 
     def ending(self) -> None:
-        """Stop the loops of a batch that another thread executes, holding the outbox."""
+        """Stop the loops of a batch that another thread executes with the outbox locked."""
         self.machine.end(self._session)
 
     def abandon(self) -> None:
@@ -80,6 +80,6 @@ class SerialTransport(InProcessTransport):
 
 
 def flush_now(idle_flush: Callable[[], bool]) -> None:
-    """Send unsent messages: the first call notes them, the second one sends those that have not left since."""
+    """Send unsent messages: the first call notes them, the second sends those still there."""
     idle_flush()
     idle_flush()

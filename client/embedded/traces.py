@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def trace_of(entries: Sequence[Any]) -> Trace:
-    """The trace in the entries of a "trace" answer. ProtocolError if the entries are no trace."""
+    """The trace of a "trace" answer; ProtocolError for other entries."""
     from ...vm.tracing.analysis.trace import Trace
 
     return Trace.from_parts([entries])

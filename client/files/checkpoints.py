@@ -105,7 +105,7 @@ def restoring(
 
 
 def chosen_names(names: Any, what: str) -> tuple[str, ...]:
-    """The names as messages carry them, none for all. An empty list would mean all there, and is refused."""
+    """The names as messages carry them, () for all. An empty list is refused: it would mean all."""
     if names is None:
         return ()
     listed = listed_names(names)
@@ -115,7 +115,7 @@ def chosen_names(names: Any, what: str) -> tuple[str, ...]:
 
 
 def directory_of(directory: Any, what: str) -> Path:
-    """The whole path of a directory, as this process understands it."""
+    """The absolute path of a directory, as this process sees it."""
     try:
         return Path(directory).absolute()
     except TypeError as error:

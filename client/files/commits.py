@@ -26,7 +26,7 @@ class Commits:
         self._running = False
 
     def expect(self, place: Place, saving: object) -> None:
-        """A save was issued, behind all that were expected before."""
+        """Note a save, behind all earlier ones."""
         with self._lock:
             self._open.setdefault(place, []).append(saving)
 
@@ -36,13 +36,13 @@ class Commits:
             return saving not in self._open.get(place, ())
 
     def overtake(self, place: Place, saving: object) -> None:
-        """A file has its name: those of earlier saves must not replace it."""
+        """Note that a file has its name, which earlier saves must not replace."""
         with self._lock:
             there = self._open[place]
             del there[: there.index(saving)]
 
     def forget(self, place: Place, saving: object) -> None:
-        """A save has ended, whether it has succeeded or not."""
+        """Note that a save has ended, successfully or not."""
         with self._lock:
             there = self._open.get(place, [])
             if saving in there:
@@ -51,7 +51,7 @@ class Commits:
                 self._open.pop(place, None)
 
     def add(self, commit: Callable[[], None]) -> None:
-        """Have it done on a thread that lives as long as there is something to do."""
+        """Run a commit on a thread that lives while there are some."""
         with self._lock:
             self._waiting.append(commit)
             if self._running:
@@ -72,7 +72,7 @@ class Commits:
             commit()
 
     def forked(self) -> None:
-        """In a forked child the files are the parent's."""
+        """Forget everything in a forked child: the files are the parent's."""
         self.__init__()  # type: ignore[misc]
 
 

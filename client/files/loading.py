@@ -87,7 +87,7 @@ def described(
 
 
 def loading_there(core: Core, wanted: Wanted, home: str, location: int) -> Steps[dict[str, Tensor]]:
-    """The tensors of a file of the machine's host, which this process cannot open."""
+    """The tensors of a file on the machine's host, which this process cannot open."""
     outbox = core.outbox
     if not outbox.transport.names_files:
         raise located(
@@ -111,7 +111,7 @@ def loading_there(core: Core, wanted: Wanted, home: str, location: int) -> Steps
 
 
 def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
-    """The entries of those names; all without."""
+    """The entries of those names, or all."""
     if names is None:
         return list(header.entries.values())
     if isinstance(names, str):
@@ -123,7 +123,7 @@ def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
 
 
 def announcing(outbox: Outbox, number: int, file: OpenFile, name: str) -> Steps[None]:
-    """Have the machine open the file, and check that it is the one that was described."""
+    """Have the machine open the file, and check that it is the file that was described."""
     reply = outbox.ask(lambda request, _: File(number, (file.fd, name), request), located=False)
     reply.when_done(partial(keep, file))  # its descriptor stays open until then, whoever interrupts the wait
     there = Identity(*(yield reply))
@@ -136,7 +136,7 @@ def keep(_file: OpenFile) -> None:
 
 
 def defined(core: Core, load: Load, records: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Define tensors as the message says, from entries as they travel; then the number of their file is free."""
+    """Define tensors as the message says, from entries in wire form."""
     outbox = core.outbox
     found: dict[str, Tensor] = {}
     with outbox.lock:
@@ -152,7 +152,7 @@ def defined(core: Core, load: Load, records: Mapping[str, Any]) -> dict[str, Ten
 
 @contextmanager
 def forgetting(outbox: Outbox, number: int) -> Iterator[None]:
-    """Have the machine forget the number at the end, whatever happens; tensors keep their file."""
+    """Have the machine forget the file's number at the end; tensors keep their file."""
     try:
         yield
     finally:

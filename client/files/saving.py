@@ -57,13 +57,13 @@ class Begun(NamedTuple):
     folder: int
 
     def give_up(self) -> None:
-        """Remove it, unless it has got its name."""
+        """Remove the file, unless it has its name."""
         self.writer.abandon()
         os.close(self.folder)
 
     @property
     def place(self) -> Place:
-        """Where it will be, by whichever path the directory was opened."""
+        """The place of the file, whichever path its directory was opened by."""
         status = os.fstat(self.folder)
         return status.st_dev, status.st_ino, self.path.name
 

@@ -48,17 +48,17 @@ class Writing:
         """Leave what was there before, unless all is written."""
 
     def tell_failure(self) -> None:
-        """Log what has failed and nobody has waited for."""
+        """Log a failure that nobody has waited for."""
         if self.error is not None and not self._told:
             LOG.warning("%s: %s", self._failure, self.error)
 
     @property
     def _failure(self) -> str:
-        """What a log says that has failed."""
+        """What has failed, for the log."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Wait for it at the end of its session, and log a failure that nobody has waited for."""
+        """Wait at the end of the session, and log a failure that nobody has waited for."""
         told = self._told
         with suppress(TensordError):  # `tell_failure` tells it
             self._await()
@@ -90,7 +90,7 @@ class Savings:
         EXIT.add(self)
 
     def finish(self, deadline: float | None = None) -> None:  # noqa: ARG002 - what is saved is waited for
-        """Wait for all; log those that failed. An interrupt gives up those that are not there yet."""
+        """Wait for all, and log failures. An interrupt gives up what is not written."""
         for writing in list(self._open):
             try:
                 writing.finish()
@@ -100,7 +100,7 @@ class Savings:
             self._open.pop(writing, None)
 
     def give_up(self) -> None:
-        """Wait for nothing any more; log what is not there."""
+        """Stop waiting, and log what is not written."""
         for writing in [one for one in self._open if not one.done]:
             writing.give_up()
             KEPT.pop(writing, None)

@@ -29,7 +29,7 @@ from ..waiting.steps import Awaiting, Steps, on_thread
 
 
 def host_meta(function: str, shape: Any, dtype: Any) -> Meta:
-    """The meta of a host array, float64 by default; MetadataError if there is none such."""
+    """The meta of a host array, float64 by default; MetadataError for invalid shapes and dtypes."""
     try:
         return Meta.of(check_shape(shape), check_dtype("float64" if dtype is None else dtype))
     except (TypeError, ValueError, OverflowError) as error:
@@ -37,7 +37,7 @@ def host_meta(function: str, shape: Any, dtype: Any) -> Meta:
 
 
 def new_host_array(core: Core, meta: Meta, function: str = "empty_host") -> NDArray[Any]:
-    """A host array, contents undefined; DeviceMemoryError if this process gets no memory for it."""
+    """A host array with undefined contents; DeviceMemoryError if this process has no memory for it."""
     try:
         memory = core.transport.host_memory(meta.nbytes)
         if memory is None:  # the machine reads no memory of this process
@@ -167,7 +167,7 @@ class HostPool:
             raise located(ConnectionLost("the session has ended, and the pool with it"))
 
     def _take(self) -> NDArray[Any] | None:
-        """The array that was given back first of those that can be written; None if there is none."""
+        """The writable array that was put back first; None if there is none."""
         with self._lock:
             for _ in range(len(self._in)):
                 array = self._in.popleft()
@@ -183,7 +183,7 @@ class HostPool:
 
 
 def check_count(count: Any) -> int:
-    """A number of arrays; MetadataError if it is none."""
+    """A number of arrays; MetadataError for anything else."""
     try:
         number = check_int(count)
     except (TypeError, ValueError) as error:

@@ -39,7 +39,7 @@ def as_tensor(core: Core, values: ArrayLike | Tensor, device: str | None = None,
 
 
 def upload(core: Core, values: ArrayLike, home: str, dtype: Any) -> Tensor:
-    """Copy the values to memory that the machine reads, unless they are there; returns the new tensor."""
+    """Upload the values, copied to memory that the machine reads unless they lie there; the new tensor."""
     outbox = core.outbox
     transport = outbox.transport
     meta, array = transport.lend(values, dtype) or copied(values, dtype, transport.new_array)
@@ -67,7 +67,7 @@ def copied(values: ArrayLike, dtype: Any, new_array: Callable[[Meta], NDArray[An
 
 
 def unmasked(values: NDArray[Any]) -> NDArray[Any]:
-    """The array; TypeError if some of its elements are masked."""
+    """The array; TypeError if elements are masked."""
     if type(values) is not np.ndarray and np.ma.is_masked(values):
         raise TypeError("some elements are masked, and tensors have no masks: say what they become (values.filled(0))")
     return values
@@ -86,7 +86,7 @@ def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:
 
 
 def unfit(found: NDArray[Any]) -> Exception:
-    """Why the elements are no numbers, by the first that is none, and what to do."""
+    """The error for elements that are no numbers: the first such element, and what to do."""
     unsupported = f"dtype {found.dtype} is not supported"
     if found.dtype.kind in "US":
         return TypeError(f"text is not a number: {unsupported}; convert it with int() or float()")
@@ -104,7 +104,7 @@ def unfit(found: NDArray[Any]) -> Exception:
 
 
 def is_number(value: Any) -> bool:
-    """Does the value have a method that makes it a number?"""
+    """Can Python make a number of the value?"""
     return any(hasattr(value, name) for name in ("__float__", "__complex__", "__index__"))
 
 
@@ -117,7 +117,7 @@ def check_castable(given: np.dtype[Any], wanted: np.dtype[Any]) -> None:
 
 
 def padded(core: Core, part: Tensor, shape: Any, fill: Any) -> Tensor:
-    """A tensor of that shape on the part's device, with the part at its beginning along each axis and `fill` behind."""
+    """A tensor of that shape with the part at its beginning along each axis, and `fill` elsewhere."""
     try:
         whole = check_shape(shape)
     except (TypeError, ValueError) as error:
@@ -141,7 +141,7 @@ def padded(core: Core, part: Tensor, shape: Any, fill: Any) -> Tensor:
 
 
 def filling(fill: Any, dtype: np.dtype[Any]) -> Scalar:
-    """The number that is the rest. MetadataError if it is none, or one that `full` would turn into another."""
+    """The fill value as a number. MetadataError for anything else, and for a value that `full` would change."""
     found = fill if type(fill) in SCALARS else as_number(fill)
     if found is NotImplemented:
         raise MetadataError(f"{type(fill).__name__} is no number")
@@ -154,7 +154,7 @@ def filling(fill: Any, dtype: np.dtype[Any]) -> Scalar:
 
 
 def is_beyond(number: Scalar, dtype: np.dtype[Any]) -> bool:
-    """Is it a finite number that is infinite as a float of that dtype?"""
+    """Is a finite number infinite in that floating-point dtype?"""
     if dtype.kind not in "fc":
         return False
     try:

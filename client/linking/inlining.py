@@ -33,7 +33,7 @@ PYTHONS: Final = (ArithmeticError, ValueError, TypeError)  # what arithmetic rai
 
 
 def capture_for(core: Core, name: str) -> Capture | None:
-    """The capture that this thread is in; CaptureError if it is of another session than that of the routine."""
+    """The current capture, if there is one; CaptureError if it belongs to another session than the routine."""
     capture = CURRENT.capture
     if capture is not None and capture.core is not core:
         message = f"{name} belongs to another session than the routine that is captured"
@@ -44,7 +44,7 @@ def capture_for(core: Core, name: str) -> Capture | None:
 def inlined(
     capture: Capture, linked: Linked, tensors: Sequence[Tensor], values: Sequence[Any], name: str
 ) -> list[Tensor]:
-    """Record what a run would do; its results. `values`: of the program's numbers, by slot (`evaluated`)."""
+    """Record the steps of a run; its results. `values`: of the program's numbers, by slot (`evaluated`)."""
     captured = [still_there(capture.core, tensor, name) for tensor in linked.captured]
     inlining = Inlining(capture, linked, values, name)
     with LOCATED:
@@ -55,7 +55,7 @@ def inlined(
 
 
 def still_there(core: Core, tensor: Tensor, name: str) -> Tensor:
-    """A captured tensor; CaptureError if it was released, as with the context that it was made in."""
+    """A captured tensor; CaptureError if it was released."""
     try:
         return own(core, tensor)
     except TensordError as error:
@@ -102,7 +102,7 @@ def evaluated(
 
 
 def drawn(capture: Capture, *, of_op: bool) -> Any:
-    """The value of a draw, which an op takes, or control flow."""
+    """The value of a draw, by an op or by control flow."""
     if not of_op:
         return (capture.draws or Draws(capture)).numbers()[1]
     numbers = capture.draw()[1:]
@@ -136,7 +136,7 @@ def check_draws(program: Program) -> None:
 
 
 def uses_otherwise(program: Program, draws: Collection[int], *, inside: bool) -> bool:
-    """Do steps use these numbers otherwise? `inside`: they are those of a block."""
+    """Do steps use the draws for anything but drawing? `inside`: in a block."""
     for step in program.steps:
         if not step.blocks:
             if not all(~n not in draws or draws_by(program, step, n, inside=inside) for n in step.operands):
@@ -184,7 +184,7 @@ class Inlining:
             )
 
     def take(self, tensors: Sequence[Tensor]) -> None:
-        """Let the program's parameters and captured tensors be these."""
+        """Bind the program's parameters and captured tensors."""
         sources = (*self._program.parameters, *self._program.captured)
         for value, (tensor, source) in enumerate(zip(tensors, sources, strict=True)):
             self._capture.root.name(tensor, source.name)
@@ -194,7 +194,7 @@ class Inlining:
                 self._check_homes(step)
 
     def _check_homes(self, step: Step) -> None:
-        """CaptureError if a step of control flow is given a tensor of another home than its blocks are for."""
+        """CaptureError if control flow gets a tensor on another device than its blocks expect."""
         program, builder = self._program, self._builder
         for value in step.operands:
             variable = self._variables.get(program.variables[value]) if value >= 0 else None
@@ -227,7 +227,7 @@ class Inlining:
         return self._builder.newest[self._variables[self._program.variables[value]]]
 
     def _operand(self, operand: int, step: Step) -> Iterable[int]:
-        """The values, or the numbers (n < 0), in the place of an operand: two for an op's draw in a block."""
+        """The values or numbers (n < 0) that stand for an operand: two for an op's draw in a block."""
         if operand >= 0:
             return (self._newest(operand),)
         value = self._values[~operand]

@@ -121,7 +121,7 @@ class Linked:
         self._id = self._link(core)
 
     def _link(self, core: Core) -> int:
-        """Send the program, and link it; the routine's id."""
+        """Send the program and link it; the routine's id."""
         outbox = core.outbox
         with outbox.lock, SHIELD:
             program_id, location = outbox.new_id(), outbox.locations.here(3)
@@ -141,7 +141,7 @@ class Linked:
         return id_
 
     def _effect(self, step: Step, repeats: bool) -> tuple[int, Callable[..., None]]:
-        """Chain and callback of a step that prints or calls back, once or any number of times."""
+        """The chain and the callback of a step that prints or calls back, once or repeatedly."""
         attributes = dict(step.attributes)
         chain = self.chains[attributes["chain"]]
         if step.op == PRINT:
@@ -151,7 +151,7 @@ class Linked:
         return chain, AtLine(callback, step.location, repeats=repeats)
 
     def _records(self) -> list[tuple[Any, ...]]:
-        """The program's records, with the numbers of its lines. The caller holds the outbox's lock."""
+        """The program's records, with numbers for its lines. The caller holds the outbox's lock."""
         numbers: dict[Any, int] = {None: 0}
         locations = self._core.outbox.locations
 
@@ -214,12 +214,12 @@ class Linked:
 
 
 def shown_name(name: str) -> str:
-    """A name as records show it: its end, if it is long, without the functions around."""
+    """A name as records show it: the end of a long one, without enclosing functions."""
     found = name.replace("<locals>.", "")
     return "".join(letter if letter.isprintable() else "_" for letter in found[-NAME:])
 
 
 def work_of(program: Program) -> int:
-    """An estimate of a run's work, in element operations."""
+    """The estimated work of a run, in element operations."""
     metas = [meta for step in program.steps for meta in step.results]
     return sum(PENDING if meta is None else meta.size for meta in metas)

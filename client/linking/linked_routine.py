@@ -55,7 +55,7 @@ class LinkedRoutine:
         return on_loop(self._core.core.outbox, self._core.linked.reporting())
 
     def bound(self) -> LinkedRoutine:
-        """The same without its first argument, which is the object whose method it is."""
+        """The routine without its first argument, the object whose method it is."""
         convention = self._convention
         name, first = convention.positional[0]
         if not (isinstance(first, Fixed) and isinstance(first.value, Other)):
@@ -72,7 +72,7 @@ make_public(LinkedRoutine)
 
 
 def portable(convention: Convention, captured: tuple[Tensor, ...]) -> Convention:
-    """The convention for others, to whom the captured tensors are numbers."""
+    """The convention for other sessions, with numbers in place of captured tensors."""
     places = {id(tensor): place for place, tensor in enumerate(captured)}
 
     def changed(node: Node) -> Node:

@@ -57,7 +57,7 @@ class LinkedProgram:
         return tuple(self._core.issue(capture, given, self._by_name(numbers), name)[0])
 
     def _by_name(self, numbers: Mapping[str, Scalar]) -> list[Scalar]:
-        """The numbers that a run is given, in their order."""
+        """The numbers of a run, in their order."""
         if numbers.keys() != self._names.keys():
             unknown = next((name for name in numbers if name not in self._names), None)
             if unknown is not None and not self._names:
@@ -103,7 +103,7 @@ def link(core: Core, programs: Program | Iterable[Program], wanted: Wanted) -> A
 
 
 def names_of_passes(passes: str | Iterable[str]) -> tuple[str, ...]:
-    """The names of passes as they travel. MetadataError at the user's line for one that is none."""
+    """The names of passes in wire form; MetadataError at the user's line for unknown names."""
     if not isinstance(passes, str | Iterable):
         raise located(MetadataTypeError(f"passes: takes names of passes, not {type(passes).__name__}"))
     names = (passes,) if isinstance(passes, str) else tuple(passes)
@@ -131,7 +131,7 @@ def link_one(core: Core, program: Program, wanted: Wanted) -> LinkedProgram:
 
 
 def called_back(program: Program, callbacks: Sequence[Callable[..., None]]) -> Sequence[Callable[..., None]]:
-    """The functions that a program calls in its effects. MetadataError if there are too few of them."""
+    """The callbacks that a program needs; MetadataError if there are too few."""
     if not isinstance(callbacks, list | tuple):
         raise located(MetadataTypeError(f"link: callbacks= takes a list of functions, not {type(callbacks).__name__}"))
     needed = program.callbacks
@@ -154,7 +154,7 @@ def chosen_device(core: Core, slot: int, devices: Mapping[str, str]) -> str:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """MetadataError unless each captured tensor has a name of its own: they are given by name."""
+    """MetadataError unless the captured tensors have distinct names."""
     name, times = next(iter(Counter(names).most_common(1)), ("", 0))
     if times > 1:
         message = f"link: the program captures {times} tensors of the name {name!r}"
@@ -162,7 +162,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def captured_tensor(core: Core, name: str, tensors: Mapping[str, Tensor]) -> Tensor:
-    """The tensor that a program captures under that name."""
+    """The captured tensor of that name."""
     if name in tensors:
         return own(core, tensors[name])
     scope = open_from(core.innermost())

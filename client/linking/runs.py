@@ -43,7 +43,7 @@ class Runs:
         return inlined(capture, self.linked, tensors, values, name), values
 
     def values(self, parameters: Sequence[Scalar]) -> Sequence[Scalar]:
-        """The value of each number of the program. MetadataError where Python cannot compute one of them."""
+        """The value of each number of the program; MetadataError if one cannot be computed."""
         program = self.linked.program
         if not program.numbers:
             return ()

@@ -30,7 +30,7 @@ _IN_THE_NAME: Final = (
 
 
 def cell_of(file: str) -> str:
-    """ "Cell In[12]", for the name of a file as code objects have it; "" if that is no cell's."""
+    """ "Cell In[12]" for the file name of a notebook cell's code; "" for other files."""
     asked = asked_of_ipython(file)
     if asked:
         return asked
@@ -91,7 +91,7 @@ PACKAGE, PROGRAM = Owner.PACKAGE, Owner.PROGRAM
 
 
 def owner_of(file: str) -> Owner:
-    """Whose code the file of that name, as code objects have it, holds."""
+    """The owner of a file, by its name in code objects."""
     if file.startswith((_ROOT, _COMPILED)):
         return PACKAGE
     return Owner.PROGRAM if shorter(file) == file and not file.startswith(_GENERATED) else Owner.INSTALLED
@@ -136,7 +136,7 @@ def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[lis
 
 
 def warn(text: str, category: type[Warning]) -> None:
-    """Warn about the user's line, as `warnings.warn` does with the right number of frames."""
+    """Warn at the user's line, as `warnings.warn` does with the right stack level."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the interpreter's own
     while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
         frame = frame.f_back
@@ -154,19 +154,19 @@ def describe(frames: Iterable[FrameType]) -> str:
 
 
 def lines_of(frames: Iterable[FrameType]) -> list[Line]:
-    """Where the frames are now, to be described later, if at all: that costs ten times as much."""
+    """The present lines of the frames, to be described later, if at all: that costs ten times as much."""
     return [(frame.f_code, frame.f_lineno) for frame in frames]
 
 
 def describe_lines(lines: Sequence[Line]) -> str:
-    """`describe`, of lines whose frames may be gone."""
+    """`describe` for lines whose frames may be gone."""
     room = (LONGEST + len(CALLED_BY)) // max(1, len(lines)) - len(CALLED_BY)
     texts = (f"{line_in(code.co_filename, line)} in {code.co_qualname}" for code, line in lines)
     return CALLED_BY.join(printable(text)[-room:] for text in texts)
 
 
 def printable(text: str) -> str:
-    """The text as UTF-8 has it: names of files may hold bytes that are not."""
+    """The text in valid UTF-8: file names may hold arbitrary bytes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -97,7 +97,7 @@ class Locations:
         return line if span is None else line | (span.bits or self.spans.number(span))
 
     def issued(self) -> int:
-        """The number of the place where the program has called the op that is issued now."""
+        """The number of the line that has called the current op."""
         if HANDLED.frame is None:
             return self.here(2)
         return self.site(HANDLED.frame) | self.spans.bits()
@@ -114,7 +114,7 @@ class Locations:
         return number
 
     def _free_number(self) -> int:
-        """A number that stands for no line of a user that lives; 0 if all of them do."""
+        """A number that no living user's line has; 0 if there is none."""
         if self._given < TEXTS:
             self._given += 1
             return NUMBERS + self._given
@@ -136,7 +136,7 @@ class Locations:
         return describe_place(*next(ours, found[-1])) if found else ""
 
     def site(self, frame: FrameType | None) -> int:
-        """The number of the line where that frame is now, or the nearest frame around it outside this package."""
+        """The number of the current line of that frame, or of the nearest frame outside this package."""
         while frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE:
             frame = frame.f_back
         nearest, callers = frame, self.sites
@@ -163,7 +163,7 @@ class Locations:
             return self.newest
 
     def _keep(self, path: list[FrameType | None]) -> None:
-        """Find the newest number by these frames from now on."""
+        """Associate the newest number with these frames."""
         callers = self.sites
         *nearer, last = [None if frame is None else self._key(frame) for frame in path]
         for key in nearer:
@@ -183,7 +183,7 @@ class Locations:
 
 
 def path_to(callers: Callers, number: int) -> list[Any]:
-    """The keys that lead to a number in a tree of call sites, the nearest line first; none if it is not there."""
+    """The keys that lead to a number in a tree of call sites, nearest line first; none if it is not there."""
     for key, found in callers.items():
         rest = path_to(found, number) if type(found) is dict else []
         if rest or found == number:
@@ -192,7 +192,7 @@ def path_to(callers: Callers, number: int) -> list[Any]:
 
 
 def user_line() -> str | None:
-    """The line from which the program has come to this function's caller; None if there is none."""
+    """The user's line from which this package was called; None if there is none."""
     if HANDLED.line is not None:
         return HANDLED.line
     frame: FrameType | None = HANDLED.frame or sys._getframe(1)  # noqa: SLF001 - the interpreter's own
@@ -210,7 +210,7 @@ def user_line() -> str | None:
 
 
 def user_lines() -> list[Line]:
-    """The same line, with its callers if it is in a library, not described yet."""
+    """The same line, undescribed, with its callers if it is in a library."""
     frame = HANDLED.frame or sys._getframe(1)  # noqa: SLF001 - the interpreter's own
     return lines_of(lines_from(frame, FRAMES, every=False)[0])
 
@@ -223,7 +223,7 @@ def located(error: Raised) -> Raised:
 
 
 def check_frames(frames: int | None) -> int | None:
-    """The number of lines of a location: as given, else $TENSORD_FRAMES, else None. MetadataError for other values."""
+    """The number of lines of a location: `frames`, else $TENSORD_FRAMES, else None. MetadataError for other values."""
     if frames is not None:
         if type(frames) is not int or not 1 <= frames <= MOST:
             raise MetadataError(f"frames= is a number from 1 to {MOST}, not {shown(frames)}")

@@ -44,12 +44,12 @@ class Spans:
         return self._newest > 0
 
     def bits(self) -> int:
-        """The open spans' part of a location; 0 outside of spans."""
+        """The open spans' part of a location, 0 outside of spans."""
         span = self.get()
         return 0 if span is None else span.bits or self.number(span)
 
     def number(self, span: Span) -> int:
-        """Give the span a number, and send it; returns its part of a location."""
+        """Number the span and send it; its part of a location."""
         with self._locations.lock, SHIELD:
             if not span.bits:  # else another thread has been here
                 self._newest = self._newest % (SPANS - 1) + 1

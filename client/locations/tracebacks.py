@@ -30,13 +30,13 @@ MEANT: Final = (TensordError, TimeoutError)  # for users, who need their own lin
 
 
 def hide(error: BaseException) -> None:
-    """Take this package's frames off the error's traceback; to be followed by a bare `raise`."""
+    """Remove this package's frames from the error's traceback; a bare `raise` must follow."""
     if os.environ.get(VARIABLE) != "full" and not os.environ.get(DEBUG):
         error.__traceback__ = foreign(error.__traceback__)
 
 
 def foreign(traceback: TracebackType | None) -> TracebackType | None:
-    """The entries of other code: of callbacks and handlers that this package has called."""
+    """The entries of other code, such as callbacks and handlers."""
     kept = []
     while traceback is not None:
         if OWNERS[traceback.tb_frame.f_code.co_filename] is not PACKAGE:
@@ -49,7 +49,7 @@ def foreign(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def public(function: C, meant: Kinds = MEANT) -> C:
-    """The function as an entry from users' code; errors of the kinds `meant` are for users."""
+    """Make the function an entry from users' code. Errors of the kinds `meant` are for users."""
 
     @wraps(function)
     def entry(*args: Any, **kwargs: Any) -> Any:
@@ -70,12 +70,12 @@ def public(function: C, meant: Kinds = MEANT) -> C:
 
 
 def refusing(function: C) -> C:
-    """An entry from users' code that raises for what there is not: any error of it is for users."""
+    """Make the function an entry that refuses: any error of it is for users."""
     return public(function, Exception)
 
 
 def as_called(function: Callable[..., Any], message: str) -> str:
-    """Python's message about wrong arguments as the caller sees them: without the class, and the object itself."""
+    """Python's message about wrong arguments as the caller sees it: without the class and self."""
     message = message.replace(f"{function.__qualname__}()", f"{function.__name__}()")
     counted = _COUNTED.search(message)
     if counted is None or next(iter(function.__code__.co_varnames), "") != "self":
@@ -85,13 +85,13 @@ def as_called(function: Callable[..., Any], message: str) -> str:
 
 
 def too_many(name: str, least: int, most: int, given: int) -> str:
-    """What the caller is told of `given` positional arguments of a function that takes `least` to `most`."""
+    """The message for `given` positional arguments of a function that takes `least` to `most`."""
     wanted = f"{most}" if least == most else f"{least} to {most}"
     return f"{name}() takes {wanted} positional argument{'' if wanted == '1' else 's'}, not {given}"
 
 
 def public_property(found: property) -> property:
-    """The property as an entry from users' code."""
+    """Make the property an entry from users' code."""
     get: Any = found.fget
 
     def entry(self: Any) -> Any:  # `public`, with fewer arguments to pass on
@@ -105,7 +105,7 @@ def public_property(found: property) -> property:
 
 
 def hides(function: C) -> C:
-    """Mark a function that has a clause of its own."""
+    """Mark a function that hides its frames by a clause of its own."""
     function.hides = True  # type: ignore[attr-defined]
     return function
 
@@ -122,7 +122,7 @@ def signed(function: C) -> C:
 
 
 def make_public(kind: type, names: frozenset[str] = frozenset()) -> None:
-    """Make entries of a class's own public functions and properties, and of those with these names."""
+    """Make entries of a class's public functions and properties, and of those with these names."""
     for name, value in list(vars(kind).items()):
         if name.startswith("_") and name not in names:
             continue

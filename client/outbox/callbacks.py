@@ -64,7 +64,7 @@ Lock: TypeAlias = "RLock | Refusing"
 
 
 def refusing(outbox: Outbox, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """The callback, on whose thread the session takes nothing meanwhile."""
+    """The callback, during which its thread can use nothing of the session."""
 
     def call(*values: Any) -> Any:
         before = outbox.lock

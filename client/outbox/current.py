@@ -37,7 +37,7 @@ def capture_of(outbox: Any) -> Capture | None:
 
 
 def plain_of(value: Any) -> Any:
-    """The value of a number of this thread's capture, for an error's text; anything else as it is."""
+    """The value of a symbolic number, for an error's text; anything else unchanged."""
     return value if CURRENT.capture is None else CURRENT.capture.attributes({"": value})[""]
 
 

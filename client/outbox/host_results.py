@@ -31,13 +31,13 @@ class HostResults:
         self._gone: set[int] = set()  # released in the batch that leaves
 
     def begin(self, newest: int) -> None:
-        """A block begins: what gets an id from now on is brought."""
+        """Begin a block: results with later ids are brought near the host."""
         self._open += 1
         if self._open == 1:
             self._blocks.append([newest, -1])
 
     def end(self, newest: int) -> None:
-        """A block has ended."""
+        """End a block."""
         self._open -= 1
         if not self._open:
             self._blocks[-1][1] = newest
@@ -48,11 +48,11 @@ class HostResults:
             self._left.add(id_)
 
     def released(self, ids: Collection[int]) -> None:
-        """These are released in the batch that leaves next."""
+        """Note the ids that the next batch releases."""
         self._gone.update(ids)
 
     def hints(self, batch: Sequence[Any], whole: bool) -> list[list[Any]]:
-        """The hints to send behind a batch; `whole`: everything that was issued before leaves with it."""
+        """The hints to send behind a batch. `whole`: the batch holds everything issued before."""
         due, gone = self.due, self._gone
         self.due, self._gone = {}, set()
         for id_, location in self._made(batch):
@@ -68,7 +68,7 @@ class HostResults:
         ]
 
     def _made(self, batch: Sequence[Any]) -> Iterator[tuple[int, int]]:
-        """The results that are made in a batch inside of blocks, with the locations of their ops."""
+        """The results made in a batch inside of blocks, with the locations of their ops."""
         if not self._blocks:
             return
         for message in batch:

@@ -94,7 +94,7 @@ class Outbox:
 
     @contextmanager
     def numbered(self) -> Iterator[int]:
-        """A number for a file, which is free again afterwards."""
+        """A number for a file, free again afterwards."""
         number = 0
         try:
             with self.lock, SHIELD:
@@ -105,7 +105,7 @@ class Outbox:
             self.files.discard(number)
 
     def appended(self) -> None:
-        """Handle an added message: send the batch if it is full, else have the background send it in a while."""
+        """Handle an added message: send a full batch, or have the background send it soon."""
         size = len(self.messages)
         if self.depth:
             return
@@ -117,7 +117,7 @@ class Outbox:
             self.transport.rouse(self.idle_flush)
 
     def rouse(self) -> None:
-        """Have the background send in a while which handles were dropped. Raises nothing."""
+        """Have the background release dropped handles soon. Raises nothing."""
         if not self._released.empty():
             with suppress(TensordError):  # the session has ended
                 self.transport.rouse(self.idle_flush)
@@ -167,7 +167,7 @@ class Outbox:
             return self._deliver(batch)
 
     def _deliver(self, batch: list[list[Any]]) -> bool:
-        """Hand over a batch behind the lines that it names, and hints behind it. Was there anything?"""
+        """Send a batch behind the lines that it names, and hints behind it. Was there anything to send?"""
         if self.host_results is not None:
             batch += self.host_results.hints(batch, not self.messages)
         if self.locations.unsent:
@@ -185,7 +185,7 @@ class Outbox:
         return bool(batch)
 
     def renumber(self) -> None:
-        """Send the calls with a signature's number before it gets another signature. The caller holds the lock."""
+        """Send all calls with a signature's number before the number is reused. The caller holds the lock."""
         self._riding = not self.depth  # the numbers of a group's calls may mean another signature when it is sent
         self.send()
 
@@ -195,14 +195,14 @@ class Outbox:
         return AtomicBlock(self)
 
     def begin_group(self) -> None:
-        """Begin an atomic block, in another one or not. The caller holds the lock."""
+        """Begin an atomic block, perhaps a nested one. The caller holds the lock."""
         if not self.depth:
             self.send()
             self.messages = self.messages if type(self.messages) is Closed else Group()
         self.depth += 1
 
     def end_group(self) -> bool:
-        """End it, and send what it holds unless it is in another one. Was anything sent?"""
+        """End an atomic block, and send it unless it is nested. Was anything sent?"""
         self.depth -= 1
         if self.depth or type(self.messages) is Closed:  # closed inside
             return False
@@ -223,7 +223,7 @@ class Outbox:
         self._release(batch, self._dropped())
 
     def _dropped(self) -> set[int]:
-        """Take the ids of the handles that were dropped."""
+        """Take the ids of dropped handles."""
         take = self._released.get_nowait
         dropped: set[int] = set()
         with suppress(Empty):  # a signal handler on this thread may send them first
@@ -245,7 +245,7 @@ class Outbox:
             list.extend(batch, releases(behind))  # also a group that is full
 
     def idle_flush(self) -> bool:
-        """Send messages left unsent since the last call; the transport calls this now and then. Was any unsent?"""
+        """Send messages unsent since the last call. Were there any? The transport calls this again and again."""
         hints = self.host_results is not None and bool(self.host_results.due)
         if not self.messages and self._released.empty() and not hints:
             self.limit = self._first
@@ -262,7 +262,7 @@ class Outbox:
         return True
 
     def tell(self, build: Callable[[int], NamedMessage]) -> Reply | None:
-        """Send a message; its reply. Inside an atomic block, only add it, and None."""
+        """Send a message; its reply. In an atomic block, only add the message; None."""
         with self.lock:
             refuse_captured(self, "nothing can be made known to others")
             if self.depth:
@@ -271,7 +271,7 @@ class Outbox:
             return self.ask(lambda request, _: build(request), located=False)
 
     def ask(self, build: Build, *, located: bool = True) -> Reply:
-        """Send a question behind everything unsent. `build` gets its request and location, 0 if not `located`."""
+        """Ask a question behind all unsent messages. `build` gets its request and location, 0 unless `located`."""
         return self.ask_all([build], located=located)[0]
 
     def ask_all(self, builds: Sequence[Build], *, located: bool = True) -> list[Reply]:
@@ -291,7 +291,7 @@ class Outbox:
         return replies
 
     def answers(self) -> bool:
-        """Can something be asked now? Not inside an atomic block or a capture, and not once the session has ended."""
+        """Can questions be asked now? Not in an atomic block or a capture, nor after the session's end."""
         return not (self.depth or self.transport.lost or capture_of(self) is not None)
 
     def is_inside(self) -> bool:
@@ -304,7 +304,7 @@ class Outbox:
                 self.lock.release()
 
     def refuse_inside(self) -> None:
-        """Raise an error at the user's line if inside an atomic block, or a capture; the caller holds the lock."""
+        """Raise an error at the user's line in an atomic block or a capture. The caller holds the lock."""
         refuse_captured(self, "nothing can be asked, waited for or made known to others")
         if self.depth:
             raise ProtocolError(
@@ -341,7 +341,7 @@ class Outbox:
             transport.close()
 
     def lost(self, error: TensordError) -> None:
-        """Take no more messages: the machine is gone. Called inside any lock, so a message may slip in meanwhile."""
+        """Refuse further messages: the machine is gone. Called inside any lock; a concurrent message may slip in."""
         if type(self.messages) is not Closed:
             self.messages = Closed(without_frames(error))
 

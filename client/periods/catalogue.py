@@ -32,7 +32,7 @@ class Catalogue:
         return period in self._order
 
     def has(self, form: Form) -> bool:
-        """Is there a period of that form; or one of the same calls that does well, but begins in their middle?"""
+        """Is the form known; or are its calls those of a good period that begins elsewhere in the loop?"""
         tokens = sorted(form.tokens)
         return any(
             period.form == form or (not period.missed and tokens == sorted(period.tokens))
@@ -56,18 +56,18 @@ class Catalogue:
         self.room = max((len(other.places.made) for other in self._order), default=0)
 
     def use(self, period: Period) -> None:
-        """Note that it was sent."""
+        """Mark a period as most recently used."""
         self._order[period] = self._order.pop(period)
 
     def surplus(self) -> Period | None:
-        """The period to forget next, if there are too many, or too long ones."""
+        """The next period to forget if there are too many, or too long ones; else None."""
         steps = sum(len(period) * len(period.programs) for period in self._order)
         if len(self._order) > PERIODS or (steps > STEPS and len(self._order) > 1):
             return next(iter(self._order))
         return None
 
     def next_start(self, tokens: list[int], at: int) -> int:
-        """The position from there on at which a period may begin; behind the last one if there is none."""
+        """The next position at which a period may begin; the end if there is none."""
         starts = self.starts
         if starts.keys().isdisjoint(tokens):
             return len(tokens)
@@ -81,7 +81,7 @@ class Catalogue:
         return None
 
     def whole(self, tokens: list[int]) -> Period | None:
-        """The longest period that is the first of these tokens."""
+        """The longest period that these tokens begin with."""
         for period in self.starts.get(tokens[0], ()):
             if period.tokens == tokens[: len(period)]:
                 return period

@@ -71,7 +71,7 @@ class History:
     def add(
         self, tokens: Sequence[int], operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]
     ) -> list[Rounds]:
-        """Add calls; returns what repeats."""
+        """Add calls; the repetitions found."""
         if len(self._tokens) >= KEPT:
             self._drop()
         known, last, distance, matched = self._tokens, self._last, self._distance, self._matched
@@ -104,7 +104,7 @@ class History:
         return [rounds for rounds in found if rounds.stretches]
 
     def give_up(self, distance: int) -> None:
-        """Do not look again at rounds of that distance before the older half of all calls is forgotten."""
+        """Ignore repetitions of that distance until the older half of all calls is forgotten."""
         self._vain.add(distance)
         if distance == self._distance:
             self._due = NEVER
@@ -130,12 +130,12 @@ class History:
         return calls, kept
 
     def interrupt(self) -> None:
-        """Note that something else was sent here."""
+        """Note a break: something else was sent here."""
         if self._tokens and self._tokens[-1] != BREAK:
             self.add((BREAK,), ((),), ((),))
 
     def _repeated(self, distance: int, matched: int, end: int) -> Iterator[Stretch]:
-        """The two rounds that end there, if they are over, cut at breaks; else it says when to look again."""
+        """The two rounds that end there, cut at breaks, if they are complete; else sets when to look again."""
         tokens = self._tokens
         size, newest = distance, tokens[end - distance : end]
         if BREAK not in newest:

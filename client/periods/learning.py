@@ -46,7 +46,7 @@ class Learning:
         self._unheard = 0
 
     def forget(self, period: Period, often: int = 0) -> None:
-        """Forget a period; make one of its form again once it has come that often."""
+        """Forget a period, and learn its form again once it has come `often` times."""
         self._periods.remove(period)
         for linked in period.programs.values():
             self._release(linked.id)
@@ -72,13 +72,13 @@ class Learning:
                 self._history.give_up(distance)
 
     def _add_repeated(self, stretches: Sequence[Stretch]) -> int:
-        """Make periods of forms that come twice among the stretches of two rounds; how many."""
+        """Make periods of forms that occur twice in two rounds; their number."""
         forms = Counter([form_of(stretch, self.signatures) for stretch in stretches])
         new = [form for form, count in forms.items() if count > 1 and self._is_new(form)]
         return sum(map(self._add, new))
 
     def _is_new(self, form: Form) -> bool:
-        """Is it no known period, and none that was given up and has not come often since?"""
+        """Is it neither a known period, nor one that was given up and has not come often since?"""
         if self._periods.has(form):
             return False
         often = self._given_up.get(form)
@@ -88,14 +88,14 @@ class Learning:
         return False
 
     def _give_up(self, form: Form, often: int) -> None:
-        """Make no period of a form until it has come that often."""
+        """Do not learn a form until it has come `often` times."""
         self._given_up.pop(form, None)
         self._given_up[form] = often
         if len(self._given_up) > GIVEN_UP:
             del self._given_up[next(iter(self._given_up))]
 
     def _add(self, form: Form) -> bool:
-        """Make a period of a form, if it can be a program."""
+        """Make a period of a form; False if it cannot be a program."""
         period = Period(form, self.signatures)
         if not self._is_sound(period):
             self._give_up(form, NEVER)
@@ -106,12 +106,12 @@ class Learning:
         return True
 
     def limit(self) -> None:
-        """Forget the periods that are too many."""
+        """Forget surplus periods."""
         while (surplus := self._periods.surplus()) is not None:
             self.forget(surplus)
 
     def _is_sound(self, period: Period) -> bool:
-        """Can a program be made of it?"""
+        """Can it be a program?"""
         try:
             Building(period, self.signatures).program(tuple([True for _ in period.places.made]))
         except TensordError:
@@ -119,7 +119,7 @@ class Learning:
         return True
 
     def note_signatures(self, batch: Sequence[Message]) -> None:
-        """Note which signature a number means; what was known with another one is no longer."""
+        """Note the meaning of signature numbers, and forget what a former meaning was used for."""
         for message in batch:
             if message[0] == ATOMIC:
                 self.note_signatures(message[1])
@@ -131,7 +131,7 @@ class Learning:
                     self._outdated(message[1])
 
     def _outdated(self, number: int) -> None:
-        """Forget what has calls of that signature in it."""
+        """Forget everything with calls of that signature."""
         self._history.clear()
         self._given_up.clear()
         for period in self._periods:

@@ -46,7 +46,7 @@ class Linked:
 
 
 def link(outbox: Outbox, period: Period, results: Results, signatures: Signatures) -> tuple[Linked, list[list[Any]]]:
-    """A routine of a period, and the messages that make it, to be sent last. The caller holds the lock."""
+    """A routine of a period, and the messages that make it, which go last. The caller holds the lock."""
     program, devices = Building(period, signatures).program(results)
     program_id, records = outbox.new_id(), list(wire_records(program))
     parts = [ProgramPart(program_id, records[n : n + RECORDS]) for n in range(0, len(records), RECORDS)]

@@ -80,7 +80,7 @@ class PeriodicOutbox(Outbox):
     # -- holding back ----------------------------------------------------------------------------------------------
 
     def appended(self) -> None:
-        """As any outbox, but wait for the rest of a period that has begun."""
+        """As in any outbox, but wait for the rest of a period that has begun."""
         if self._sending:  # by this thread, which a signal handler has interrupted: the message leaves later
             return
         if not self._looks():
@@ -100,7 +100,7 @@ class PeriodicOutbox(Outbox):
             self._append()
 
     def _append(self) -> None:
-        """No period has begun: do as any outbox, and look again after some messages, or after one that is no call."""
+        """Act as any outbox: no period has begun. Look again after some messages, or after one that is no call."""
         if len(self.messages) >= self._usual:
             self.limit = self._usual
             super().appended()
@@ -115,7 +115,7 @@ class PeriodicOutbox(Outbox):
             self._set = self.limit = min(self._usual, len(messages) + (STRIDE if called else 1))
 
     def make_way(self) -> None:
-        """As any outbox, unless the heavy op may be of a period that has begun."""
+        """As in any outbox, unless the heavy op may belong to a period that has begun."""
         if self._sending:
             return
         if self.heavy and self._looks():
@@ -130,7 +130,7 @@ class PeriodicOutbox(Outbox):
         return bool(self.periods.starts) and not self.depth and type(self.messages) is list
 
     def _follow(self) -> None:
-        """Look at what was issued since the last look: has a period begun, does it go on, is it over?"""
+        """Look at the messages since the last look: did a period begin, continue, or end?"""
         messages, first = self.messages, self._seen
         tokens = tokens_of(messages[first:] if first else messages)
         self._seen = len(messages)
@@ -167,7 +167,7 @@ class PeriodicOutbox(Outbox):
         return self.transport.eager or self.heavy or len(self.messages) >= self._usual
 
     def _wait(self) -> bool:
-        """Set the number of messages at which to look again at a period that has begun; False if none has."""
+        """Set when to look again at a period that has begun; False if there is none."""
         if self._period is None:
             return False
         size, end = len(self.messages), self._end(self._start, self._period)
@@ -177,11 +177,11 @@ class PeriodicOutbox(Outbox):
         return True
 
     def _make_room(self) -> None:
-        """Leave ids out, for a run's inner values."""
+        """Skip ids, for the inner values of a run."""
         self.ids += self.periods.room
 
     def _miss(self, period: Period) -> None:
-        """Note that a period began and was not one; forget it if that is usual."""
+        """Note that a period began but was not completed; forget a period to which that often happens."""
         period.missed += 1
         if period.missed > PATIENCE and period in self.periods:
             self._learning.forget(period, PATIENCE)
@@ -189,13 +189,13 @@ class PeriodicOutbox(Outbox):
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def send(self) -> bool:
-        """As any outbox, with runs in place of whole periods."""
+        """As in any outbox, with runs in place of whole periods."""
         if self.depth or type(self.messages) is not list:
             return super().send()
         return self._send(len(self.messages))
 
     def _send(self, count: int) -> bool:
-        """Send so many of the messages; the others stay."""
+        """Send the first `count` messages."""
         with SHIELD:
             sent = self._deliver(self._made_ready(count))
             if self._looks():
@@ -203,7 +203,7 @@ class PeriodicOutbox(Outbox):
             return sent
 
     def _made_ready(self, count: int) -> list[list[Any]]:
-        """Take so many of the messages; with releases, and runs in place of periods."""
+        """Take the first `count` messages, with releases, and runs in place of periods."""
         if self._sending:
             message = "a signal handler that interrupts the sending of messages may neither submit nor wait"
             raise ProtocolError(message, location=user_line())
@@ -220,7 +220,7 @@ class PeriodicOutbox(Outbox):
             self._sending = False
 
     def _finish(self, count: int) -> None:
-        """Settle what has become of the period that has begun, if so many messages leave now."""
+        """Settle the period that has begun, if the first `count` messages leave now."""
         self._follow()
         begun, self._period, self._seen = self._period, None, 0
         if begun is not None and self._start < count:
@@ -250,7 +250,7 @@ class PeriodicOutbox(Outbox):
         return ready
 
     def _remainder(self) -> list[list[Any]]:
-        """The messages that were to stay: ids rise, so they leave in front of a program."""
+        """The messages that were to stay: they leave before a program, since ids rise."""
         held, self.messages = self.messages, []
         self.heavy = False
         self._learning.learn(held)
@@ -295,7 +295,7 @@ class PeriodicOutbox(Outbox):
             behind = start
 
     def _run(self, period: Period, values: list[Any], gone: set[int], newest: int) -> list[Any] | None:
-        """The run that stands for a period, but for its location; None if the calls have to leave one by one."""
+        """The run in place of a period, without its location; None if the calls have to leave one by one."""
         if period not in self.periods:  # given up for another one that was found in this batch
             return None
         made = period.made(values)
@@ -318,7 +318,7 @@ class PeriodicOutbox(Outbox):
     # -- programs --------------------------------------------------------------------------------------------------
 
     def _program(self, period: Period, results: Results) -> Linked | None:
-        """A program of the period that has these results, and perhaps more; None as long as there is none."""
+        """A ready program of the period with at least these results; None if there is none yet."""
         exact: Linked | None = period.programs.get(results)
         if exact is not None and exact.is_ready:
             return exact
@@ -335,7 +335,7 @@ class PeriodicOutbox(Outbox):
         return min(ready, key=lambda each: sum(each.results), default=None)
 
     def _link(self) -> list[list[Any]]:
-        """The messages that link what is due."""
+        """The messages that link the due programs."""
         due, self._due = self._due, []
         found: list[list[Any]] = []
         for period, results in due:

@@ -97,7 +97,7 @@ class Period:
         return len(self.tokens)
 
     def values(self, calls: Sequence[Message]) -> list[Any] | None:
-        """The values of calls with the period's tokens; None unless they have its form, and one span around them."""
+        """The values of calls with the period's tokens; None unless they have its form and share one span."""
         values = values_in(calls)
         if self._again(values) != self._first(values):
             return None
@@ -105,14 +105,14 @@ class Period:
 
 
 def getter(places: Sequence[int]) -> Get:
-    """A function that gives the values at these places as a tuple."""
+    """A function that takes the values at these places as a tuple."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda values: tuple([values[place] for place in places])
 
 
 def is_in_one_span(calls: Sequence[Message]) -> bool:
-    """Were the calls issued in the same span, or all of them in none?"""
+    """Were the calls issued in one span, or all outside of spans?"""
     locations = list(map(LOCATION, calls))
     if max(locations) < LINES:
         return True

@@ -27,12 +27,12 @@ def tokens_of(messages: Iterable[Message]) -> list[int]:
 
 
 def signature_in(token: int) -> int:
-    """The signature's number in that of a call."""
+    """The signature's number in the token of a call."""
     return token >> LINE_BITS
 
 
 def line_in(token: int) -> int:
-    """The line's number in that of a call."""
+    """The line's number in the token of a call."""
     return token & LINE
 
 
@@ -42,7 +42,7 @@ def values_in(calls: Sequence[Message]) -> list[Any]:
 
 
 def flat(operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]) -> list[Any]:
-    """The same for the operands and the results of each call."""
+    """All operands, then all results."""
     return [*chain.from_iterable(operands), *chain.from_iterable(results)]
 
 

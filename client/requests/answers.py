@@ -43,7 +43,7 @@ class Answers:
         return found
 
     def _question(self, tensor: Handle) -> Build:
-        """The question for the value. A large value is read in the daemon's memory: an *export*, with its own id."""
+        """The question for the value. A large value is read in the daemon's memory, as an *export* with its own id."""
         outbox, meta = self._outbox, tensor._meta
         exports = outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM
 
@@ -70,7 +70,7 @@ class Answers:
         return self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
 
     def look_at(self, tensor: Handle, timeout: float) -> dict[str, Any]:
-        """State, error and meta of a tensor, as they are now. Moves nothing; TimeoutError if there is no answer."""
+        """The present state, error and meta of a tensor. Moves nothing; TimeoutError without an answer."""
         found: dict[str, Any] = self._outbox.await_reply(self.ask("state", tensor._id), timeout)
         return found
 
@@ -85,14 +85,14 @@ class Answers:
 
 
 def fetched(tensor: Handle, value: NDArray[Any]) -> NDArray[Any]:
-    """The value that was fetched; the tensor's meta is known from it."""
+    """The fetched value, from which the tensor learns its meta."""
     if tensor._meta is None:
         tensor._meta = Meta.of(value.shape, value.dtype)
     return value
 
 
 def seconds(what: str, timeout: Any) -> float | None:
-    """A timeout in seconds, None for no limit; what is over already is 0. MetadataError unless it is a real number."""
+    """A timeout in seconds, None for no limit, 0 if it is over. MetadataError unless it is a real number."""
     if timeout is None:
         return None
     if isinstance(timeout, (bool, np.bool_)) or not isinstance(timeout, (int, float, np.integer, np.floating)):

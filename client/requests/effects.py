@@ -48,7 +48,7 @@ class Effects:
         self._outbox.appended()
 
     def issue_tolerant(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> Reply:
-        """The same for a callback that takes an error in the place of a value; the reply comes when it has run."""
+        """As `issue`, for a callback that takes errors in place of values; the reply comes when it has run."""
         known = self.known(chain)
         with self._outbox.lock, SHIELD:
             location = self._outbox.locations.here(2)
@@ -64,7 +64,7 @@ class Effects:
         yield self._outbox.ask(lambda request, at: Effect((), known, nothing, request, at))
 
     def known(self, chain: int | None) -> int:
-        """The number of a chain, by default the session's own; ProtocolError if it is none of the session's."""
+        """The number of a chain, by default the session's own; ProtocolError for chains of other sessions."""
         if chain is not None and (type(chain) is not int or chain not in self._chains):
             raise located(ProtocolError(f"{shown(chain)} is no chain of this session; make one with chain()"))
         return self._default if chain is None else chain

@@ -43,11 +43,11 @@ class Printing:
         self._why = ""
 
     def issue(self, parts: Sequence[Any], ids: tuple[int, ...], sep: str, chain: int | None, core: object) -> None:
-        """Print `parts` when their turn comes: texts, and None where the next tensor's value goes."""
+        """Print `parts` in turn: texts, and None for the next tensor's value."""
         self.expect(self._effects.issue_tolerant(line_of(parts, sep), ids, chain), core)
 
     def expect(self, reply: Reply, core: object) -> None:
-        """Await a print that was issued; the reply comes when it is written."""
+        """Await an issued print, whose reply comes when it is written."""
         self._open[reply] = core
         EXIT.add(self)
         reply.when_done(lambda: self._settle(reply))
@@ -61,7 +61,7 @@ class Printing:
         self._why = self._why or why
 
     def finish(self, deadline: float | None = None) -> None:
-        """Wait until all open prints are written, or until the deadline; log how many are not, and why."""
+        """Wait for all open prints, at most until the deadline; log how many are lost, and why."""
         if deadline is None:
             deadline = monotonic() + PATIENCE
         if self._outbox.transport.lost or self._outbox.is_inside():
@@ -79,11 +79,11 @@ class Printing:
         self._lost = 0
 
     def give_up(self) -> None:
-        """Wait no longer; log how many are not written."""
+        """Stop waiting; log how many are lost."""
         self.finish(0.0)
 
     def _await(self, reply: Reply, deadline: float) -> None:
-        """Wait for a print; send it as soon as no other thread has the session. Raises its error, or TimeoutError."""
+        """Wait for a print, which is sent once no other thread has the session. Raises its error, or TimeoutError."""
         while not self._outbox.flush_if_free() and monotonic() + PAUSE < deadline:
             with suppress(TimeoutError):
                 self._outbox.await_reply(reply, PAUSE)
@@ -92,7 +92,7 @@ class Printing:
 
 
 def line_of(parts: Sequence[Any], sep: str) -> Callable[..., None]:
-    """What writes the line, given the values of tensors."""
+    """A callback that writes the line, given the values of tensors."""
 
     def show(*found: Any) -> None:
         rest = iter(found)
@@ -104,7 +104,7 @@ def line_of(parts: Sequence[Any], sep: str) -> Callable[..., None]:
 
 
 def text_of_value(value: Any) -> str:
-    """A value as it is printed; an error stands for a value that there is not."""
+    """The printed text of a value, or of its error."""
     return f"<{type(value).__name__}: {value}>" if isinstance(value, TensordError) else str(value)
 
 
@@ -125,13 +125,13 @@ class AtExit:
         self._open: WeakSet[Unfinished] = WeakSet()
 
     def add(self, work: Unfinished) -> None:
-        """Finish this, too. Asked for after the machine's end was, and so done before."""
+        """Finish this work, too. It is registered after the machine's end, and so done before it."""
         if work not in self._open:
             self._open.add(work)
             AT_END.do(self.finish)
 
     def finish(self) -> None:
-        """Finish all, within one session's time. An interrupt gives up what is left: a traceback would help nobody."""
+        """Finish all within the time of one session. An interrupt gives up the rest, without a traceback."""
         deadline = monotonic() + PATIENCE
         left = sorted(self._open, key=lambda one: not isinstance(one, Printing))  # which have a deadline
         try:
@@ -142,7 +142,7 @@ class AtExit:
                 work.give_up()
 
     def forked(self) -> None:
-        """In a forked child all that is the parent's."""
+        """Forget everything in a forked child: it is the parent's."""
         self._open.clear()
 
 

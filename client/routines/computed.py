@@ -63,7 +63,7 @@ class Call(NamedTuple):
 
 
 def read_apart(code: Iterable[Instruction]) -> Iterator[Instruction]:
-    """The instructions, of which those that load two variables are two."""
+    """The instructions, with those that load two variables split in two."""
     for each in code:
         if each.opname.startswith("LOAD_") and isinstance(each.argval, tuple) and each.opname.count("LOAD_FAST") == 2:
             for name in each.argval:
@@ -73,7 +73,7 @@ def read_apart(code: Iterable[Instruction]) -> Iterator[Instruction]:
 
 
 def asking(code: Sequence[Instruction]) -> Iterator[Asking]:
-    """Where the code asks for what it does not name."""
+    """The places where the code asks for attributes that it does not name."""
     for n, each in enumerate(code):
         if each.opname in _LOADS and is_asking(code, n, str(each.argval)):
             call = call_of(code, n) if each.argval in ASKERS or each.argval in PATHS else None
@@ -82,7 +82,7 @@ def asking(code: Sequence[Instruction]) -> Iterator[Asking]:
 
 
 def path_of(call: Call) -> tuple[str, ...]:
-    """The path to the first argument of a call, if nothing else in the call changes what is there."""
+    """The path to a call's first argument; () unless it is one that the rest of the call leaves alone."""
     first, *rest = call.arguments or [[]]
     known = (
         bool(first) and first[0].opname.startswith(_VARIABLES) and all(each.opname == "LOAD_ATTR" for each in first[1:])
@@ -94,7 +94,7 @@ def path_of(call: Call) -> tuple[str, ...]:
 
 
 def is_asking(code: Sequence[Instruction], n: int, name: str) -> bool:
-    """Does the instruction, which loads something of that name, ask for what the code does not name?"""
+    """Does the instruction, which loads that name, ask for attributes that the code does not name?"""
     if name in ASKERS:
         return not has_constants(code, n, ASKERS[name])
     if name in FORMATS:
@@ -104,7 +104,7 @@ def is_asking(code: Sequence[Instruction], n: int, name: str) -> bool:
 
 
 def asking_for_modules(code: Sequence[Instruction]) -> Iterator[Instruction]:
-    """The instructions by which the code asks for modules that it does not name."""
+    """The instructions that ask for modules which the code does not name."""
     for n, each in enumerate(code):
         if each.opname not in _LOADS or each.argval not in MODULES:
             continue
@@ -129,7 +129,7 @@ def is_item_by_name(code: Sequence[Instruction], n: int) -> bool:
 
 
 def has_constants(code: Sequence[Instruction], n: int, wanted: tuple[int, ...] | None) -> bool:
-    """Is what the instruction loads called at once, with constant texts as those arguments?"""
+    """Is the loaded function called at once, with constant texts for the wanted arguments?"""
     call = call_of(code, n)
     if call is None or not call.arguments:
         return False
@@ -142,7 +142,7 @@ def is_constant(argument: Sequence[Instruction]) -> bool:
 
 
 def call_of(code: Sequence[Instruction], n: int) -> Call | None:
-    """The call of what instruction `n` loads; None if that is not told."""
+    """The call of the function that instruction `n` loads; None if it cannot be told."""
     found: list[list[Instruction]] = []
     depth = 0
     for place in range(n + 1, len(code)):
@@ -162,7 +162,7 @@ def call_of(code: Sequence[Instruction], n: int) -> Call | None:
 
 
 def after(depth: int, instruction: Instruction, found: list[list[Instruction]]) -> int:
-    """The depth behind an instruction, which is put to the argument that it makes."""
+    """The depth of the stack after an instruction, which is added to its argument in `found`."""
     if instruction.opname == "CALL":  # PRECALL counts with it
         effect = -1 - (instruction.arg or 0)
     else:

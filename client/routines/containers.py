@@ -80,7 +80,7 @@ def look_at_slice(search: Search, value: slice, name: str) -> None:
 
 
 def look_at_array(search: Search, value: Any, name: str) -> None:
-    """An array, or a record of one: its bytes, or the objects in it."""
+    """An array, or one of its records: its bytes, or the objects in it."""
     if value.dtype.hasobject:
         listed: Callable[[], Any] = value.item if isinstance(value, np.void) else lambda: value.ravel().tolist()
         search.state(Contents(value, listed), name)
@@ -109,26 +109,26 @@ def look_at_buffer(search: Search, value: Any, name: str) -> None:
 
 
 def look_at_parts(search: Search, value: Any, name: str) -> None:
-    """What is called, or looked at, by way of something that cannot be changed."""
+    """What an immutable wrapper calls or shows."""
     for each in parts_of(value):
         search.follow(each, name)
 
 
 def look_at_reference(search: Search, value: Callable[[], Any], name: str) -> None:
-    """What it refers to, as long as that lives."""
+    """The referent, while it lives."""
     search.note(partial(referred, value), None, referred(value, None), name)
     if isinstance(value, weakref.WeakMethod):
         search.follow(value(), name)
 
 
 def referred(reference: Callable[[], Any], _key: Any) -> Any:
-    """What a weak reference refers to; of a method, which is made anew each time, the object."""
+    """The referent of a weak reference; for a method, which is made anew each time, its object."""
     found = reference()
     return getattr(found, "__self__", None) if isinstance(reference, weakref.WeakMethod) else found
 
 
 def look_at_variable(search: Search, value: ContextVar[Any], name: str) -> None:
-    """What the context has, or the variable's own default."""
+    """The value in the context, or the variable's default."""
     found = value.get(MISSING)
     search.note(value.get, MISSING, found, name)
     if found is MISSING:
@@ -139,7 +139,7 @@ def look_at_variable(search: Search, value: ContextVar[Any], name: str) -> None:
 
 
 def look_at_local(search: Search, value: threading.local, name: str) -> None:
-    """Each thread sees its own."""
+    """The values of the calling thread."""
     get = found_or_missing(partial(threading.local.__getattribute__, value))
     search.state(Contents(value, lambda: vars(value)), name)
     for key in list(vars(value)):

@@ -35,7 +35,7 @@ class Contents:
         return (len(now) == len(before) and all(map(is_, now, before))) or alike(now, before)
 
     def renew(self) -> None:
-        """The capture is over. A log to which the function has added texts is right as it is now."""
+        """Accept texts that the function has added: a log is right as it is after the capture."""
         now = list(self._list())
         before = len(self._before)
         if alike(now[:before], self._before) and all(type(each) in TEXTS for each in now):
@@ -75,7 +75,7 @@ def array_of(buffer: Any) -> np.ndarray[Any, Any]:
 
 
 def form_of(buffer: Any) -> tuple[Any, ...]:
-    """The shape and type of its items."""
+    """The shape and the type of its items."""
     if isinstance(buffer, np.ndarray | np.void):
         return (buffer.shape, buffer.dtype)
     with memoryview(buffer) as view:
@@ -112,7 +112,7 @@ class Clearings:
         self.count = self._hits = self._misses = 0
 
     def see(self, hits: int, misses: int) -> int:
-        """What the cache counts now; gives the number of clearings."""
+        """Note the cache's counts; the number of clearings so far."""
         if hits < self._hits or misses < self._misses:
             self.count += 1
         self._hits, self._misses = hits, misses
@@ -141,7 +141,7 @@ class Kept:
         return bool(fits or now.misses == self._misses)
 
     def renew(self) -> None:
-        """The capture is over: what it has asked for is kept now."""
+        """Accept what the capture has put into the cache."""
         now = self._information()
         self._cleared = self._clearings.see(now.hits, now.misses)
         self._misses = now.misses
@@ -157,7 +157,7 @@ class Kind(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Does its class leave it to Python how attributes are found?"""
+        """Does Python's own lookup find its attributes?"""
         return self.held and self.kind.__getattribute__ is _ATTRIBUTE
 
 

@@ -97,7 +97,7 @@ class Construct(NamedTuple):
 
 
 def run(core: Any, asked: Construct) -> Any:
-    """Carry out a step of control flow: record it, or run a routine that is it."""
+    """Record a step of control flow, or run a routine that consists of it."""
     step = asked._replace(head=asked.head.item()) if isinstance(asked.head, np.integer) else asked
     check(core, step)
     if step.op in (COND, CASE) and not isinstance(step.head, Tensor):
@@ -127,7 +127,7 @@ def check(core: Core, step: Construct) -> None:
 
 
 def as_bound(most: Any) -> int | None:
-    """The most rounds of a loop, as a plain number, for which a routine's number is fixed; else MetadataTypeError."""
+    """The bound on the rounds of a loop as a plain number, which fixes a routine's number; else MetadataTypeError."""
     most = fixed(most)
     if most is None or (isinstance(most, Integral) and not isinstance(most, bool) and int(most) in range(LIMIT + 1)):
         return None if most is None else int(most)
@@ -135,14 +135,14 @@ def as_bound(most: Any) -> int | None:
 
 
 def check_state(op: str, value: Any) -> None:
-    """MetadataTypeError unless all that is in it are tensors."""
+    """MetadataTypeError unless everything in it is a tensor."""
     if is_number(value):
         message = f"{op}: the state is made of tensors, since numbers do not change in a run: asarray({value!r})"
         raise located(MetadataTypeError(message, op=op))
 
 
 def chosen(op: str, head: Any, functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-    """The function that Python itself decides for."""
+    """The function chosen by a plain predicate or index."""
     if op == COND:
         return functions[0 if head else 1]
     if not isinstance(head, int):
@@ -153,7 +153,7 @@ def chosen(op: str, head: Any, functions: Sequence[Callable[..., Any]]) -> Calla
 
 
 def record(capture: Capture, step: Construct) -> Any:
-    """Record a step of control flow; its results, as the functions return them."""
+    """Record a step of control flow; its results, in the structure that the functions return."""
     op, head, functions, args, attributes = step
     draws, loops = capture.draws or Draws(capture), FORMS[op].loops
     blocks = [captured(capture, function, args, draws, own=loops) for function in functions]
@@ -167,12 +167,12 @@ def record(capture: Capture, step: Construct) -> Any:
 
 
 def state_of(args: Sequence[Any]) -> Any:
-    """A loop's state as the loop returns it."""
+    """The state as a loop returns it: a single value, or a tuple."""
     return args[0] if len(args) == 1 else tuple(args) if args else None
 
 
 def as_state(value: Any, count: int) -> Any:
-    """What a body has returned, likewise: several as a tuple."""
+    """The result of a body, likewise."""
     return tuple(value) if count > 1 and isinstance(value, list) else value
 
 
@@ -212,13 +212,13 @@ class Flows:
 
 
 def recorded(op: str, functions: Any, attributes: Any, head: Any, *args: Any) -> Any:
-    """The function of such a routine."""
+    """The function of a routine for control flow outside of routines."""
     core = CURRENT.capture.core if CURRENT.capture is not None else None
     return run(core, Construct(op, head, functions, args, attributes))
 
 
 def identity(function: Any) -> Any:
-    """Equal for functions that do the same: a lambda is made anew each time, of the same code and the same cells."""
+    """A key that is equal for functions that do the same: lambdas of the same code, globals and cells."""
     if isinstance(function, MethodType):
         return (MethodType, identity(function.__func__), id(function.__self__))
     if type(function) is not FunctionType:

@@ -53,12 +53,12 @@ class Entry:
         self.used = next(_NOW)
 
     def run(self, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:
-        """Run the program on these arguments; what the function would return. Misfit if it does not fit them."""
+        """Run the program with these arguments; the function's result. Misfit if the arguments do not fit."""
         values = self.evaluation.values(numbers, self.core.random_state)
         return self.make(self.linked.run(tensors, values), tensors, values)
 
     def suits(self, objects: Sequence[Any]) -> bool:
-        """Is it for these other arguments, and does all that it depends on hold?"""
+        """Does it fit these other arguments, and do its guards hold?"""
         if objects and not all(known() is each for known, each in zip(self.objects, objects, strict=True)):
             return False
         for tensor in self.linked.captured:
@@ -68,7 +68,7 @@ class Entry:
 
     @property
     def dead(self) -> bool:
-        """Can it never be used again?"""
+        """Is it of no further use?"""
         return self.core.closed or any(known() is None for known in self.objects)
 
 
@@ -90,11 +90,11 @@ class Entries:
         return max(self._all(), key=lambda entry: entry.used, default=None)
 
     def of(self, core: Core) -> list[Entry]:
-        """The entries of a session that may be used as things are now."""
+        """The entries of a session that can be used now."""
         return [each for each in self._all() if each.core is core and not each.dead and each.guards.hold()]
 
     def find(self, key: tuple[Any, ...], numbers: Sequence[Any], objects: Sequence[Any]) -> Entry | None:
-        """The entry for such a call; None if there is none. The hot path of a routine's call."""
+        """The entry for a call; None if there is none. The hot path of a routine's call."""
         variants = self._variants.get(key)
         if variants is None:
             return None
@@ -106,12 +106,12 @@ class Entries:
         return None
 
     def fixed(self, key: tuple[Any, ...]) -> tuple[int, ...]:
-        """The places of the numbers that are fixed for that key."""
+        """The positions of the numbers that are fixed for that key."""
         variants = self._variants.get(key)
         return () if variants is None else variants.fixed
 
     def add(self, key: tuple[Any, ...], entry: Entry, fixed: frozenset[int]) -> None:
-        """Add an entry whose capture has fixed the numbers at these places."""
+        """Add an entry whose capture fixed the numbers at these positions."""
         with self.lock:
             self._keep(lambda each: not each.dead)
             places = tuple(sorted(fixed.union(self.fixed(key))))
@@ -137,7 +137,7 @@ class Entries:
 
 
 def arranged(fixed: tuple[int, ...], entries: Sequence[Entry]) -> Variants:
-    """Entries by their fixed numbers; of those that differ in their guards alone, the newest."""
+    """The entries by fixed numbers; of those that differ only in their guards, the newest."""
     found: dict[tuple[Any, ...], tuple[Entry, ...]] = {}
     for entry in entries:
         which = values_at(fixed, entry.numbers)
@@ -146,5 +146,5 @@ def arranged(fixed: tuple[int, ...], entries: Sequence[Entry]) -> Variants:
 
 
 def values_at(places: Sequence[int], numbers: Sequence[Any]) -> tuple[Any, ...]:
-    """The numbers at these places, in a form that tells them apart to the last bit."""
+    """The numbers at these positions, in a form that tells them apart to the last bit."""
     return tuple([exact(numbers[place]) for place in places])

@@ -36,7 +36,7 @@ class Look(NamedTuple):
 
 
 def differences(before: Look, now: Look, outside: str | None) -> str:
-    """What differs, in words; "" if nothing does. `outside`: the first global or cell that has changed, if one has."""
+    """The differences in words; "" if there are none. `outside`: the first global or cell that has changed."""
     found = []
     for name in dict.fromkeys((*before.arguments, *now.arguments)):
         old, new = before.arguments.get(name), now.arguments.get(name)
@@ -54,7 +54,7 @@ def differences(before: Look, now: Look, outside: str | None) -> str:
 
 
 def described(part: Any) -> str:
-    """What is part of the key, in words."""
+    """A part of the key, in words."""
     if part is None:
         return "not there"
     if isinstance(part, tuple) and part and isinstance(part[0], Meta):
@@ -94,13 +94,13 @@ class Captures:
         self._warned = False
 
     def note(self, recorded: Recorded, *, new: bool) -> tuple[Look, Guards] | None:
-        """Keep what the newest capture looked like. That of the one before it, if there were too many by now."""
+        """Keep the newest look and guards; the former ones if there have been too many captures."""
         self._kinds += new
         before, self._last = self._last, (recorded.look, recorded.guards)
         return before if self._kinds > MANY else None
 
     def warn(self, before: tuple[Look, Guards], recorded: Recorded) -> None:
-        """Warn once, if the last two captures differ: many have been made."""
+        """Warn once about repeated captures, if the last two differ."""
         if self._warned:
             return
         look, guards = before
@@ -130,7 +130,7 @@ class Call:
         self._key = tuple(given.key)
 
     def first_time(self, fixed: frozenset[int] = frozenset()) -> Any:
-        """Capture the function, and run what was captured. `fixed`: the numbers whose values the program has."""
+        """Capture the function and run the program. `fixed`: numbers whose values become part of it."""
         recorded = self._counted(fixed)
         entry = self._linked(recorded)
         result = entry.run(self._given.tensors, self._given.numbers)
@@ -138,7 +138,7 @@ class Call:
         return result
 
     def linked(self) -> Entry:
-        """Capture the function, and run nothing."""
+        """Capture the function without running the program."""
         recorded = self._counted()
         entry = self._linked(recorded)
         self._keep(entry, recorded)
@@ -192,7 +192,7 @@ class Call:
         return Entry(linked, evaluation, self._called(recorded), recorded.guards, self._given)
 
     def _called(self, recorded: Recorded) -> Called:
-        """How the routine is called, and returns: what an argument or a result is to the program."""
+        """The calling convention: what arguments and results are to the program."""
         function, args = self._captures.function, self._args
         described = Described(recorded.leaves, recorded.capture.fixed)
         names = parameter_names(function, len(args))
@@ -203,7 +203,7 @@ class Call:
 
 
 def kept(core: Core, constant: Constant) -> Tensor:
-    """The routine's own tensor with these values, which goes with the routine, and not with a context of the caller."""
+    """The routine's own tensor with these values, which no context of the caller releases."""
     tensor = as_tensor(core, constant.array, constant.home)
     hand(tensor, None)
     return tensor

@@ -47,13 +47,13 @@ class Extra(NamedTuple):
     names: tuple[str, ...]
 
     def look(self, search: Search, name: str) -> None:
-        """Refuse those that the code names, or may name."""
+        """Refuse attributes that the code names, or may name."""
         for each in self.names if search.asked else search.attributes.intersection(self.names):
             search.refuse(joined(name, each))
 
 
 def ask_by_value(search: Search, value: Any, name: str) -> bool:
-    """Is it `getattr`, or the like, by another name? What it is asked for then no code tells."""
+    """Note `getattr` and the like under another name: code does not tell what they are asked for."""
     if id(value) in _ASKING:
         if name.rpartition(".")[2] != value.__name__:
             search.ask(name)
@@ -62,7 +62,7 @@ def ask_by_value(search: Search, value: Any, name: str) -> bool:
 
 
 def look_at_builtin(search: Search, value: Any, name: str) -> None:
-    """A function in C, or a method of something, which may ask for any attributes of it."""
+    """A function or a bound method in C, which may ask for any attribute."""
     if not isinstance(value.__self__, ModuleType) and value.__name__ in SELF_ASKING | FORMATS:
         search.ask(name)
     for each in parts_of(value):
@@ -70,7 +70,7 @@ def look_at_builtin(search: Search, value: Any, name: str) -> None:
 
 
 def look_at_function(search: Search, function: FunctionType, name: str) -> None:
-    """A function of the program, or what a library has made of one."""
+    """A function of the program, or a library's wrapper of one."""
     code = function.__code__
     owner = OWNERS[code.co_filename]
     if owner is Owner.PACKAGE:
@@ -92,7 +92,7 @@ def look_at_function(search: Search, function: FunctionType, name: str) -> None:
 
 
 def look_at_closure(search: Search, function: FunctionType) -> None:
-    """The variables of functions around that its code reads."""
+    """The variables of enclosing functions that the code reads."""
     code = function.__code__
     read: Any = code.co_freevars
     if OWNERS[code.co_filename] is Owner.PROGRAM and not search.attributes & _CELLS:
@@ -103,7 +103,7 @@ def look_at_closure(search: Search, function: FunctionType) -> None:
 
 
 def look_at_cell(search: Search, cell: CellType, name: str) -> None:
-    """A variable of a function around, which may be empty."""
+    """A variable of an enclosing function, which may be empty."""
     get = cell.__getattribute__
     try:
         found = cell.cell_contents
@@ -118,7 +118,7 @@ def look_at_cell(search: Search, cell: CellType, name: str) -> None:
 
 
 def look_at_defaults(search: Search, function: FunctionType) -> None:
-    """Defaults of arguments. They may be others, and those of keywords are in a dict."""
+    """The defaults of arguments, which can be replaced; those of keywords are in a dict."""
     for attribute in _DEFAULTS:
         found = getattr(function, attribute)
         if found:
@@ -126,7 +126,7 @@ def look_at_defaults(search: Search, function: FunctionType) -> None:
 
 
 def look_at_code(search: Search, code: CodeType, outer: dict[str, Any]) -> None:
-    """What code of the program names, with these globals."""
+    """What the program's code names, with these globals."""
     search.codes.update(within(code))
     codes = codes_in(search, code)
     found = [names_of(each) for each in codes]
@@ -153,12 +153,12 @@ def look_at_code(search: Search, code: CodeType, outer: dict[str, Any]) -> None:
 
 
 def codes_in(search: Search, code: CodeType) -> list[CodeType]:
-    """The code, and that of functions inside it, as far as it counts."""
+    """The code and its inner functions, as far as they count."""
     return [each for each in within(code) if search.ran is None or each in search.ran]
 
 
 def look_at_globals(search: Search, names: dict[str, None], outer: dict[str, Any]) -> None:
-    """The names of a module that code loads, and those of Python itself, unless the module has them."""
+    """The globals that code loads, and the builtins that no global hides."""
     builtins = builtins_of(outer)
     own = []
     for name in names:
@@ -176,7 +176,7 @@ def look_at_globals(search: Search, names: dict[str, None], outer: dict[str, Any
 
 
 def look_at_library(search: Search, code: CodeType, outer: dict[str, Any]) -> None:
-    """What a library's code names that may change: containers and objects among its globals."""
+    """The mutable globals that a library's code names: containers and objects."""
     for name in dict.fromkeys(name for each in within(code) for name in names_of(each).globals):
         found = outer.get(name)
         if type(found) not in VALUES and not isinstance(found, _OF_LIBRARIES):
@@ -184,7 +184,7 @@ def look_at_library(search: Search, code: CodeType, outer: dict[str, Any]) -> No
 
 
 def look_at_import(search: Search, name: str, level: int, outer: dict[str, Any]) -> None:
-    """A module that code imports, and the packages that it is in."""
+    """An imported module and the packages around it."""
     full = resolve_name("." * level + name, outer.get("__package__") or "") if level else name
     parts = full.split(".")
     for n in range(len(parts)):
@@ -194,7 +194,7 @@ def look_at_import(search: Search, name: str, level: int, outer: dict[str, Any])
 
 
 def look_at_modules(search: Search) -> None:
-    """All modules of the program, for code that finds them by names that it computes."""
+    """All modules of the program, for code that finds them by computed names."""
     search.shape(len, sys.modules, "sys.modules")
     for name, module in list(sys.modules.items()):
         if is_of_program(name):
@@ -220,12 +220,12 @@ def look_at_module(search: Search, module: ModuleType, name: str) -> None:
 
 
 def look_at_decimals(search: Search) -> None:
-    """What each calculation with decimal numbers depends on."""
+    """What all arithmetic with decimal numbers depends on."""
     search.shape(decimals, None, "decimal.getcontext", known="decimals")
 
 
 def decimals(_key: Any) -> tuple[Any, ...]:
-    """How decimal numbers are computed by this thread."""
+    """This thread's context of decimal arithmetic."""
     found = decimal.getcontext()
     traps = tuple(found.traps.values())
     return (found.prec, found.rounding, found.Emin, found.Emax, found.capitals, found.clamp, traps)

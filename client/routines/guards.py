@@ -91,33 +91,33 @@ class Guards:
         return self._search
 
     def ran(self, code: CodeType, outer: dict[str, Any], *, library: bool = False) -> None:
-        """Code that was not found has run, with these globals."""
+        """Note code that ran but was not found, with its globals."""
         self._late.setdefault((code, id(outer)), Code(code, outer, library))
 
     def reached(self, value: Any, name: str) -> None:
-        """Something was reached in a way that the search does not see."""
+        """Note an object that was reached in a way that the search does not see."""
         self._reached.append((reference(value), name))
 
     def asked(self, value: Any, code: CodeType, offset: int, expression: str) -> None:
-        """Code has asked an object for an attribute by a computed name: any of them may count."""
+        """Note an object that was asked for an attribute by a computed name: any attribute may count."""
         self._expression = self._expression or expression
         self._seen.add((code, offset))
         self._whole.append((reference(value), False))
 
     def given(self, value: Any) -> None:
-        """A library's code has got an object: any of its attributes may count, and all that is behind them."""
+        """Note an object that a library's code got: everything behind it may count."""
         self._whole.append((reference(value), True))
 
     def named(self, names: Iterable[str]) -> None:
-        """A library asks for attributes with these names."""
+        """Note attributes that a library asks for by name."""
         self._named.update(names)
 
     def asks(self, expression: str) -> None:
-        """A function in C may ask for any attributes."""
+        """Note that a function in C may ask for any attribute."""
         self._asked = self._asked or expression
 
     def excuses(self, name: str) -> bool:
-        """Has the user named it, or what it is behind, as a constant?"""
+        """Has the user named it, or an object around it, as a constant?"""
         return self.found.excuses(name)
 
     def settle(self, ran: AbstractSet[CodeType] | None = None) -> Search:
@@ -141,7 +141,7 @@ class Guards:
         return search
 
     def _arrange(self, search: Search) -> None:
-        """What was found, in the form in which it is looked at."""
+        """Arrange the findings for the checks before each run."""
         kinds: Place = (Kinds(search.kinds.values()), None, True)
         self._places = Places((*search.places.values(), (kinds, "the class of an object")))
         self._shapes = Shapes((*search.shapes.values(), *builtins_in(search)), search.classes)
@@ -157,12 +157,12 @@ class Guards:
             return False
 
     def broken(self) -> str | None:
-        """The name of the first place where something else is; None if there is none."""
+        """The name of the first shape that has changed; None if all hold."""
         return self._places.broken() or self._shapes.broken()
 
 
 def builtins_in(search: Search) -> Iterator[tuple[Place, str]]:
-    """The names of Python itself that code uses, in one place."""
+    """The builtins that code uses, as one place."""
     by_mapping: dict[int, list[tuple[Mapping[str, Any], str, Any]]] = {}
     for each in search.builtins.values():
         by_mapping.setdefault(id(each[0]), []).append(each)
@@ -172,7 +172,7 @@ def builtins_in(search: Search) -> Iterator[tuple[Place, str]]:
 
 
 def refusal(what: str, name: str) -> CaptureError:
-    """The error for what cannot be guarded, with what to do."""
+    """The error for what cannot be guarded, with the remedy."""
     return located(CaptureError(f"{what}: {REMEDY.format(name)}"))
 
 

@@ -96,7 +96,7 @@ def root(module: Any) -> str:
 
 
 def is_of_program(module: str) -> bool:
-    """Is the module one of the user's program, and no library?"""
+    """Does the module belong to the user's program?"""
     if module in sys.builtin_module_names:
         return False
     found = sys.modules.get(module)
@@ -116,7 +116,7 @@ def is_random(value: Any) -> bool:
 
 
 def is_constant(value: Any) -> bool:
-    """Can it never change? Classes of libraries whose objects have a hash of their own say so."""
+    """Is it immutable? Objects of library classes with a hash of their own count as such."""
     kind = type(value)
     if kind in VALUES or isinstance(value, (np.generic, range, *_CODE, *_FIXED)) or kind is object:
         return True
@@ -137,12 +137,12 @@ def is_trusted(value: Any) -> bool:
 
 
 def is_iterator(value: Any) -> bool:
-    """Is it gone through once, by code that cannot be looked into?"""
+    """Is it an iterator that cannot be looked into?"""
     return hasattr(type(value), "__next__") and not is_program_class(type(value))
 
 
 def is_in_c(kind: type) -> bool:
-    """Has it state of C, besides what is seen?"""
+    """Does the class keep state in C, besides what is seen?"""
     if issubclass(kind, BaseException | enum.Enum):
         return False
     for base in kind.__mro__[:-1]:
@@ -152,7 +152,7 @@ def is_in_c(kind: type) -> bool:
 
 
 def is_installed(code: CodeType) -> bool:
-    """Is it code of an installed package, rather than of Python's own library?"""
+    """Does the code belong to an installed package, rather than to Python's own library?"""
     return "-packages" in code.co_filename
 
 
@@ -193,12 +193,12 @@ NOT_READ: Final = frozenset((*_OF_CLASSES, *_OF_TYPES, *_OF_GENERICS, *_HOOKS, *
 
 
 def wrapped_by(value: Any) -> Any:
-    """The function that a decorator has wrapped in an object, as another routine; None if it is no such object."""
+    """The function wrapped by a decorator's object, such as another routine; None for other objects."""
     return None if isinstance(value, type) else getattr(value, "__dict__", {}).get("__wrapped__")
 
 
 def parts_of(value: Any) -> Iterator[Any]:
-    """What a bound method, a partial call, a property, a view, a proxy leads to."""
+    """The parts of a bound method, partial call, property, view or proxy."""
     if isinstance(value, MethodType):
         yield from (value.__func__, value.__self__)
     elif isinstance(value, partial):
@@ -220,7 +220,7 @@ def parts_of(value: Any) -> Iterator[Any]:
 
 
 def slots_of(kind: type) -> list[str]:
-    """The names of the slots that objects of the class have, as they are kept."""
+    """The names of the slots of the class's objects."""
     found = [
         name
         for base in kind.__mro__
@@ -232,6 +232,6 @@ def slots_of(kind: type) -> list[str]:
 
 
 def builtins_of(outer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The names that Python itself has for a function with these globals."""
+    """The builtins of a function with these globals."""
     found = outer.get("__builtins__", {})
     return vars(found) if isinstance(found, ModuleType) else found

@@ -21,14 +21,14 @@ from .computed import FRAMES, SELF_ASKING, asking, asking_for_modules, read_apar
 
 
 def expression_of(frame: FrameType | None) -> str:
-    """The text of the call that the program's code is at, "" if its source is not there."""
+    """The text of the program's current call; "" without its source."""
     while frame is not None and OWNERS[frame.f_code.co_filename] is not PROGRAM:
         frame = frame.f_back
     return "" if frame is None else expression_at(frame.f_code, frame.f_lasti, frame.f_globals)
 
 
 def expression_at(code: CodeType, offset: int, names: dict[str, Any] | None = None) -> str:
-    """The text that an instruction was made of, "" if its source is not there. `names`: the globals of its module."""
+    """The source text of an instruction; "" without its source. `names`: the globals of its module."""
     line, end, first, last = next(islice(code.co_positions(), offset // 2, None), (None, None, None, None))
     if line is None or first is None or last is None or line != end:
         return ""
@@ -106,7 +106,7 @@ def names_of(code: CodeType) -> Names:
 
 
 def bare_in(code: Sequence[Instruction]) -> Iterator[tuple[str, str]]:
-    """The variables and attributes, with their names, that are loaded for more than an attribute of them."""
+    """The variables and attributes, with their kinds, that are used for more than a named attribute of them."""
     for each, behind in zip(code, (*code[1:], None), strict=True):
         kind = next((kind for opname, kind in _VALUES.items() if each.opname.startswith(opname)), None)
         named = behind is not None and behind.opname.endswith(("_ATTR", "_METHOD")) and behind.argval not in SELF_ASKING
@@ -115,19 +115,19 @@ def bare_in(code: Sequence[Instruction]) -> Iterator[tuple[str, str]]:
 
 
 def expressions(code: CodeType, offsets: Iterable[int]) -> tuple[str, ...]:
-    """The texts of what the instructions there belong to."""
+    """The source texts of the instructions at these offsets."""
     return tuple(dict.fromkeys(expression_at(code, each) or name_at(code, each) for each in offsets))
 
 
 def name_at(code: CodeType, offset: int) -> str:
-    """A name for an expression whose text is not there."""
+    """A name for an expression without a source text."""
     found = next((each for each in dis.get_instructions(code) if each.offset == offset), None)
     named = found is not None and found.opcode in _HAS_NAME
     return str(found.argval) if found is not None and named else "getattr"
 
 
 def read_in(code: Sequence[Instruction]) -> Iterator[str]:
-    """The names that instructions read. What is only stored, as by `__init__`, may change: the code does the same."""
+    """The names that instructions read. Names that are only stored may change: the code stores them again."""
     for each in code:
         if each.opcode in _HAS_NAME and not each.opname.startswith(("STORE_", "DELETE_")):
             yield each.argval
@@ -136,7 +136,7 @@ def read_in(code: Sequence[Instruction]) -> Iterator[str]:
 
 
 def texts_in(values: Any) -> Iterator[str]:
-    """The names that are texts, or parts of a dotted text, among constants."""
+    """The names among constant texts, including parts of dotted ones."""
     for value in values:
         if isinstance(value, str):
             parts = value.split(".")
@@ -149,7 +149,7 @@ def texts_in(values: Any) -> Iterator[str]:
 
 
 def within(code: CodeType) -> Iterator[CodeType]:
-    """The code, and that of functions inside it."""
+    """The code, and the code of its inner functions."""
     yield code
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -157,7 +157,7 @@ def within(code: CodeType) -> Iterator[CodeType]:
 
 
 def imported(code: Sequence[Instruction]) -> Iterator[Import]:
-    """What instructions import. The level is the constant that was loaded as the last but one."""
+    """The imports of instructions. The level is the last constant but one."""
     constants: list[Any] = [0, 0]
     for each in code:
         if each.opname in _CONSTANTS:

@@ -49,7 +49,7 @@ _MRO, _CLOSED, _ARGUMENTS = attrgetter("__mro__"), attrgetter("closed"), attrget
 
 
 def look_at_other(search: Search, value: Any, name: str) -> None:
-    """Something that is none of the kinds that have ways of their own."""
+    """An object that has no way of its own."""
     kind = type(value)
     if (wrapped := wrapped_by(value)) is not None:
         search.follow(wrapped, name)
@@ -81,14 +81,14 @@ def look_at_other(search: Search, value: Any, name: str) -> None:
 
 
 def look_at_logger(search: Search, value: logging.Logger, name: str) -> None:
-    """What code asks a logger for; what is logged reaches no program."""
+    """A logger: only what code asks it for. What it logs reaches no program."""
     look_at_named(search, value, name)
     if search.attributes & _LEVELS:
         search.shape(level_of, value, name, known=("level", id(value)))
 
 
 def look_at_named(search: Search, value: Any, name: str) -> None:
-    """What code names of an object that is not looked into otherwise."""
+    """The named attributes of an object that is not looked into otherwise."""
     found = dict_of(value)
     if found is not None:
         search.members(found.__getitem__, found, name, search.attributes)
@@ -100,7 +100,7 @@ def level_of(logger: logging.Logger) -> tuple[Any, ...]:
 
 
 def look_at_object(search: Search, value: Any, name: str) -> None:
-    """The attributes of an object, and what its class has."""
+    """The attributes of an object, and its class."""
     kind = type(value)
     mine = is_program_class(kind)
     only = None if not mine or is_whole(search, value, kind) else search.attributes
@@ -133,7 +133,7 @@ def is_whole(search: Search, value: Any, kind: type) -> bool:
 
 
 def look_at_class(search: Search, kind: type, name: str) -> None:
-    """The attributes and methods that code names, or Python calls."""
+    """The attributes and methods that code names, or that Python uses by itself."""
     if kind.__module__ == "decimal":
         look_at_decimals(search)
     if "isinstance" in search.attributes and isinstance(kind, ABCMeta):
@@ -151,7 +151,7 @@ def look_at_class(search: Search, kind: type, name: str) -> None:
 
 
 def registered(_key: Any) -> Any:
-    """What is another object when some class was registered with an abstract one."""
+    """A token that changes when a class is registered with an abstract one."""
     return get_cache_token()
 
 
@@ -180,7 +180,7 @@ def look_at_base(search: Search, base: type, name: str, *, whole: bool) -> None:
 
 
 def look_at_type(search: Search, kind: type, name: str) -> None:
-    """What Python keeps of a class elsewhere than among its attributes."""
+    """What Python keeps of a class outside of its attributes."""
     for attribute in search.attributes.intersection(_OF_CLASSES):
         known = (attribute, id(kind))
         search.note(attrgetter(attribute), kind, getattr(kind, attribute), joined(name, attribute), known=known)

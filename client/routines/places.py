@@ -63,7 +63,7 @@ def alike(found: list[Any], expected: list[Any]) -> bool:
 def holds(
     place: Place, *, is_alike: Callable[[Any, Any], Any] = lambda one, other: one is other or same(one, other)
 ) -> bool:
-    """Is the place as it was?"""
+    """Does the place hold what was expected?"""
     get, key, expected = place
     try:
         found = get(key)
@@ -73,7 +73,7 @@ def holds(
 
 
 def identity(get: Any, key: Any) -> Any:
-    """What is equal for the same place, while what it is in lives."""
+    """A key that is equal for the same place, while its container lives."""
     known = getattr(get, "identity", None)
     if known is not None:
         return (known, key)
@@ -84,7 +84,7 @@ def identity(get: Any, key: Any) -> Any:
 
 
 def reference(value: Any) -> Callable[[], Any]:
-    """A weak reference where there can be one, so that a routine keeps no caller's objects."""
+    """A weak reference where possible, so that a routine keeps no caller's objects alive."""
     try:
         return weakref.ref(value)
     except TypeError:
@@ -92,7 +92,7 @@ def reference(value: Any) -> Callable[[], Any]:
 
 
 def found_or_missing(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The same way to look, which gives `MISSING` where nothing is."""
+    """The same getter, which gives `MISSING` where nothing is."""
 
     def look(key: Any) -> Any:
         try:
@@ -108,7 +108,7 @@ _OF_DICTS: Final = ("__getitem__", "get")
 
 
 def is_item(place: Place) -> bool:
-    """Is it what a plain dict has for a key?"""
+    """Is the place an item of a plain dict?"""
     get, _, _ = place
     return type(getattr(get, "__self__", None)) is dict and get.__name__ in _OF_DICTS
 
@@ -127,7 +127,7 @@ class Places:
         self._others = [place for place, _ in self._found if not is_item(place)]
 
     def hold(self) -> bool:
-        """Is everything as it was? Raises one of `GONE` if something is not there any more."""
+        """Does every shape hold? May raise one of `GONE`."""
         if not all(map(is_, map(getitem, self._dicts, self._keys), self._values)) and not alike(
             list(map(getitem, self._dicts, self._keys)), self._values
         ):
@@ -175,7 +175,7 @@ class Shapes:
         return True
 
     def _has_grown(self, found: Any) -> bool:
-        """Has a class got nothing but what Python keeps there (`__slotnames__`)? Then that is right."""
+        """Has the class gained only what Python keeps there itself (`__slotnames__`)?"""
         before = self._classes.get(id(found))
         if before is None or not before ^ found.keys() <= BY_PYTHON:
             return False

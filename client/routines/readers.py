@@ -66,7 +66,7 @@ SILENT: Final = frozenset(
 
 
 def is_read(module: str, name: str, frame: FrameType) -> bool:
-    """Does that function in C give what no place can tell, to code at the frame?"""
+    """Does that function in C return what no place can tell, to code at the frame?"""
     if module in HARMLESS:
         return name not in HARMLESS[module]
     if name in READERS.get(module, ()):
@@ -75,7 +75,7 @@ def is_read(module: str, name: str, frame: FrameType) -> bool:
 
 
 def is_read_of(kind: type, name: str) -> bool:
-    """Does that method of a class in C give what no place can tell?"""
+    """Does that method of a class in C return what no place can tell?"""
     module = root(kind.__module__)
     if module == "datetime":
         return name in CLOCKS
@@ -85,7 +85,7 @@ def is_read_of(kind: type, name: str) -> bool:
 
 
 def is_silent(frame: FrameType | None) -> bool:
-    """Is the frame one of tensord, or of a library whose readings do not reach the program, up to the program's own?"""
+    """Is the frame one of tensord, or of a library whose reads do not reach the program?"""
     while frame is not None:
         owner = OWNERS[frame.f_code.co_filename]
         if owner is PROGRAM and frame.f_code.co_name != "<module>":
@@ -97,14 +97,14 @@ def is_silent(frame: FrameType | None) -> bool:
 
 
 def is_of_package(frame: FrameType | None) -> bool:
-    """Does tensord itself call it, by way of libraries perhaps?"""
+    """Is it called by tensord itself, perhaps through libraries?"""
     while frame is not None and OWNERS[frame.f_code.co_filename] not in (PACKAGE, PROGRAM):
         frame = frame.f_back
     return frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE
 
 
 def sources_in(search: Search) -> Iterator[tuple[str, Any]]:
-    """The sources of random numbers that a search has found, with names."""
+    """The sources of random numbers that a search has found, by name."""
     for value, name in search.objects.values():
         if is_random(value):
             yield name, value
@@ -115,7 +115,7 @@ def sources_in(search: Search) -> Iterator[tuple[str, Any]]:
 
 
 def state_of(value: Any) -> Any:
-    """What tells whether numbers were drawn since."""
+    """A state that changes when numbers are drawn."""
     if isinstance(value, random.Random):
         return value.getstate()
     legacy = isinstance(value, np.random.RandomState)
@@ -125,7 +125,7 @@ def state_of(value: Any) -> Any:
 
 
 def frozen(state: Any) -> Any:
-    """A state in a form that tells whether it is another."""
+    """A state in a comparable form."""
     if isinstance(state, dict):
         return [(key, frozen(each)) for key, each in state.items()]
     return state.tobytes() if isinstance(state, np.ndarray) else state

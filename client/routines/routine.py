@@ -209,7 +209,7 @@ def reporting(entry: Entry) -> Steps[Report]:
 
 
 def names_of_constants(constants: Iterable[str]) -> frozenset[str]:
-    """The names, checked; MetadataTypeError for something else."""
+    """The names, checked; MetadataTypeError for anything else."""
     given = [constants] if isinstance(constants, str) else list(constants)
     for each in given:
         if not isinstance(each, str):
@@ -221,7 +221,7 @@ def names_of_constants(constants: Iterable[str]) -> frozenset[str]:
 
 
 def check_function(function: Any) -> None:
-    """MetadataTypeError unless it is a function that runs when it is called."""
+    """MetadataTypeError unless the function runs when it is called."""
     if not callable(function):
         raise located(MetadataTypeError(f"a routine is made of a function, not of {type(function).__name__}"))
     if any(lazy(function) for lazy in _LAZY):

@@ -74,7 +74,7 @@ class Search:
         self._clear()
 
     def _clear(self) -> None:
-        """Nothing is found yet, but for the names in the code."""
+        """Forget all findings but the names in the code."""
         self.places: dict[Any, tuple[Place, str]] = {}
         self.shapes: dict[Any, tuple[Place, str]] = {}
         self.kinds: dict[int, Kind] = {}
@@ -90,7 +90,7 @@ class Search:
         self._deep = False  # is what is followed behind something whole?
 
     def run(self, roots: Iterable[tuple[Any, str]]) -> None:
-        """Search from these, until nothing is found that names other attributes."""
+        """Search from these roots, until a pass finds no new names."""
         given = list(roots)
         self._roots = {id(value) for value, _ in given}
         before: Any = None
@@ -101,7 +101,7 @@ class Search:
                 self._look_at(*self._todo.popleft())
 
     def _known(self) -> tuple[Any, ...]:
-        """What the search goes by: the more it has found, the more it follows."""
+        """What a pass goes by: the more is known, the more is followed."""
         return (len(self.attributes), len(self.bare), len(self.whole), self.asked, self.asked_modules)
 
     def _look_at(self, value: Any, name: str) -> None:
@@ -113,7 +113,7 @@ class Search:
             self._look(self, value, name)
 
     def take(self, again: Search) -> None:
-        """Keep what another search, after the capture, has found: as it was before, if it was there."""
+        """Take over another search, made after the capture; places found before keep their former values."""
         self.places = {key: self.places.get(key, found) for key, found in again.places.items()}
         self.shapes = {key: self.shapes.get(key, found) for key, found in again.shapes.items()}
         self.kinds = {key: self.kinds.get(key, found) for key, found in again.kinds.items()}
@@ -123,14 +123,14 @@ class Search:
         self.asked, self.attributes, self.objects = again.asked, again.attributes, again.objects
 
     def settle(self) -> None:
-        """The capture is over."""
+        """Accept the states as they are: the capture is over."""
         for each in self.states:
             each.renew()
 
     # -- what is noted ---------------------------------------------------------------------------------------------
 
     def follow(self, value: Any, name: str, *, by: str = "") -> None:
-        """Look into something, later. `by`: the code has it by its name alone, of the kind that `names` tells."""
+        """Look into a value later. `by`: the kind of name (`names`) under which alone the code has it."""
         if type(value) not in VALUES:
             bare = not by or (by, name.rpartition(".")[2]) in self.bare  # may code ask the value for attributes?
             if self._deep or (self.asked and type(value) is ModuleType and bare):
@@ -138,7 +138,7 @@ class Search:
             self._todo.append((value, name))
 
     def deepen(self) -> None:
-        """All is whole that is behind what is looked into now."""
+        """Treat everything behind the current object as whole."""
         self._deep = True
 
     def note(
@@ -151,12 +151,12 @@ class Search:
         known: Any = None,
         by: str = "",
     ) -> None:
-        """Something is there now, and looked into. `known`: the identity of the place, where the key tells none."""
+        """Note a place and look into its value. `known`: the identity of the place, if the key does not tell it."""
         if self._add((get, key, value), name, known) and value is not MISSING:
             self.follow(value, name, by=by)
 
     def _add(self, place: Place, name: str, known: Any = None) -> bool:
-        """Is it a place that counts, and is there for the first time?"""
+        """Add a place; False if it is excused, or there already."""
         if self.excuses(name):
             return False
         known = identity(*place[:2]) if known is None else known
@@ -171,26 +171,26 @@ class Search:
             raise TooMany(name)
 
     def shape(self, get: Callable[[Any], Any], key: Any, name: str, *, known: Any = None) -> None:
-        """What `get(key)` gives now is compared by `==`: texts, functions and counts, of which all is told by that."""
+        """Note a shape: what `get(key)` gives is compared by `==`."""
         known = (id(get), id(key)) if known is None else known
         if known not in self.shapes and not self.excuses(name):
             self._count(name)
             self.shapes[known] = ((get, key, get(key)), name)
 
     def state(self, state: Any, name: str, *, renewed: bool = False) -> None:
-        """What compares itself. `renewed`: is it right as it is when the capture is over?"""
+        """Note a state that compares itself. `renewed`: accept it as it is after the capture."""
         if self._add((state, None, True), name) and renewed:
             self.states.append(state)
 
     def builtin(self, names: Mapping[str, Any], name: str) -> None:
-        """A name of Python itself."""
+        """Note a builtin."""
         if not self.excuses(name):
             self.builtins[id(names), name] = (names, name, names[name])
             if not isinstance(names[name], _BUILT_IN):
                 self.follow(names[name], name)
 
     def kind(self, value: Any, name: str) -> None:
-        """An object's class, and the dict of its attributes."""
+        """Note an object's class and the dict of its attributes."""
         if not self.excuses(name):
             self._count(name)
             self.kinds[id(value)] = Kind(value, id(value) not in self._roots, type(value), dict_of(value))
@@ -204,7 +204,7 @@ class Search:
         *,
         by: str = "",
     ) -> None:
-        """What has these names, or any name."""
+        """Note the members of these names, or all."""
         for key, each in list(found.items()):
             if (only is None or key in only) and (key not in NOT_READ or key in self.attributes):
                 self.note(get, key, each, f"{name}.{key}" if name else str(key), by=by)
@@ -212,7 +212,7 @@ class Search:
     # -- what is refused, or excused -------------------------------------------------------------------------------
 
     def excuses(self, name: str) -> bool:
-        """Is it one of the constants that the user has named, or behind one?"""
+        """Is it a constant that the user has named, or behind one?"""
         if self._given:
             parts = name.split(".")
             for n in range(len(parts)):
@@ -223,23 +223,23 @@ class Search:
         return False
 
     def refuse(self, name: str, what: str = "has state that a run cannot look at") -> None:
-        """It has state that no place can tell."""
+        """Refuse an object whose state no place can tell."""
         if not self.excuses(name):
             self.opaque.append((f"{name} {what}", name))
 
     def ask(self, expression: str) -> None:
-        """Code asks for attributes by names that it computes."""
+        """Note that code asks for attributes by computed names."""
         if expression and not self.excuses(called(expression)):
             self.partial = self.partial or not self._computed
             self.asked = self.asked or (expression if self._computed else "")
 
     def ask_modules(self, expression: str) -> None:
-        """Code asks for modules by names that it computes."""
+        """Note that code asks for modules by computed names."""
         if not self.excuses(called(expression)):
             self.partial = self.partial or not self._computed
             self.asked_modules = self.asked_modules or (expression if self._computed else "")
 
 
 def called(expression: str) -> str:
-    """What an expression calls, which names it as a constant."""
+    """The called part of an expression, by which a user names it as a constant."""
     return expression.partition("(")[0].strip()

@@ -36,7 +36,7 @@ class Symbols:
         return found, {name: copies.replaced(each, name, self._leaf) for name, each in kwargs.items()}
 
     def check(self) -> None:
-        """CaptureError if the function has put something else into an argument's containers."""
+        """CaptureError if the function has changed the members of an argument."""
         name = next(self._copies.changed(), None)
         if name is not None:
             message = (
@@ -46,7 +46,7 @@ class Symbols:
             raise located(CaptureError(message))
 
     def fixed(self) -> dict[str, tuple[Any, str | None]]:
-        """The numbers whose values the capture depends on, by name, and the lines that have asked for them."""
+        """The numbers that the capture depends on, by name, with the lines that asked for them."""
         places = {**dict.fromkeys(self._known), **self._capture.fixed}
         return {name: (value, places[leaf]) for leaf, (name, value) in enumerate(self._numbers) if leaf in places}
 
@@ -76,7 +76,7 @@ class Symbols:
 
 
 def parameter_names(function: Any, given: int) -> list[str]:
-    """Names for so many positional arguments."""
+    """Names for the given number of positional arguments."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     names = list(code.co_varnames[: code.co_argcount]) if isinstance(code, CodeType) else []
     if inspect.ismethod(function):

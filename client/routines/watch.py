@@ -99,7 +99,7 @@ class Watch:
                 gc.enable()
 
     def settle(self) -> None:
-        """The capture is over. CaptureError for what no run can look at."""
+        """Finish the capture; CaptureError for what no run can check."""
         self._find_closures()
         known = self._watched and not self._replaced and not self._threads
         if self._replaced and not self._guards.excuses("sys.setprofile"):
@@ -114,7 +114,7 @@ class Watch:
                 raise refusal(f"{name} gives other numbers each time", name)
 
     def _find_closures(self) -> None:
-        """The functions whose code is new, in one pass over all objects: those that are left, which is what counts."""
+        """Find the functions with new code that are still alive, in one pass over all objects."""
         codes = self._closures
         found = gc.get_referrers(*codes) if codes else ()
         functions = [each for each in found if isinstance(each, FunctionType) and each.__code__ in codes]
@@ -138,7 +138,7 @@ class Watch:
             self._called_in_c(frame, argument)
 
     def _called(self, frame: FrameType, code: CodeType) -> None:
-        """A function in Python."""
+        """Handle the call of a Python function."""
         owner = OWNERS[code.co_filename]
         if owner is PROGRAM:
             self._ran.add(code)
@@ -152,7 +152,7 @@ class Watch:
             self._library(frame, code)
 
     def _new_code(self, frame: FrameType, code: CodeType) -> None:
-        """Code of the program that the search has not found."""
+        """Note code of the program that the search has not found."""
         if code.co_name == "<module>" and is_silent(frame):  # a module that is imported
             return
         if code.co_freevars:
@@ -161,7 +161,7 @@ class Watch:
             self._guards.ran(code, frame.f_globals)
 
     def _library(self, frame: FrameType, code: CodeType) -> None:
-        """A library's code: its own state, and the objects of the program that it gets."""
+        """Handle a library's code: its state, and the program's objects that it gets."""
         module = frame.f_globals.get("__name__", "")
         name = root(module)
         caller = frame.f_back
@@ -183,7 +183,7 @@ class Watch:
             self._given(frame.f_locals.values())
 
     def _imported(self, frame: FrameType) -> None:
-        """A module is found by its name, or what is in one."""
+        """Note a module that is found by its name, or an object in it."""
         name, package = str(frame.f_locals.get("name")), frame.f_locals.get("package")
         full = resolve_name(name, package) if name.startswith(".") else name
         path = full.replace(":", ".").split(".")
@@ -194,7 +194,7 @@ class Watch:
         self._guards.named(path)
 
     def _given(self, values: Iterable[Any]) -> None:
-        """Objects that a library's function gets may be read as a whole."""
+        """Note the objects that a library's function gets: it may read all of them."""
         for each in list(values):
             if type(each) in _GROUPS:
                 if each:
@@ -221,7 +221,7 @@ class Watch:
             self._refuse(frame, f"{module}.{name}")
 
     def _asked(self, frame: FrameType) -> None:
-        """The program asks an object for an attribute by a name that is computed: find the object."""
+        """Find the object that the program asks for an attribute by a computed name."""
         if OWNERS[frame.f_code.co_filename] is not PROGRAM:
             return
         path = names_of(frame.f_code).paths.get(frame.f_lasti)
@@ -242,7 +242,7 @@ class Watch:
             self._refuse(frame, f"{kind.__module__}.{kind.__qualname__}.{name}")
 
     def _refuse(self, frame: FrameType, name: str) -> None:
-        """A result that no run can look at."""
+        """Refuse a result that no run can check."""
         expression = expression_of(frame) or name
         if self._error is None and not any(map(self._guards.excuses, (called(expression), name))):
             self._error = refusal(f"{expression} gives what no run can look up", called(expression) or name)
@@ -252,7 +252,7 @@ _IMPORTERS: Final = frozenset((("importlib", "import_module"), ("pkgutil", "reso
 
 
 def value_at(frame: FrameType, path: tuple[str, ...]) -> Any:
-    """The object at a path, as far as it is kept there: to compute a property once more has effects."""
+    """The object at a path, as far as it is stored: computing a property again could have effects."""
     first, *attributes = path
     names = frame.f_locals if first in frame.f_locals else frame.f_globals
     value = names.get(first, MISSING)
@@ -263,7 +263,7 @@ def value_at(frame: FrameType, path: tuple[str, ...]) -> Any:
 
 
 def has_plain_attribute(kind: type, name: str) -> bool:
-    """Do objects of that class have the attribute where they keep it, rather than where the class says?"""
+    """Is the attribute stored in the object itself, rather than computed by its class?"""
     finds: Any = kind.__getattribute__
     if finds not in (object.__getattribute__, ModuleType.__getattribute__):
         return False
@@ -281,7 +281,7 @@ def is_made_by_program(frame: FrameType) -> bool:
 
 
 def has_attributes(value: Any) -> bool:
-    """Has it attributes that the program may set?"""
+    """Can the program set attributes of it?"""
     if isinstance(value, ModuleType):
         return root(value.__name__) not in INERT
     if isinstance(value, type):

@@ -93,7 +93,7 @@ def checked(address: str | None, wanted: Wanted) -> Wanted:
 
 
 def connect_inside(where: str | None, wanted: Wanted, outbox: type[Outbox]) -> Session:
-    """A session on a machine in this process: the one that is named, or the default one in place of a daemon."""
+    """A session on a machine in this process: the named one, or the default one in place of a daemon."""
     from ..embedded.local import Asked, connect_local
 
     usual = usual_engine()
@@ -108,7 +108,7 @@ def connect_inside(where: str | None, wanted: Wanted, outbox: type[Outbox]) -> S
 
 
 def refuse_local(where: str, wanted: Wanted) -> None:
-    """MetadataError for what only machines of this process take."""
+    """MetadataError for options that only machines of this process take."""
     if wanted.engine is not None:
         raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
     if wanted.devices is not None:
@@ -120,7 +120,7 @@ def refuse_local(where: str, wanted: Wanted) -> None:
 
 
 def outbox_for(routines: object) -> type[Outbox]:
-    """The outbox of a session that is to find routines by itself ("auto"), or not (None)."""
+    """The class of outbox: one that finds routines by itself ("auto"), or the plain one (None)."""
     if routines is None:
         return Outbox
     if routines != AUTO:

@@ -69,7 +69,7 @@ def counting(core: Parts, by: str | None) -> Steps[dict[str, Any]]:
 
 
 def as_lists(value: Any) -> Any:
-    """A plain value with lists for tuples, as it comes over a wire, which has only one kind of sequence."""
+    """A plain value with lists in place of tuples, as from a wire, which has one kind of sequence."""
     if isinstance(value, dict):
         return {key: as_lists(item) for key, item in value.items()}
     return [as_lists(item) for item in value] if isinstance(value, list | tuple) else value

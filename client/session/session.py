@@ -63,7 +63,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         self._begin(Parts(kind(transport, frames), address, hint))
 
     def _begin(self, core: Parts) -> None:
-        """Be the facade of a core."""
+        """Become the facade of a core."""
         self._core = core
         core.session, core.facade = weakref.ref(self), facade
         vars(self)["call"] = MethodType(call, core)  # itself: the method below would cost every op one more call
@@ -198,14 +198,14 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
 
 
 def facade(core: Parts) -> Session:
-    """Another session of the same core: the program has dropped the one before, and not its tensors."""
+    """A new facade of a core whose former one the program has dropped."""
     session = object.__new__(Session)
     session._begin(core)
     return session
 
 
 def namespace_of(core: Core) -> Namespace:
-    """The namespace of a session, made anew unless another thread has been here."""
+    """The namespace of a session, made unless another thread has made it."""
     from ..array_api.namespace import Namespace
 
     with core.outbox.lock:
@@ -229,7 +229,7 @@ make_public(Session)
 
 
 def checked(given: Any, kind: type[Kind]) -> Kind:
-    """What a handler has given, if it is of that kind; MetadataTypeError if not."""
+    """What a handler has given; MetadataTypeError if it is of another kind."""
     if not isinstance(given, kind):
         raise located(MetadataTypeError(f"expected an {kind.__name__}, got {type(given).__name__}"))
     return given

@@ -139,7 +139,7 @@ class Names:
 
 
 def listed_names(names: Any) -> tuple[str, ...]:
-    """The names as plain strings, as messages carry them; MetadataTypeError if they are something else."""
+    """The names as plain strings for messages; MetadataTypeError for anything else."""
     if not isinstance(names, list | tuple | set | frozenset | dict):
         raise located(MetadataTypeError(f"expected a name or a list of names, got {type(names).__name__}"))
     for name in names:

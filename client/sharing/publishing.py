@@ -21,7 +21,7 @@ from .names import Publishable
 
 
 def publishable_routine(core: Core, value: Any) -> Publishable:
-    """A routine as something to publish. Raises at the user's line what keeps it from being that."""
+    """A routine as something to publish; raises at the user's line if it cannot be published."""
     if isinstance(value, Routine | BoundRoutine):
         value = only_capture(core, value)
     if not isinstance(value, LinkedRoutine | LinkedProgram):
@@ -42,7 +42,7 @@ def publishable_routine(core: Core, value: Any) -> Publishable:
 
 
 def travelling(convention: Convention, linked: Linked) -> Any:
-    """A routine's convention as it travels."""
+    """A routine's convention in wire form."""
     try:
         wire = encode(portable(convention, linked.captured))
         decode(wire, linked.program)
@@ -52,7 +52,7 @@ def travelling(convention: Convention, linked: Linked) -> Any:
 
 
 def only_capture(core: Core, routine: Routine[..., Any] | BoundRoutine[..., Any]) -> LinkedRoutine:
-    """The one capture of a routine; ProtocolError if there are others, or none."""
+    """The only capture of a routine; ProtocolError if there are several, or none."""
     instance = routine.__self__ if isinstance(routine, BoundRoutine) else None
     whole = routine._routine if isinstance(routine, BoundRoutine) else routine  # noqa: SLF001 - as a whole
     entries = whole._entries.of(core)  # noqa: SLF001 - what it has captured

@@ -16,7 +16,7 @@ ROUTINE: Final = "routine"  # what an answer about one begins with
 
 
 def publishable(core: Core, value: Any) -> Publishable:
-    """A tensor, or a routine, as something to publish. Raises at the user's line what keeps it from being that."""
+    """A tensor or a routine as something to publish; raises at the user's line if it cannot be published."""
     if isinstance(value, Tensor):
         return Publishable(own(core, value)._id, (value,))
     from .publishing import publishable_routine
@@ -27,7 +27,7 @@ def publishable(core: Core, value: Any) -> Publishable:
 def looked_up(
     core: Core, names: Sequence[str], heads: Sequence[Any], ids: Sequence[int], records: Sequence[Any]
 ) -> list[Any]:
-    """What the machine tells of names, as tensors and routines of this session, in their order."""
+    """The answer to a look-up as tensors and routines of this session, in their order."""
     new, rest = iter(ids), iter(records)
     plain = [[head] if head[0] != ROUTINE else head[2] for head in heads]
     tensors = [[shared(core, next(new), *each) for each in some] for some in plain]  # all, before anything can fail

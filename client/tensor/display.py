@@ -37,14 +37,14 @@ def value_text(tensor: Tensor) -> str:
 
 
 def corners(tensor: Tensor, shape: Shape, edge: int) -> NDArray[Any]:
-    """The elements that NumPy prints of such an array, and one more along each axis that it shortens. Waits."""
+    """The elements that NumPy prints of a large array, and one more along each shortened axis. Waits."""
     places = np.ix_(*(ends(size, edge) for size in shape))
     session, device = tensor._core.as_session(), tensor.device
     return tensor[tuple(session.asarray(place, device) for place in places)].numpy()
 
 
 def ends(size: int, edge: int) -> NDArray[np.int64]:
-    """The positions along an axis that are printed, with one between them that is not if some are left out."""
+    """The printed positions along an axis, with one in between if some are left out."""
     if size <= 2 * edge:
         return np.arange(size, dtype=np.int64)
     return np.concatenate([np.arange(edge + 1), np.arange(size - edge, size)], dtype=np.int64)
@@ -76,7 +76,7 @@ def state_of(tensor: Tensor) -> tuple[str, Meta | None]:
 
 
 def shortened(error: str) -> str:
-    """The text of an error in one line of bounded length."""
+    """The error's text on one line of bounded length."""
     text = " ".join(error.split())
     return text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}..."
 

@@ -84,5 +84,5 @@ def pair(name: str, given: Any) -> tuple[int, int] | None:
 
 
 def refused(message: str) -> MetadataBufferError:
-    """The error for what cannot be handed over as it was asked for, at the user's line."""
+    """The error at the user's line for an export that is not possible."""
     return located(MetadataBufferError(message, op="__dlpack__"))

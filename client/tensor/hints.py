@@ -16,12 +16,12 @@ from ..locations.tracebacks import refusing
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Names between spaces."""
+    """The names in a text."""
     return tuple(text.split())
 
 
 def instead_of(table: Mapping[str, str]) -> dict[str, str]:
-    """What to write, by each of the names that people look for."""
+    """The expressions of a table, by each name that people look for."""
     return {name: instead for instead, names in table.items() for name in words(names)}
 
 
@@ -313,5 +313,5 @@ def add_hints(cls: type, what: str, table: Mapping[str, str]) -> None:
 
 
 def present(cls: type, names: Iterable[str]) -> list[str]:
-    """The names that are no hints."""
+    """The names without hints."""
     return [name for name in names if type(inspect.getattr_static(cls, name, None)) is not Absent]

@@ -120,6 +120,6 @@ def tensors_in(key: Any) -> list[Any]:
 
 
 def with_places(key: Any) -> tuple[Any, ...]:
-    """The index with the tensors' places marked, as ops take it."""
+    """The index in the form that ops take, with marks for tensors."""
     entries = key if type(key) is tuple else (key,)
     return tuple("tensor" if isinstance(entry, Methods) else entry for entry in entries)

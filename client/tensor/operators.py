@@ -111,7 +111,7 @@ class Operators:
 
 
 def add_operators(tensor: type[Tensor]) -> None:
-    """Make the operators of the class from the tables."""
+    """Add the operators of the tables to the class."""
 
     def forward(op: OpDef, in_place: bool) -> Callable[[Tensor, Operand], Tensor]:
         def operate(self: Tensor, other: Operand, /) -> Tensor:
@@ -206,14 +206,14 @@ def operator_of(
 
 
 def about_meta(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The result of NumPy's function, if it needs shape or dtype alone; TypeError if not."""
+    """The result of a NumPy function that needs only shape or dtype; TypeError for others."""
     if function not in _ABOUT_META:
         raise refusal(function.__name__)
     return function.__wrapped__(*arguments, **named)
 
 
 def refusal(name: str) -> TypeError:
-    """The error for a NumPy function called with a tensor; it names the function to use instead."""
+    """The error for an unsupported NumPy function; it names the function to use instead."""
     from .hints import FUNCTIONS
 
     there = name if any(hasattr(each(), name) for each in NAMESPACES) else FUNCTIONS.get(name)

@@ -52,14 +52,14 @@ class Reading:
         self.value: NDArray[Any] | None = None
 
     def known(self) -> NDArray[Any] | None:
-        """The tensor's value, fetched unless this is the first of its pieces; None if it is not fetched."""
+        """The tensor's value, fetched unless this is its first piece; None if it is not fetched."""
         if self.value is None:
             whole = None if self.origin is None else self.origin.known()
             self.value = self._fetched() if whole is None else whole[native_index(self.index)]
         return self.value
 
     def remembered(self) -> NDArray[Any] | None:
-        """The tensor's value, if it needs no question; else None."""
+        """The tensor's value if it is known without a question; else None."""
         if self.value is None and self.origin is not None:
             whole = self.origin.remembered()
             return None if whole is None else whole[native_index(self.index)]
@@ -103,13 +103,13 @@ def forget(tensor: Handle) -> None:
 
 
 def expose(tensor: Handle) -> None:
-    """Note that other sessions may write to the tensor from now on."""
+    """Note that other sessions may write to the tensor."""
     with tensor._core.outbox.lock:
         tensor._reading = EXPOSED
 
 
 def recall(tensor: Handle, *, asks: bool = True) -> NDArray[Any] | None:
-    """The value of a piece, as an array of the caller's own, or None if its whole is unknown. `asks`: may fetch it."""
+    """The value of a piece, as the caller's own array; None if its whole is unknown. `asks`: may fetch it."""
     reading, core = tensor._reading, tensor._core
     if reading is None or reading.origin is None or reading.era != core.cancellation.era:
         return None

@@ -169,14 +169,14 @@ def polling(tensor: Handle) -> Steps[Reply]:
 
 
 def learn(tensor: Handle, described: Any) -> None:
-    """Take the tensor's meta from the answer to a wait."""
+    """Learn the tensor's meta from the answer to a wait."""
     (wire, _home), *_ = described
     if tensor._meta is None:
         tensor._meta = Meta.of(*wire)
 
 
 def one_value(array: NDArray[Any]) -> Scalar:
-    """The one element of an array, as a Python scalar; ValueError if there are others, or none."""
+    """The only element of an array as a Python scalar; ValueError if there are several, or none."""
     if array.size != 1:
         message = f"item() is for tensors of one element (size 1), not of shape {array.shape}"
         raise located(MetadataError(message))

@@ -72,7 +72,7 @@ class Incoming:
         self.cancelled = 0  # side effects with lower numbers were cancelled
 
     def cancel(self, number: int) -> None:
-        """Cancel the side effects with lower numbers, also those whose values are here. May be called anywhere."""
+        """Cancel side effects with lower numbers, even if their values have arrived. May be called anywhere."""
         self.cancelled = number
         self.broken.clear()
 
@@ -130,7 +130,7 @@ class Incoming:
             reply.set(value, error)
 
     def _array(self, body: Sequence[Any], payloads: Sequence[Any], export: int) -> tuple[NDArray[Any], bool]:
-        """The array, and whether it lies in the daemon's memory."""
+        """The array; does it lie in the daemon's memory?"""
         name, shape, strides, place = body
         dtype = dtype_of(name)
         if type(place) is bytes:
@@ -150,7 +150,7 @@ class Incoming:
     # -- side effects ----------------------------------------------------------------------------------------------
 
     def run_effects(self) -> None:
-        """Call back for the side effects that have arrived, in order. One thread at a time."""
+        """Run the side effects that have arrived, in order. One thread at a time."""
         while self.effects:
             request, arrays, error, again = self.effects.popleft()
             effect = self._outgoing.effects.get(request)
@@ -181,7 +181,7 @@ class Incoming:
 
 
 def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
-    """Call the user's function with arrays of its own; returns its error, which stops the chain."""
+    """Call the user's function with its own arrays; its error, which stops the chain."""
     try:
         with SHIELD.calling:
             effect.callback(*[one if isinstance(one, TensordError) else np.array(one) for one in arrays or ()])

@@ -39,7 +39,7 @@ def curve_options(keys: str | os.PathLike[str] | None = None) -> dict[int, bytes
 
 
 def socket_options(address: str, keys: str | os.PathLike[str] | None = None) -> dict[int, bytes]:
-    """The options for a daemon at that address: over ipc none, for the kernel tells the daemon who we are."""
+    """Socket options for a daemon at that address: none over ipc, where the kernel identifies users."""
     return {} if address.startswith("ipc://") else curve_options(keys)
 
 

@@ -98,7 +98,7 @@ class Link:
             socket.setsockopt(option, value)
 
     def reopen(self) -> None:
-        """Connect anew, after the connection was lost. As `open` if that fails."""
+        """Connect again after a lost connection. As `open` if that fails."""
         require_descriptors(DESCRIPTORS)
         socket, monitor = self.socket, self.monitor
         self.open()
@@ -107,7 +107,7 @@ class Link:
     # -- the greeting ----------------------------------------------------------------------------------------------
 
     def greet(self) -> Welcome:
-        """Say HELLO and wait for WELCOME; ConnectionLost with the reason if there is none."""
+        """Say HELLO and wait for WELCOME; ConnectionLost with the reason if it does not come."""
         self.hello(None, 0)
         while True:
             poller = zmq.Poller()
@@ -129,13 +129,13 @@ class Link:
                 self.knock_again()
 
     def knock_again(self) -> None:
-        """Connect anew where the kernel's queue of connections was full; ZeroMQ itself would try in `NEVER_MS`."""
+        """Connect again where the kernel's queue was full; ZeroMQ itself would retry in `NEVER_MS`."""
         check_reachable(self.address, self.until)
         self.reopen()
         self.hello(None, 0)
 
     def reason_of(self, event: Event) -> str:
-        """Why there is no connection, and what to do; "" if the event does not end it."""
+        """Why there is no connection, and what to do; "" for events that do not end it."""
         if event.kind not in ENDS or (self.local and event.kind == zmq.EVENT_CLOSED):
             return ""
         if self.local:
@@ -169,7 +169,7 @@ class Link:
         self.send([HELLO, VERSION, self.name, os.getpid(), host_identity(), self.strict, token, received])
 
     def read_welcome(self, frames: Sequence[Any]) -> Welcome:
-        """WELCOME from the wire, or the error that came in its place."""
+        """The WELCOME on the wire; raises the error that came instead."""
         header = decode(frames[0].buffer, LONGEST)
         if header[0] == REFUSED:
             raise ERRORS.get(header[1], ConnectionLost)(f"the daemon at {self.address} refused us: {header[2]}")
@@ -188,7 +188,7 @@ class Link:
         return frames
 
     def send_frames(self, frames: list[Any]) -> None:
-        """Send frames; large ones without a copy. If the daemon is gone the frames are lost; an event follows soon."""
+        """Send frames, large ones without a copy. If the daemon is gone they are lost, and an event follows."""
         try:
             if len(frames) == 1:
                 self.socket.send(frames[0], NOW)
@@ -223,7 +223,7 @@ class Link:
         return self.poller.poll(timeout_ms)
 
     def events(self) -> list[Event]:
-        """The connection's events that were not read yet."""
+        """The connection's unread events."""
         return list(read_events(self.monitor))
 
     # -- the end ---------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def close_sockets(socket: Any, monitor: Any, linger: int) -> None:
 
 
 def end_of(header: Sequence[Any]) -> TensordError | None:
-    """The error behind a header with which the daemon ends the connection; None for any other."""
+    """The error with which a header ends the connection; None for other headers."""
     if header[0] == GOODBYE:
         return ConnectionLost(f"the daemon has ended: {header[1]}")
     if header[0] == REFUSED:
@@ -265,7 +265,7 @@ def end_of(header: Sequence[Any]) -> TensordError | None:
 
 @contextmanager
 def connecting(address: str) -> Iterator[None]:
-    """Turn what the system refuses into ConnectionLost: there are no descriptors, or no such host."""
+    """Turn errors of the system, such as no descriptors or no such host, into ConnectionLost."""
     try:
         yield
     except TensordError:  # a lost connection is an OSError, too
@@ -311,7 +311,7 @@ def check_socket(address: str, path: str, seconds: float) -> None:
 
 
 def silent(address: str) -> str:
-    """What is said where something takes connections, and does not say WELCOME."""
+    """The message where a listener does not say WELCOME."""
     pid = pid_of(address)
     if pid is None:
         return f"what listens at {address} does not answer as a tensord daemon does"
@@ -320,7 +320,7 @@ def silent(address: str) -> str:
 
 
 def hangs(address: str, seconds: float) -> ConnectionLost:
-    """The error where a daemon that has greeted us has said nothing for so long."""
+    """The error for a daemon that has not answered for so long."""
     return ConnectionLost(
         f"the daemon at {address} has not answered for {seconds:g} s: it hangs, or its process is stopped; "
         "see its log, or end it with `tensord stop --now`"
@@ -328,7 +328,7 @@ def hangs(address: str, seconds: float) -> ConnectionLost:
 
 
 def not_listening(address: str, why: str) -> str:
-    """What is said where no socket takes connections. A daemon has its lock before its socket."""
+    """The message where no socket listens. A starting daemon has its lock before its socket."""
     if pid_of(address) is not None:
         return (
             f"a daemon is starting at {address}, and does not listen yet: connect(wait=10) waits for it, and so does "

@@ -59,7 +59,7 @@ class Loans:
 
     @property
     def handed_over(self) -> bool:
-        """Does anybody read the memory, or is to read it?"""
+        """Is the memory read, or going to be?"""
         return bool(self._uses)
 
     def array(self, memory: HostMemory, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
@@ -69,7 +69,7 @@ class Loans:
         return array
 
     def lend(self, array: NDArray[Any], memory: HostMemory) -> NDArray[Any]:
-        """An array for an upload of that packed array in the memory. The user's cannot be written while it lives."""
+        """An array for an upload of that packed array. The user's array is read-only while it lives."""
         offset = address_of(array) - address_of(memory)
         upload: NDArray[Any] = np.ndarray(array.shape, array.dtype, memory, offset)
         upload.flags.writeable = False
@@ -83,19 +83,19 @@ class Loans:
         return upload
 
     def sent(self) -> None:
-        """The memory's place was sent, for one upload: one `returned` will follow."""
+        """Note that the memory was sent for one upload; one `returned` follows."""
         use = next(_uses)
         self._uses[use] = None
         self._sent.append(use)
         self._settle()
 
     def returned(self) -> None:
-        """The daemon does not need what was sent for one upload any more. Nothing if it has said so of all."""
+        """Note that the daemon no longer needs one upload. Nothing if it has returned all."""
         with suppress(IndexError):
             self._end(self._sent.popleft())
 
     def inherit(self) -> None:
-        """Hand back nothing any more: this is a forked child, and its parent may have the memory, too."""
+        """Hand back nothing any more: in a forked child, the parent may share the memory."""
         self._uses[INHERITED] = None
         self._settle()
 
@@ -105,7 +105,7 @@ class Loans:
         self._settle()
 
     def _settle(self) -> None:
-        """Let the arrays be written if, and only if, the memory is in nobody's use."""
+        """Make the arrays writable if, and only if, nobody uses the memory."""
         while True:
             free = not self._uses
             for each in (self._array, *list(self._uploaded.values())):
@@ -135,7 +135,7 @@ def lent(values: Any, dtype: Any, owner: object) -> tuple[Meta, NDArray[Any]] | 
 
 
 def is_dtype(kind: np.dtype[Any], wanted: Any) -> bool:
-    """Is that what is wanted? No, if that is no dtype at all."""
+    """Is it the wanted dtype? False if `wanted` is no dtype."""
     with suppress(TypeError):
         return bool(kind == np.dtype(wanted))
     return False

@@ -153,7 +153,7 @@ class Outgoing:
         return len(payloads) - 1
 
     def _keep_callback(self, chain: int, callback: Callable[..., None] | None, request: int, location: int) -> int:
-        """Keep a side effect until its values come; the number of the request for them."""
+        """Keep a side effect until its values arrive; the number of its request."""
         number, where = self._new_request(), self._locations.get(line_of(location))
         repeats = isinstance(callback, AtLine) and callback.repeats
         if isinstance(callback, AtLine):
@@ -162,7 +162,7 @@ class Outgoing:
         return number
 
     def _send(self, messages: list[Message], uploads: list[Any], payloads: list[Any]) -> None:
-        """Send the messages as one batch, or as several if they are too many or their header is too large."""
+        """Send the messages as one batch, or as several if they are too many or too large."""
         try:
             frames = [self._link.encoder.encode([BATCH, self.number + 1, messages, uploads]), *payloads]
         except MetadataError:
@@ -203,7 +203,7 @@ class Outgoing:
             raise failure
 
     def consumed(self, messages: int) -> None:
-        """Drop the batches whose messages the daemon has consumed, and send those that had to stay until then."""
+        """Drop batches that the daemon has consumed, and send those that were held back."""
         self.done = messages
         while self.batches and self.batches[0][1] <= messages:
             self.batches.popleft()
@@ -212,7 +212,7 @@ class Outgoing:
             self._link.send_frames(frames)
 
     def send_again(self, received: int) -> None:
-        """After a reconnect, send the batches that have left and that the daemon has not received."""
+        """After a reconnect, send again what the daemon has not received."""
         for number, end, frames in self.batches:
             if received < number and end <= self._out:
                 self._link.send_frames(frames)

@@ -80,7 +80,7 @@ class Questions:
             self._ended = any(event.kind in ENDS for event in self._link.events())  # but there may be a last message
 
     def _rest(self) -> int:
-        """Milliseconds of the patience that are left."""
+        """The milliseconds left of the patience."""
         rest = SILENCE if self._deadline is None else self._deadline - monotonic()
         return ceil(max(rest, 0.0) * 1000)
 

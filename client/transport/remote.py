@@ -115,7 +115,7 @@ class RemoteTransport:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def new_array(self, meta: Meta) -> NDArray[Any]:
-        """An array for one upload: if large, in an upload segment, which the daemon uses as it is."""
+        """An array for one upload; a large one lies in an upload segment, which the daemon uses as it is."""
         if meta.nbytes < MAPPED_ARRAY:
             return np.empty(meta.shape, meta.dtype)
         array = None if self._uploads is None else self._uploads.empty(meta.shape, meta.dtype)
@@ -155,7 +155,7 @@ class RemoteTransport:
             self.background.ring()
 
     def _enter(self) -> None:
-        """Refuse a callback, and a signal handler on a thread that has the lock: they would wait for themselves."""
+        """Refuse callbacks, and signal handlers on a thread that has the lock: they would wait for themselves."""
         me = threading.get_ident()
         if me in self.lock.inside or me == self._calling_back:
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
@@ -216,7 +216,7 @@ class RemoteTransport:
             self._send_cancel()
 
     def _send_cancel(self) -> None:
-        """Send CANCEL. What was sent between the call and this one is cancelled here too: it may have its answer."""
+        """Send CANCEL. Cancels here, too, what was sent since the call, whose answers may have arrived."""
         self._cancel_due = False
         self._incoming.cancel(next(self._numbers))
         if not self._outgoing.away:
@@ -255,7 +255,7 @@ class RemoteTransport:
             self._after_receiving()
 
     def unattended(self) -> None:
-        """Have the background read the answers that callbacks await: no thread leads any more."""
+        """Have the background read answers for callbacks: no thread leads any more."""
         if self._is_attended():
             self.background.ring()
 
@@ -279,7 +279,7 @@ class RemoteTransport:
             incoming.fail(incoming.lost)
 
     def _take(self) -> None:
-        """Take one message. A daemon that is not understood counts as lost: its other answers could not be trusted."""
+        """Take one message. A daemon that sends nonsense counts as lost: its other answers could not be trusted."""
         frames = self._link.receive()
         try:
             self._incoming.take(frames)
@@ -306,7 +306,7 @@ class RemoteTransport:
         self.background.ring()
 
     def _reconnect(self) -> None:
-        """Try to come back: open a new connection and say HELLO with the session's token."""
+        """Try to resume: open a new connection and say HELLO with the session's token."""
         with self.lock:
             now = time.monotonic()
             if self.waiting.closed or not self._outgoing.away or now < self._retry_at:
@@ -332,7 +332,7 @@ class RemoteTransport:
             self._link.hello(self._link.welcome.token, self._incoming.received)
 
     def _resumed(self, received: int) -> None:
-        """The session is resumed: send the messages that the daemon missed. The caller holds the lock."""
+        """Send what the daemon missed: the session is resumed. The caller holds the lock."""
         self._patience = RETRY / 2
         self._outgoing.away = False
         if self._generation:  # the CANCEL may have been lost; if not, the daemon recognises it
@@ -340,7 +340,7 @@ class RemoteTransport:
         self._outgoing.send_again(received)
 
     def _after_receiving(self) -> None:
-        """Run callbacks, and wake threads whose answers are here; without the lock. Holds back a first Ctrl-C."""
+        """Run callbacks and wake waiting threads, without the lock. Delays a first Ctrl-C."""
         with SHIELD:
             while self._incoming.effects and self._effects_lock.acquire(blocking=False):
                 try:
@@ -371,7 +371,7 @@ class RemoteTransport:
             tell(self._incoming.lost)
 
     def _background_failed(self, error: BaseException) -> None:
-        """End the session on an unexpected error, and tell the threads that wait."""
+        """End the session after an unexpected error, and tell waiting threads."""
         with self.lock:
             self._incoming.fail(ConnectionLost(f"the session's background thread failed: {error!r}"))
         self._after_receiving()
@@ -396,7 +396,7 @@ class RemoteTransport:
         return self._nap if awake else DOZE
 
     def _sleep_or_read(self, timeout: float | None) -> None:
-        """Read the answers for callbacks if no thread leads, else sleep: the background between two rounds."""
+        """Between two rounds of the background: read answers for callbacks if no thread leads, else sleep."""
         with suppress(TensordError):  # the threads that wait are told
             if not (self._is_attended() and self.waiting.serve_once(timeout)):
                 self.background.bell.sleep(timeout)

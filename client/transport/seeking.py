@@ -41,7 +41,7 @@ def running() -> str:
 
 
 def tell_of_fallback(sought: str, address: str) -> None:
-    """Say on stderr, to somebody who types, that no daemon was found and a machine in this process takes its place."""
+    """Tell an interactive user on stderr that no daemon was found and a local machine takes its place."""
     if hasattr(sys, "ps1") and sys.stderr is not None:
         sys.stderr.write(
             f"tensord: no daemon was found at {sought}, so this session has a machine in this process; "

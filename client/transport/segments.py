@@ -101,7 +101,7 @@ class UploadSegments:
         return memory
 
     def place(self, array: NDArray[Any]) -> tuple[int, int] | None:
-        """The (segment, offset) of the array, which is copied to a segment if it is in none; None as from `empty`."""
+        """The (segment, offset) of the array, copied to a segment if necessary; None as from `empty`."""
         place = place_of(array)
         if place is None or place[0].number not in self._lent:
             copied = self.empty(array.shape, array.dtype)
@@ -134,7 +134,7 @@ class UploadSegments:
                 self._drop_oldest()
 
     def announcements(self) -> list[list[int]]:
-        """SEGMENT headers that have to be sent before the next batch; each is given once."""
+        """SEGMENT headers to send before the next batch; each is given once."""
         if not self._announcements:
             return []
         with self._lock:
@@ -151,7 +151,7 @@ class UploadSegments:
             self._announcements.clear()
 
     def _take(self, nbytes: int) -> Segment | None:
-        """A segment of the size for that many bytes; the most recently used one, whose pages are warm."""
+        """A segment of the right size: the most recently used one, whose pages are warm."""
         if nbytes < MAPPED_ARRAY or not available():
             return None
         size = segment_size(nbytes)
@@ -169,7 +169,7 @@ class UploadSegments:
             self._free[number] = segment
 
     def _take_back_dropped(self) -> None:
-        """Take back the segments in which there is no array any more, nor has the daemon an upload."""
+        """Take back segments without an array here, or an upload at the daemon."""
         with suppress(IndexError):  # a signal handler on this thread may do it first
             for _ in range(len(self._dropped)):
                 found = self._dropped.popleft()
@@ -194,7 +194,7 @@ class UploadSegments:
         return None
 
     def _is_full(self, size: int) -> bool:
-        """Would one more segment pass half of the daemon's limit? The daemon may have segments forgotten here."""
+        """Would another segment exceed half of the daemon's limit? The daemon may hold some that are forgotten here."""
         count = len(self._lent) + len(self._free)
         nbytes = self.free_bytes + sum(segment.size for segment in self._lent.values())
         return 2 * (count + 1) > self._most or 2 * (nbytes + size) > self._most_bytes
@@ -238,16 +238,16 @@ class MappedResults:
         return array
 
     def _unused(self, export: int, forks: int, last: Last) -> int:
-        """The export of an array that is gone, to be released; 0 if it has to stay."""
+        """The export of a dead array, to be released; 0 if it has to stay."""
         del self._watched[id(last)]
         return export if forks == self._forks else 0  # else a child may still read the value, until the session ends
 
     def forked(self) -> None:
-        """Prepare for a fork: the child inherits the mappings, so the values in them have to stay."""
+        """Prepare for a fork: the child inherits the mappings, so their values have to stay."""
         self._forks += 1
 
     def is_alive(self) -> bool:
-        """Does the daemon's process still have open files? One that has ended has none, before anybody reaps it."""
+        """Has the daemon's process open files? A process that has ended has none, even before it is reaped."""
         with suppress(OSError), os.scandir(f"/proc/{self._pid}/fd") as files:
             return any(files)
         return False
@@ -275,6 +275,6 @@ class MappedResults:
 
 
 def segment_size(nbytes: int) -> int:
-    """The size of a segment for that many bytes: eight classes per doubling, whole pages."""
+    """The segment size for that many bytes: eight classes per doubling, in whole pages."""
     step = 1 << max(12, (nbytes - 1).bit_length() - CLASSES.bit_length())
     return -(-nbytes // step) * step

@@ -44,7 +44,7 @@ class PolledBell:
             os.eventfd_read(self.fd)
 
     def close(self) -> None:
-        """Give the descriptor back: no thread polls it, and later rings do nothing."""
+        """Close the descriptor: no thread polls it, and later rings do nothing."""
         fd, self.fd = self.fd, -1
         os.close(fd)
 
@@ -60,7 +60,7 @@ class SocketLock:
         self.polling = False  # the thread that has the lock sleeps
 
     def acquire(self) -> None:
-        """Take the lock, and wake the thread that sleeps with it. The caller has raised the shield."""
+        """Take the lock, waking the thread that sleeps with it. The caller has raised the shield."""
         me = threading.get_ident()
         self.inside.add(me)  # first, since a signal handler may run anywhere in here
         if not self._gate.locked() and self._lock.acquire(blocking=False):

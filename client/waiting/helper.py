@@ -20,7 +20,7 @@ from .steps import Work, keep
 
 
 def started(work: Work, line: str | None) -> asyncio.Future[Any]:
-    """Begin the work; its result, in the running loop. `line`: where errors of it were caused."""
+    """Start the work; its future in the running loop. `line`: the line for its errors."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = copy_context()
@@ -44,7 +44,7 @@ def start(run: Callable[[], None]) -> None:
 
 
 def outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What a function returns, or raises."""
+    """The function's result, or its error."""
     try:
         return function(), None
     except BaseException as error:
@@ -52,7 +52,7 @@ def outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 def settle(future: asyncio.Future[Any], value: Any, error: BaseException | None, drop: Callable[[Any], None]) -> None:
-    """Set the result of work; on the loop's thread."""
+    """Set the result, on the loop's thread."""
     if not future.done():
         if error is None:
             future.set_result(value)
@@ -63,7 +63,7 @@ def settle(future: asyncio.Future[Any], value: Any, error: BaseException | None,
 
 
 async def in_helper(function: Callable[[], Any], drop: Callable[[Any], None] = keep) -> Any:
-    """What a function returns that takes long in this process. Its errors name the caller's line."""
+    """The result of a slow function of this process. Its errors name the caller's line."""
     line = user_line()
     try:
         return await started(Work(function, drop), line)

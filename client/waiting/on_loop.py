@@ -99,7 +99,7 @@ def on_loop(outbox: Outbox, steps: Steps[T]) -> Awaiting[T]:
 
 
 async def rest(outbox: Outbox, steps: Steps[T], reached: Wait | Returned | None, line: str | None) -> T:
-    """The steps from the one on that was reached; None if that is the first, since another thread had the lock."""
+    """Take the steps after `reached`; None stands for the first, where another thread had the lock."""
     try:
         if reached is None:
             reached = await step(outbox, partial(next, steps), line)
@@ -117,7 +117,7 @@ async def rest(outbox: Outbox, steps: Steps[T], reached: Wait | Returned | None,
 
 
 async def following(outbox: Outbox, steps: Steps[T], wait: Wait, line: str | None) -> Callable[[], Wait]:
-    """The next step, once the wait is over."""
+    """The next step after a wait."""
     try:
         value = await over(outbox, wait, line)
     except Exception as error:
@@ -179,7 +179,7 @@ def finish(future: asyncio.Future[None]) -> None:
 
 
 async def step(outbox: Outbox, move: Callable[[], Wait], line: str | None) -> Wait | Returned:
-    """Take a step: here, or, if another thread is inside `atomic`, on a helper's thread behind that block."""
+    """Take a step: here, or behind another thread's `atomic` block on a helper's thread."""
     with SHIELD:
         if enter(outbox):
             before, HANDLED.line = HANDLED.line, line
@@ -193,7 +193,7 @@ async def step(outbox: Outbox, move: Callable[[], Wait], line: str | None) -> Wa
 
 
 def taken(move: Callable[[], Wait]) -> Wait | Returned:
-    """What a step has reached: the next wait, or the end."""
+    """The result of a step: the next wait, or the end."""
     try:
         return move()
     except StopIteration as end:
@@ -207,7 +207,7 @@ def inside(outbox: Outbox, move: Callable[[], Any]) -> Any:
 
 
 def close(outbox: Outbox, steps: Steps[Any]) -> None:
-    """Close a procedure that nobody goes on with."""
+    """Close a procedure that is given up."""
     with SHIELD:
         if enter(outbox):
             try:

@@ -98,7 +98,7 @@ def on_thread(outbox: Outbox, steps: Steps[T]) -> T:
 
 
 def gone_on(steps: Steps[Any], outbox: Outbox, wait: Wait) -> Wait:
-    """What a procedure yields next, with the result of a wait."""
+    """Send a wait's result to a procedure; its next wait."""
     try:
         value = slept(outbox, wait)
         lock = entered(outbox, wait, value)
@@ -111,7 +111,7 @@ def gone_on(steps: Steps[Any], outbox: Outbox, wait: Wait) -> Wait:
 
 
 def entered(outbox: Outbox, wait: Wait, value: Any) -> Lock:
-    """The session's lock, taken for the next step. An exception that comes in that sleep drops the result of a wait."""
+    """Take the session's lock for the next step. An exception in that sleep drops the wait's result."""
     try:
         return outbox.enter()
     except BaseException:

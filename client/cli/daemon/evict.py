@@ -46,7 +46,7 @@ def show_evicted(left: Sequence[Mapping[str, Any]]) -> None:
 
 
 def evicted(address: str | None, names: tuple[str, ...], session: int, device: str) -> list[dict[str, Any]]:
-    """Evict piece by piece; what left, by device."""
+    """Evict piece by piece; what has left each device."""
     values: Counter[tuple[str, str]] = Counter()
     nbytes: Counter[tuple[str, str]] = Counter()
     more = True

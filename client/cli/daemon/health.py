@@ -43,7 +43,7 @@ def reasons(status: Mapping[str, Any]) -> Iterator[Reason]:
 
 
 def tell_health(address: str | None, wait: float) -> int:
-    """Say whether the daemon needs a look, and why; the exit status."""
+    """Print whether the daemon needs a look, and why; the exit status."""
     try:
         found = list(reasons(ask(address, "status", wait=wait, patience=PATIENCE)))
         state = "needs a look" if found else "healthy"

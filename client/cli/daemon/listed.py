@@ -29,7 +29,7 @@ def session_remark(one: Mapping[str, Any]) -> str:
 
 
 def _shares_of(session: Mapping[str, Any]) -> list[str]:
-    """What a session has on each device that has a ceiling, if it has anything there."""
+    """What a session holds on each device with a ceiling."""
     return [
         f"{size(share['bytes'])} of {size(share['ceiling'])} on {name}"
         for name, share in session["shares"].items()
@@ -135,7 +135,7 @@ TENSOR: Final = "tensor"  # what most bytes are for
 
 
 def show_held(found: Mapping[str, Any]) -> None:
-    """Show the rows, with a last one that is what the pools have allocated, and below them what the pools are like."""
+    """Show a row for each holder, the total of the pools, and below them the state of each pool."""
     by, total, pools = found["by"], found["total"], found["pools"]
     rows = [_row(one, by, total) for one in found["rows"]]
     apart = sum(pool["unaccounted"] for pool in pools)
@@ -203,7 +203,7 @@ def _remarks(one: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _pool(pool: Mapping[str, Any]) -> Iterator[str]:
-    """What a pool has, and besides it what no total counts."""
+    """The state of a pool, and bytes that no total counts."""
     yield f"{pool['device']}: {size(pool['allocated'])} of {size(pool['limit'])}"
     if pool["rounding"]:
         yield f"its blocks have {size(pool['rounding'])} more"

@@ -22,7 +22,7 @@ PERIOD: Final = 1.0  # seconds between two such questions
 
 
 def session_at(address: str, wanted: Wanted = USUAL) -> Session:
-    """A session with the daemon; without a name, the log tells of it at level debug only."""
+    """A session with the daemon. Without a name, the log mentions it only at level debug."""
     if is_local(address):
         return connect(address, wanted)
     text = for_client(address).text

@@ -45,7 +45,7 @@ class Look(NamedTuple):
 
 
 def seen(before: Look, now: Look) -> Seen:
-    """What the daemon says, with the rates between two looks; the busiest session first."""
+    """The daemon's state, with the rates between two looks; the busiest session first."""
     passed = max(now.at - before.at, 1e-6)
     done = now.status["instructions"]["retired"] - before.status["instructions"]["retired"]
     return {
@@ -88,7 +88,7 @@ class Part(NamedTuple):
 def screen(
     found: Seen, foot: str = "", *, width: int = PIPED_WIDTH, height: int | None = None, sort: str = USUAL
 ) -> list[str]:
-    """The whole screen, one part below the other. With a `height` the foot says what is left out for want of room."""
+    """The whole screen, one part below the other. With a `height`, the foot says what did not fit."""
     head, hung = (list(_fitted(lines, width, height)) for lines in (_head(found), _hung(found["status"])))
     sessions = [one for one in sorted_by(sort, found["sessions"]) if not one["asks"]]
     parts = [
@@ -112,13 +112,13 @@ def screen(
 
 
 def _fitted(texts: Iterable[str], width: int, height: int | None) -> Iterator[str]:
-    """Texts as lines: on a screen, whose height is known, one for each."""
+    """The texts as lines, wrapped; on a screen of known height cut to one line each."""
     for text in map(plain, texts):
         yield from wrapped(text, width) if height is None else (cut(text, width),)
 
 
 def _shares(wanted: Sequence[int], room: int | None) -> list[int]:
-    """How many rows each table gets. Tables get rows in turn, the last one first, until the room is used up."""
+    """How many rows each table gets: one at a time in turn, the last table first, until the room is used up."""
     if room is None:
         return list(wanted)
     shares = [0] * len(wanted)

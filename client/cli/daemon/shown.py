@@ -140,7 +140,7 @@ def options(given: Mapping[str, Any]) -> str:
 
 
 def doing(stream: Mapping[str, Any]) -> str:
-    """What a stream does: `idle`, or the running instruction, for how long, and how many are queued behind it."""
+    """What a stream does: `idle`, or the running instruction, since when, and how many wait behind it."""
     queued = stream["queued"] + stream["backlog"]
     now = stream["running"]
     if now is None:

@@ -76,7 +76,7 @@ def stop(address: str | None, *, now: bool, wait: float | None) -> None:
 
 @contextmanager
 def holder(address: str) -> Iterator[tuple[int, int]]:
-    """The process that holds the lock of an address, as its id and a descriptor. NoDaemon if none does here."""
+    """The process that holds the lock of an address: its id and a descriptor. NoDaemon if there is none here."""
     from ....interpreter.wire.addresses import for_client, is_local, lock_path, pid_of
 
     if is_local(address):
@@ -122,7 +122,7 @@ def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float, bool]:
 
 
 def described(sessions: Sequence[dict[str, Any]] | None, grace: float, *, serves: bool = True) -> str:
-    """Who is told, and what becomes of pending work."""
+    """Who will be told, and what becomes of pending work."""
     if not serves:
         return "it does not listen yet, and serves nobody"
     if sessions is None:
@@ -136,7 +136,7 @@ def described(sessions: Sequence[dict[str, Any]] | None, grace: float, *, serves
 
 
 def send(process: int, pid: int, *, now: bool) -> None:
-    """Ask the process to end. Two signals end its grace period: two different ones, since the kernel counts none."""
+    """Ask the process to end. Two different signals end its grace period: the kernel does not count equal ones."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT) if now else (signal.SIGTERM,):
             signal.pidfd_send_signal(process, number)

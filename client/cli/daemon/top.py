@@ -35,7 +35,7 @@ class View:
         self.size = size_of(sys.stdout)
 
     def typed(self, key: str) -> bool:
-        """Take a key, or none; is the screen to be drawn anew? It is, too, when the terminal has another size."""
+        """Handle a key, or none; must the screen be redrawn? Also when the terminal was resized."""
         before, self.size = self.size, size_of(sys.stdout)
         if key in ("s", "S"):
             names = list(SORTS)
@@ -76,7 +76,7 @@ def top(address: str | None, interval: float, *, once: bool) -> None:
 
 
 def _tell(ask: Ask, interval: float, *, once: bool) -> None:
-    """Print what there is, again and again, or once."""
+    """Print one look after the other, or one alone."""
     from ..drawing.keyboard import sleep
 
     for before, now in _looks(ask, interval, sleep):
@@ -87,7 +87,7 @@ def _tell(ask: Ask, interval: float, *, once: bool) -> None:
 
 
 def _watch(ask: Ask, interval: float) -> None:
-    """Show it on the whole screen, until a key ends that."""
+    """Show the screen until a key ends it."""
     from ..drawing.keyboard import keys_as_typed
 
     view = View()

@@ -54,7 +54,6 @@ def check_checkpoints(directory: Path, *, deep: bool = False) -> Iterator[Findin
 def check_orphans(
     orphans: Sequence[Orphan], *, writer: str | None, unreadable: bool, directory: Path
 ) -> Iterator[Finding]:
-    """Files that no generation refers to."""
     if not orphans:
         return
     each = [f"{one.name} ({size(one.nbytes)}, {duration(one.age)} old)" for one in orphans]

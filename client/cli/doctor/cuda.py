@@ -48,7 +48,7 @@ def check_memory(cupy: Any) -> Iterator[Finding]:
 
 
 def check_kernels(cupy: Any) -> Iterator[Finding]:
-    """Kernels can be compiled: that takes NVRTC and the headers of CUDA."""
+    """Can kernels be compiled? That takes NVRTC and CUDA's headers."""
     try:
         found = int((cupy.arange(3) + 1).sum())
     except Exception as error:
@@ -80,7 +80,7 @@ def check_libraries(cupy: Any) -> Iterator[Finding]:
 
 
 def check_pinned(cupy: Any) -> Iterator[Finding]:
-    """Page-locked memory of the host, through which all copies go."""
+    """Page-locked host memory, through which all copies go."""
     bounded = min((limit for path in _LIMITS if (limit := limit_in(path))), default=0)
     within = f", within this container's {size(bounded)} of memory" if bounded else ""
     try:
@@ -93,7 +93,7 @@ def check_pinned(cupy: Any) -> Iterator[Finding]:
 
 
 def check_modes(gpus: list[dict[str, str]] | None) -> Iterator[Finding]:
-    """Modes of a GPU in which less of it is there than one expects."""
+    """GPU modes in which less of a GPU is available than expected."""
     if gpus is None:
         yield note("gpu modes", "nvidia-smi is not there or says nothing, so MIG and compute mode are unknown")
         return
@@ -115,7 +115,7 @@ def check_modes(gpus: list[dict[str, str]] | None) -> Iterator[Finding]:
 
 
 def nvidia_smi() -> list[dict[str, str]] | None:
-    """What the driver's tool says of each GPU; None if it says nothing."""
+    """What nvidia-smi says of each GPU; None if it says nothing."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None
@@ -129,7 +129,7 @@ def nvidia_smi() -> list[dict[str, str]] | None:
 
 
 def limit_in(path: Path) -> int:
-    """The limit of memory of a control group in bytes, 0 if there is none."""
+    """A control group's memory limit in bytes, 0 for none."""
     with suppress(OSError, ValueError):
         found = int(path.read_text())
         return found if found < 1 << 60 else 0

@@ -53,7 +53,7 @@ def check_environment(address: str) -> Iterator[Finding]:
 
 
 def check_directory(directory: Path, *, default: bool) -> Iterator[Finding]:
-    """The socket's directory: ours, and closed to others; only a warning if it is not the default directory."""
+    """The socket's directory, which must be ours and closed to others; a warning if it is not the default one."""
     if not directory.exists():
         yield ok("directory", f"{directory} is not there yet; `tensord serve` makes it")
         return
@@ -120,7 +120,7 @@ def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
 
 
 def check_eviction(returns: Iterable[dict[str, Any]]) -> Iterator[Finding]:
-    """The tensors that leave a device for want of memory and come back, again and again."""
+    """Tensors that repeatedly leave a device for want of memory and come back."""
     for one in returns:
         names = ", ".join(map(repr, one["names"]))
         made = f"{one['op'] or 'an unknown op'}{' at ' + one['location'] if one['location'] else ''}"

@@ -48,7 +48,7 @@ def doctor(address: str | None, *, deep: bool, checkpoints: Path | None) -> None
 
 
 def examine(address: str | None) -> Iterator[Finding]:
-    """All findings; a check that raises becomes one, too."""
+    """All findings. A check that raises becomes a finding, too."""
     of_daemon = list(guarded("daemon", lambda: check_daemon(address)))
     yield from of_daemon
     for check in (*SYSTEM, check_gpu):

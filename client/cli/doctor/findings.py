@@ -67,7 +67,7 @@ def installed(name: str) -> str | None:
 
 
 def guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """The findings of a check; if it raises, that is one."""
+    """The findings of a check, or one that says that it raised."""
     try:
         yield from check()
     except Exception as error:

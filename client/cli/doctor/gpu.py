@@ -27,7 +27,7 @@ def nvidia_cards(root: Path = Path("/sys/bus/pci/devices")) -> int:
 
 
 def has_cuda() -> bool:
-    """Might there be cuda devices: is CuPy installed, and a GPU here?"""
+    """Can there be cuda devices: is CuPy installed, and a GPU present?"""
     return any(map(installed, _CUPY)) and bool(nvidia_cards() or next(Path("/dev").glob("nvidia[0-9]*"), None))
 
 
@@ -65,7 +65,7 @@ def check_gpu() -> Iterator[Finding]:
 
 
 def check_nodes(cards: int, nodes: list[Path]) -> Iterator[Finding]:
-    """The device files: whether they exist and are open to us."""
+    """The device files: do they exist, and may we open them?"""
     if not nodes:
         yield warn(
             "gpu", f"{count(cards)} on the bus, but no /dev/nvidia0",
@@ -117,7 +117,7 @@ NAME: Final = "kernel cache"
 
 
 def check_kernels(directory: Path | None = None) -> Iterator[Finding]:
-    """Where it is, how many kernels it has, how large it is; by default the one of a daemon without configuration."""
+    """The kernel cache: where it is, and how large; by default that of a daemon without configuration."""
     from ....streams import kernel_cache
 
     try:

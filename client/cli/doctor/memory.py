@@ -46,7 +46,7 @@ def check_pools(found: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def check_ended(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """What sessions that have ended have left behind: names hold it, or other sessions."""
+    """What ended sessions have left behind, held by names or other sessions."""
     if rows:
         nbytes = sum(row["bytes"] for row in rows)
         message = f"{size(nbytes)} were made by {plural(len(rows), 'session')} that ended, and are still held"
@@ -59,7 +59,7 @@ def check_ended(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
 
 
 def check_poisoned(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Values that have had an error in their place for long."""
+    """Values that have held an error for a long time."""
     if rows:
         count, oldest = sum(row["poisoned"] for row in rows), max(row["poisoned_age"] for row in rows)
         message = f"{plural(count, 'value')} with an error are held, the oldest for {duration(oldest)}"

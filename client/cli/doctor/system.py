@@ -30,7 +30,7 @@ def check_packages() -> Iterator[Finding]:
 
 
 def check_build() -> Iterator[Finding]:
-    """Which form of the engine runs: plain Python, or compiled ahead of time."""
+    """The form of the engine: plain Python, or compiled ahead of time."""
     from ....interpreter.build_info import build_info
 
     found = build_info()
@@ -72,7 +72,7 @@ _SEAL_FUTURE_WRITE = 0x0010
 
 
 def check_memory_files() -> Iterator[Finding]:
-    """Memory files that are sealed and opened through /proc: how bulk data reach the daemon without a copy."""
+    """Sealed memory files opened through /proc: bulk data reach the daemon through them without a copy."""
     import fcntl
 
     advice = "bulk data go through the socket then, which is slower; Linux 5.1 or newer with /proc mounted has them"
@@ -95,7 +95,7 @@ def check_memory_files() -> Iterator[Finding]:
 
 
 def check_limits() -> Iterator[Finding]:
-    """Limits of this process, which a daemon started from here would inherit. It raises soft ones to hard ones."""
+    """Limits of this process, which a daemon started from here inherits. A daemon raises soft limits to hard ones."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = f"at most {count(hard)} for a daemon" if hard >= 0 else "no limit for a daemon"
     here = f"{most}, {count(soft)} for a client" if soft >= 0 else most

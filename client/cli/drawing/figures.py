@@ -18,7 +18,7 @@ def count(number: float) -> str:
 
 
 def some(text: Callable[[Any], str], amount: Any) -> str:
-    """The amount as that text; nothing for 0, or for None."""
+    """The text of the amount; empty for 0 and None."""
     return text(amount) if amount else ""
 
 
@@ -56,7 +56,7 @@ def shape(dimensions: list[int] | tuple[int, ...] | None, dtype: str | None) -> 
 
 
 def moment(seconds: float) -> str:
-    """A time for people: `2026-11-23 18:05:12`, here."""
+    """A local time: `2026-11-23 18:05:12`."""
     from datetime import datetime
 
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -37,6 +37,6 @@ def typed(descriptor: int, seconds: float) -> str:
 
 
 def sleep(seconds: float) -> str:
-    """Wait that long, since nobody can type."""
+    """Wait that long: nobody can type."""
     time.sleep(max(seconds, 0.0))
     return ""

@@ -30,11 +30,11 @@ class Waiting:
         self._figures: tuple[int, int] = (0, 0)
 
     def told(self, done: int, total: int) -> None:
-        """So many of so many are done, as bytes."""
+        """Note how much is done, of how much."""
         self._figures = (done, total)
 
     def draw(self, ended: threading.Event) -> None:
-        """Keep the bar going until the end, on a thread of its own."""
+        """Redraw the bar until the end, on a thread of its own."""
         line, pause = Line(), AFTER
         while not ended.wait(pause):
             line.draw(self.text(monotonic() - self.began))
@@ -55,7 +55,7 @@ class Waiting:
 
 @contextmanager
 def waiting(what: str, figure: Callable[[int], str] = size) -> Iterator[Waiting]:
-    """Around something that may take long."""
+    """A bar around something that may take long."""
     shown = Waiting(what, figure)
     if not can_draw(sys.stderr):
         yield shown

@@ -75,7 +75,7 @@ class Filled:
         self.width = max(map(cells_of, (self.name, *self.cells)))
 
     def least(self, word: int) -> int:
-        """The width that it needs: if it folds, that of its longest word, `word` at the most."""
+        """The least width: of a column that folds, that of its longest word, at most `word`."""
         if not self.folds:
             return self.width
         longest = max((len(one) for cell in self.cells for one in cell.split()), default=0)
@@ -98,7 +98,7 @@ class Table:
         return sum(column.least(word) for column in self.columns) + self._around(gap)
 
     def leave_out(self, room: int, gap: int, word: int) -> list[str]:
-        """Leave out spare columns, in their order, until the others fit; their names."""
+        """Leave out spare columns, in their order, until the others fit; the names of those left out."""
         missing = []
         for column in sorted((column for column in self.columns if column.spare), key=lambda column: column.spare):
             if self.least_width(gap, word) > room:
@@ -107,7 +107,7 @@ class Table:
         return missing
 
     def drawn(self, room: int, gap: int, word: int, fit: Callable[[str, int], Iterable[str]]) -> Iterator[str]:
-        """The lines of the table: its head, a rule, and the rows, between empty lines. `fit`: a cell's lines."""
+        """The lines of the table between empty lines: head, rule, rows. `fit` makes the lines of a cell."""
         widths = self._widths(room, gap, word)
         yield ""
         yield from map(bold, self._row([[column.name] for column in self.columns], widths, gap))
@@ -124,7 +124,7 @@ class Table:
             yield (" " + (" " * gap).join(aligned)).rstrip()
 
     def _widths(self, room: int, gap: int, word: int) -> list[int]:
-        """The widths of the columns. The widest become narrower, until everything fits."""
+        """The widths of the columns: the widest are narrowed until everything fits."""
         least = [column.least(word) for column in self.columns]
         most = max(column.width for column in self.columns)
         while True:
@@ -134,7 +134,7 @@ class Table:
             most -= 1
 
     def _around(self, gap: int) -> int:
-        """Room that is no column's: the gaps, and the space with which a line begins and ends."""
+        """The width of the gaps, and of the space at both ends of a line."""
         return gap * (len(self.columns) - 1) + 2
 
 
@@ -150,7 +150,7 @@ def plain(text: str) -> str:
 
 
 def cells_of(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """The width of the text on a terminal, in columns."""
     if text.isascii():
         return len(text)
     return sum(map(_cells, text))
@@ -165,12 +165,12 @@ def _cells(char: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The text, or as much of it as fits the width together with an ellipsis."""
+    """The text, cut to the width with an ellipsis if it is longer."""
     return text if cells_of(text) <= width else f"{_head(text, width - 1)}\N{HORIZONTAL ELLIPSIS}"
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """The text in lines of that width, broken between words, and within those that are longer; one at least."""
+    """The text in lines of that width, at least one: broken between words, or within words that are too long."""
     line = ""
     for word in re.findall(r"\s*\S+\s*", text):
         rest = word
@@ -187,7 +187,7 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def _head(text: str, width: int) -> str:
-    """As much of the beginning as fits the width."""
+    """The longest beginning that fits the width."""
     taken = 0
     for at, char in enumerate(text):
         taken += cells_of(char)

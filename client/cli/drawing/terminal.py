@@ -27,12 +27,12 @@ def can_draw(stream: TextIO) -> bool:
 
 
 def bold(text: str) -> str:
-    """The text in bold type, if stdout has that and $NO_COLOR does not forbid it."""
+    """Bold text, if stdout can show it and $NO_COLOR is unset."""
     return _styled(_BOLD, text)
 
 
 def dim(text: str) -> str:
-    """The text in dim type, likewise."""
+    """Dim text, likewise."""
     return _styled(_DIM, text)
 
 
@@ -41,7 +41,7 @@ def _styled(style: str, text: str) -> str:
 
 
 def size_of(stream: TextIO) -> os.terminal_size:
-    """The columns and lines of a terminal; $COLUMNS and $LINES go before what it says itself."""
+    """The size of a terminal; $COLUMNS and $LINES come first."""
     found = _USUAL
     with suppress(OSError):  # of what only says that it is a terminal, too
         found = os.get_terminal_size(stream.fileno())
@@ -60,7 +60,7 @@ def width_of_stdout() -> int:
 
 
 def encodable(text: str) -> str:
-    """The text with `?` for what stdout's encoding lacks."""
+    """The text with `?` for characters that stdout's encoding lacks."""
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, "replace").decode(encoding)
 
@@ -77,7 +77,7 @@ class Line:
         self.drawn = False
 
     def draw(self, text: str) -> None:
-        """Show the text, as much of it as fits, in place of the last one."""
+        """Replace the line by the text, cut to the width."""
         if can_draw(sys.stderr):
             self.drawn = True
             self._write(text[: size_of(sys.stderr).columns - 1])
@@ -94,7 +94,7 @@ class Line:
 
 @contextmanager
 def whole_screen() -> Iterator[Callable[[Sequence[str]], None]]:
-    """A function that shows lines on the whole screen. What was there before comes back at the end, however it ends."""
+    """A function that fills the screen with lines. The former screen comes back at the end, however it ends."""
     before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         _write(_BEGIN)
@@ -110,7 +110,7 @@ def _leave(number: int, _frame: object) -> NoReturn:
 
 
 def _show(lines: Sequence[str]) -> None:
-    """Draw each line over the last one in its place, so that nothing flickers."""
+    """Draw each line over the one before, so that nothing flickers."""
     _write("\x1b[H" + "\r\n".join(f"\x1b[2K{encodable(line)}" for line in lines) + "\x1b[J")
 
 

@@ -52,7 +52,7 @@ def checkpoint(directory: Path, names: tuple[str, ...], keep: int, address: str 
 
 
 def followed(session: Session, writing: Checkpointing, shown: Waiting) -> dict[str, Any]:
-    """Wait for a checkpoint, and tell how far it has come."""
+    """Wait for a checkpoint and show its progress."""
     path = str(writing.directory.resolve())
     while True:
         try:
@@ -134,7 +134,7 @@ def show_restored(report: Mapping[str, Any]) -> None:
 
 
 def list_generations(directory: Path, number: int, *, deep: bool) -> bool:
-    """List the generations, or one of them; is all of it whole? `deep`: also all bytes of the values."""
+    """List the generations, or one of them; are they undamaged? `deep`: read every byte of the values, too."""
     from ....interpreter.checkpoints.reader import CheckpointReader
 
     with CheckpointReader.open(directory) as reader, waiting("reading the checkpoint") as shown:
@@ -146,7 +146,7 @@ def list_generations(directory: Path, number: int, *, deep: bool) -> bool:
 
 
 def rows_of(reader: CheckpointReader, shown: Waiting, *, deep: bool) -> Iterator[dict[str, Any]]:
-    """Each generation, the newest one last. One that is collected meanwhile is none."""
+    """Each generation, the newest last, without those that are collected meanwhile."""
     for number in reader.generations():
         row: dict[str, Any] = {"generation": number, "written": None, "names": 0, "tensors": 0, "routines": 0}
         row |= {"bytes": 0, "error": "", "failed": {}}
@@ -169,7 +169,7 @@ def show_generations(found: Sequence[dict[str, Any]]) -> None:
 
 
 def _of_whole(name: str, text: Callable[[Any], str]) -> Column:
-    """A column that is empty for a generation that cannot be read."""
+    """A column that is empty for an unreadable generation."""
     return Column(name, lambda one: "" if one["error"] else text(one))
 
 

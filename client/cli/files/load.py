@@ -75,7 +75,7 @@ def described(file: Path, *, raw: bool) -> FileHeader:
 
 
 def row_of(entry: Entry, prefix: str) -> dict[str, Any]:
-    """A tensor of the file, under the name that it gets."""
+    """A tensor of the file under its published name."""
     meta = entry.meta
     return {
         "name": prefix + entry.name,

@@ -34,7 +34,7 @@ class Commands(click.Group):
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, from its module; None if there is none."""
+        """The command of that name, imported from its module; None if there is none."""
         del ctx
         if cmd_name not in self.table:
             return None
@@ -45,13 +45,13 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The called command. NoSuchCommand, which names similar ones, if there is none of that name."""
+        """The command that is called. For an unknown name, NoSuchCommand names similar ones."""
         if args[0] not in self.table and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise click.exceptions.NoSuchCommand(args[0], possibilities=self.table, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands, of which none is imported."""
+        """Write the list of commands, without importing them."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, one.summary) for name, one in self.table.items()])

@@ -47,7 +47,7 @@ output = click.option("-o", "--output", type=FILE, help="Write here instead of t
 
 
 def write(content: str | bytes, output: Path | None) -> None:
-    """Write to the file, or to stdout. OSError if that fails; a file is then as it was before."""
+    """Write to the file, or to stdout. If that raises OSError, the file is unchanged."""
     from ....interpreter.whole_file import write_whole
 
     if output is not None:
@@ -59,7 +59,7 @@ def write(content: str | bytes, output: Path | None) -> None:
 
 
 def tell(found: Any, show: Callable[[Any], object]) -> None:
-    """Print what was found: with --json as it is, otherwise as `show` does."""
+    """Print the result: as JSON with --json, else by `show`."""
     if in_json():
         print_json(found)
     else:
@@ -67,7 +67,7 @@ def tell(found: Any, show: Callable[[Any], object]) -> None:
 
 
 def in_json() -> bool:
-    """Has the command that runs been given --json?"""
+    """Was the running command given --json?"""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(JSON))
 

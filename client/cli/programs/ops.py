@@ -78,7 +78,7 @@ def _list(ops: Collection[Description]) -> None:
 
 
 def about(op: Description) -> Description:
-    """The description, with "lacks": installed array module -> function that it lacks, or None."""
+    """The description with "lacks": the function that each installed array module lacks, or None."""
     cupy = _cupy()
     if cupy is None:
         return {**op, "lacks": {}}
@@ -119,7 +119,7 @@ def _lines(op: Description) -> Iterator[tuple[str, str]]:
 
 
 def _labelled(label: str, texts: list[str]) -> Iterator[tuple[str, str]]:
-    """The texts, with the label before the first one."""
+    """The texts, of which the first has the label."""
     yield from zip([label, *[""] * len(texts)], texts, strict=False)
 
 
@@ -153,7 +153,7 @@ def _gives(op: Description) -> str:
 
 
 def _devices(op: Description) -> str:
-    """The devices with a kernel for the op, and what happens on the others."""
+    """The devices that have a kernel for the op, and what happens on the others."""
     elsewhere = "it is made of other ops" if op["composite"] else "it runs on a cpu device"
     missing = op["lacks"].get("cupy")
     if op["library"]:

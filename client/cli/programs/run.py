@@ -101,7 +101,7 @@ def parsed_from(file: Path) -> Program:
 
 
 def check(program: Program, given: dict[str, str], captured: dict[str, str] | None, outputs: Sequence[Path]) -> None:
-    """The files are those that the program needs. `captured`: None if it has its captured tensors already."""
+    """Check that the given files are those the program needs. `captured` is None if its tensors are bound already."""
     if program.callbacks:
         raise MetadataError("the program calls back (effect) functions of Python, which are not here: let it print")
     check_names(given, [source.name for source in program.parameters], "input")
@@ -112,7 +112,7 @@ def check(program: Program, given: dict[str, str], captured: dict[str, str] | No
 
 
 def looked_up(session: Session, name: str) -> LinkedProgram:
-    """The routine of that name, as a function of tensors by position and numbers by name."""
+    """The routine of that name, as a function of positional tensors and named numbers."""
     from ...linking.linked_routine import LinkedRoutine
     from ...linking.linking import LinkedProgram
 
@@ -125,7 +125,7 @@ def looked_up(session: Session, name: str) -> LinkedProgram:
 
 
 def pairs(given: Sequence[str], what: str) -> dict[str, str]:
-    """`NAME=VALUE` as a dict, in the order given."""
+    """`NAME=VALUE` texts as a dict, in their order."""
     found: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -138,12 +138,12 @@ def pairs(given: Sequence[str], what: str) -> dict[str, str]:
 
 
 def names_in(passes: str | None) -> list[str]:
-    """The names of passes between commas; all of them by default."""
+    """The names between commas; all passes by default."""
     return ["all"] if passes is None else [name.strip() for name in passes.split(",") if name.strip()]
 
 
 def check_names(given: dict[str, str], wanted: Sequence[str], what: str) -> None:
-    """Every name is given, and no other."""
+    """Check that every name is given, and no other."""
     for name in wanted:
         if name not in given:
             raise click.UsageError(f"the program needs --{what} {name or 'NAME'}=FILE")
@@ -153,7 +153,7 @@ def check_names(given: dict[str, str], wanted: Sequence[str], what: str) -> None
 
 
 def loaded(session: Session, sources: Sequence[Any], files: dict[str, str], homes: dict[str, str]) -> dict[str, Any]:
-    """The arrays in these files as tensors, by name, at the homes that the program gives them."""
+    """The arrays of the files as tensors by name, on the devices that the program gives them."""
     found = {}
     for source in sources:
         array = array_in(files[source.name])
@@ -177,7 +177,7 @@ def array_in(path: str) -> Any:
 
 
 def save(array: Any, path: Path) -> None:
-    """Write the array as a .npy file of exactly that name."""
+    """Write the array to a .npy file of exactly that name."""
     import numpy as np
 
     with path.open("wb") as file:

@@ -113,7 +113,7 @@ def wished(op: str, dtypes: Sequence[str], shapes: Sequence[str], attributes: Se
 
 
 def listed_in(config: Path | None) -> tuple[list[Wish], Path | None]:
-    """The list of a configuration, and its directory of compiled kernels, if it names one."""
+    """The ops that a configuration lists, and its directory of compiled kernels, if set."""
     if config is None:
         return [], None
     from ....interpreter.schema.sample_calls import wish_of
@@ -161,7 +161,7 @@ def compiling(session: Session) -> list[str]:
 
 
 def directory_for(session: Session) -> Path | None:
-    """Where the compiled kernels are kept; None if that is not on this machine, or nowhere."""
+    """Where compiled kernels are kept; None if nowhere, or on another machine."""
     from ....streams import kernel_cache
 
     status = session._core.answers.query("status")

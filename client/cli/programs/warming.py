@@ -45,7 +45,7 @@ class Warming:
         self._operands: dict[tuple[str, Meta], Any] = {}
 
     def run(self, wishes: Sequence[Wish], devices: Sequence[str], shown: Waiting) -> None:
-        """Call all that is wished for, until Ctrl-C."""
+        """Make all requested calls, until Ctrl-C."""
         calls = [(device, sample) for device in devices for sample in self.planned(wishes, device)]
         try:
             for done, (device, sample) in enumerate(calls):
@@ -56,7 +56,7 @@ class Warming:
             self.interrupted = True
 
     def planned(self, wishes: Iterable[Wish], device: str) -> Iterator[Sample]:
-        """The calls to make on a device, each once; what cannot be called there is noted."""
+        """The calls to make on a device, each once; notes what cannot be called there."""
         known, missing = set(), self.missing(device)
         for wish in wishes:
             for op in ops_of(wish) if wish.device in {"", device} else ():
@@ -67,7 +67,7 @@ class Warming:
                         yield sample
 
     def samples_of(self, op: OpDef, wish: Wish, device: str, missing: Collection[str]) -> Sequence[Sample]:
-        """The calls of one op; none if it cannot be called there, which is noted."""
+        """The calls of one op; none, with a note, if the device cannot run it."""
         try:
             if op.name in missing:
                 raise MetadataError(f"{device} has no kernel for it")
@@ -77,7 +77,7 @@ class Warming:
             return ()
 
     def missing(self, device: str) -> Collection[str]:
-        """The ops for which a device has no kernel; MetadataError if there is no such device."""
+        """The ops without a kernel on a device; MetadataError if there is no such device."""
         found: Mapping[str, Collection[str]] = self.session._core.outbox.transport.devices
         if device not in found:
             raise MetadataError(f"there is no device {device}, there are {', '.join(found)}")
@@ -98,7 +98,7 @@ class Warming:
         return Called(sample.op, device, str(sample), monotonic() - began, error)
 
     def operand(self, meta: Meta, device: str) -> Any:
-        """A tensor of that meta on the device, the same for all calls."""
+        """A tensor of that meta on the device, shared by all calls."""
         key = (device, meta)
         if key not in self._operands:
             self._operands[key] = self.session.asarray(values_of(meta), device=device).wait()

@@ -92,7 +92,7 @@ def dag(
 
 
 def _opened(trace: Trace, graph: Graph) -> Graph:
-    """The graph with the steps of runs; a hint if there are none."""
+    """The graph with the steps inside of runs; prints a hint if there are none."""
     from ....vm.tracing.analysis.inside.steps import Opener
 
     opened = graph.opened(Opener(trace))

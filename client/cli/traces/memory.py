@@ -64,7 +64,7 @@ def memory(
 
 
 def draw(found: Sequence[DeviceMemory], output: Path) -> None:
-    """Draw memory over time; the name's ending says as what. ProtocolError for one that cannot be drawn."""
+    """Draw memory over time, in the format that the file's ending names. ProtocolError for other endings."""
     from ....interpreter.whole_file import write_whole
     from ....vm.tracing.analysis.sums.memory_picture import to_svg
 

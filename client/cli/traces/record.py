@@ -32,7 +32,7 @@ _UNITS: Final = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds(text: str) -> float | None:
-    """A duration in seconds; None for a text that is none."""
+    """The duration in seconds; None if the text is not a duration."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", text.strip())
     return None if found is None else float(found[1]) * _UNITS[found[2] or "s"]
 
@@ -43,7 +43,7 @@ class Seconds(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The duration in seconds. BadParameter if it is none."""
+        """The duration in seconds; BadParameter for other texts."""
         found = seconds(value)
         if found is None:
             self.fail(f"{value!r} is no duration; write it like 10s, 500ms or 2min", param, ctx)
@@ -56,7 +56,7 @@ class Since(click.ParamType["float | int"]):
     name = "time|id"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float | int:
-        """The number. BadParameter if the text is neither a duration with its unit nor an id."""
+        """The number; BadParameter unless the text is a duration with a unit, or an id."""
         if value.removeprefix("#").isdecimal():
             return int(value.removeprefix("#"))
         found = seconds(value)
@@ -135,7 +135,7 @@ def report(output: Path, records: int, lost: int, written: int, which: str = "")
 
 @contextmanager
 def _stop_signals() -> Iterator[Stop]:
-    """Have SIGINT, SIGTERM and SIGHUP end the recording instead of the process."""
+    """Let SIGINT, SIGTERM and SIGHUP end the recording rather than the process."""
     stop = Stop()
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:

@@ -90,7 +90,7 @@ class Recorder:
                 self.finish()
 
     def take(self, *, live: bool) -> int:
-        """Write the new records; returns the number of newly finished instructions."""
+        """Write the new records; the number of newly finished instructions."""
         picture = self.ask(self.last.tick, live=live)
         finished = picture.finished
         missed = picture.retired - self.last.retired - finished
@@ -104,7 +104,7 @@ class Recorder:
         return finished
 
     def finish(self) -> None:
-        """Complete the file; instructions that finished before the recording began are no losses."""
+        """Complete the file. Instructions that finished before the recording are not counted as lost."""
         from ....vm.tracing.analysis.recorded.records import Records
 
         if self.line is not None:
@@ -122,14 +122,14 @@ class Recorder:
         self.file.finish(about)
 
     def ended_early(self, error: Exception) -> TensordError:
-        """The error, with a sentence about what the file holds."""
+        """The error, with a note on what the file holds."""
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         kept = f"{self.file.path} holds the {plural(self.file.records, 'record')} until then"
         kind = ConnectionLost if isinstance(error, ConnectionLost) else TensordError
         return kind(f"the recording ended early: {what}. {kept}, and is a whole trace")
 
     def progress(self, elapsed: float) -> None:
-        """Update the progress line, if the last update is old enough."""
+        """Redraw the progress line, unless that was done a moment ago."""
         if self.line is not None and time.monotonic() - self.shown > _PROGRESS:
             self.shown = time.monotonic()
             text = f"{plural(self.file.records, 'record')}, {count(self.lost)} lost, {size(self.file.nbytes)}"

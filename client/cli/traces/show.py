@@ -69,7 +69,7 @@ _Steps: TypeAlias = "Mapping[int, Sequence[tuple[Record, Inner]]]"
 
 
 def _steps(trace: Trace, records: Sequence[Record]) -> _Steps:
-    """The steps of each run among the records whose program is in the trace; a hint if there is none."""
+    """The steps of each run whose program is in the trace, by record; prints a hint if there are none."""
     from ....vm.tracing.analysis.inside.steps import Opener
 
     opener = Opener(trace)
@@ -80,7 +80,7 @@ def _steps(trace: Trace, records: Sequence[Record]) -> _Steps:
 
 
 def _fields(trace: Trace, record: Record, steps: _Steps) -> dict[str, object]:
-    """A record for programs, and of a run its steps, if they are asked for."""
+    """A record for JSON, with its steps if they were asked for."""
     from ....vm.tracing.analysis.inside.steps import inner_dict
     from ....vm.tracing.analysis.recorded.derived import as_dict
 
@@ -91,7 +91,7 @@ def _fields(trace: Trace, record: Record, steps: _Steps) -> dict[str, object]:
 
 
 def _run(trace: Trace, record: Record) -> dict[str, object] | None:
-    """The run that a record is of, for programs."""
+    """The run that a record belongs to, for JSON."""
     found = trace.run_of(record)
     if found is None:
         return None
@@ -138,7 +138,7 @@ def _show_records(trace: Trace, records: Sequence[Record], steps: _Steps, *, cut
 def _rows(
     trace: Trace, records: Sequence[Record], steps: _Steps, order: StreamOrder, *, several: bool
 ) -> Iterator[dict[str, object]]:
-    """A row for each record, and below a run one for each of its steps: texts by column."""
+    """A row for each record, followed by one for each step of a run."""
     for record in records:
         session = {"session": record.caused_by or ""} if several else {}
         yield _row(record, trace, order) | session
@@ -177,7 +177,7 @@ def _row(record: Record, trace: Trace, order: StreamOrder) -> dict[str, object]:
 
 
 def _waits(record: Record, order: StreamOrder) -> str:
-    """The sources of the record's edges; also the record ahead of it on its stream, unless an edge names that one."""
+    """The sources of the record's edges, and the record ahead of it on the stream if no edge names that one."""
     from ....vm.tracing.analysis.recorded.text import compiles, id_text
     from ....vm.tracing.flat import COMPILING
 

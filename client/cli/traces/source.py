@@ -40,12 +40,12 @@ def load(file: Path | None, address: str | None = None) -> Trace:
 
 
 def about_source(file: Path | None) -> dict[str, str]:
-    """The field for JSON output that names the file; none for a daemon's trace."""
+    """The JSON field that names the file; none for a daemon's trace."""
     return {} if file is None else {"file": str(file)}
 
 
 def counts_of(trace: Trace) -> dict[str, int]:
-    """The numbers of records, of edges, of dependences met at admission, and of dropped records."""
+    """The numbers of records, edges, dependences met at admission, and lost records."""
     from ....vm.tracing.analysis.graphs.graph import Mark
 
     edges = sum(len(record.edges) for record in trace.records)
@@ -64,7 +64,7 @@ _OPTIONS: Final = (
 
 
 def selects(command: Callable[..., None]) -> Callable[..., None]:
-    """Give the command these options, which it gets as one filter, `chooses`."""
+    """Add the options that select records; the command gets them as one filter, `chooses`."""
 
     @wraps(command)
     def with_filter(
@@ -78,7 +78,7 @@ def selects(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def no_records(chooses: Filter) -> str:
-    """A sentence for a table that has no rows: `no records match --span nonsense`."""
+    """The text for an empty table: `no records match --span nonsense`."""
     from dataclasses import asdict
 
     given = " ".join(f"--{name} {value}" for name, value in asdict(chooses).items() if value not in {"", None})

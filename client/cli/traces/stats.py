@@ -157,7 +157,7 @@ def _show_counts(changes: Sequence[Change], limit: int) -> None:
 def _show_changes(
     changes: Sequence[Change], columns: Sequence[Column], by: Callable[[Change], float], limit: int, title: str
 ) -> None:
-    """The changes, those for the worse first; with a limit those that matter most."""
+    """The changes, the worst first; with a limit the largest ones."""
     largest = sorted(changes, key=lambda change: abs(by(change)), reverse=True)[: limit or None]
     shown = [change for change in sorted(changes, key=by, reverse=True) if change in largest]
     more = len(changes) - len(shown)
