@@ -15,8 +15,8 @@ HEAD = '''"""The types of `tensord.array_api`, written by docs/make_stub.py."""
 from typing import Final
 
 from .client.array_api.fft import Fft
-from .client.array_api.info import NamespaceInfo
 from .client.array_api.linalg import Linalg
+from .client.array_api.namespace import NamespaceInfo
 from .client.array_api.special import Special
 from .client.session.default_namespace import DefaultNamespace
 

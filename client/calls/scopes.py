@@ -57,11 +57,8 @@ class Ended(Gone):
 
 
 class Scopes:
-    """The scopes of one session.
-
-    `opened`: those that are open in any thread, the oldest first. `innermost`: gives that of this thread or task; it
-    may have been ended by another one.
-    """
+    """A session's scopes. `opened`: in any thread, the oldest first. `innermost` gives that of this thread or task,
+    which another one may have ended."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
@@ -88,11 +85,8 @@ class Scopes:
 
 
 class Scope:
-    """One context: the handles that it holds, and its names, which keep their tensors alive.
-
-    `parent`: the scope around it, once it is open. `token`: while it is open. `limit`: entries at which `handles` is
-    swept.
-    """
+    """One context: its handles, and its names, which keep their tensors alive. `parent`: the scope around it, once it
+    is open; `token`: while it is open; `limit`: the number of entries at which `handles` is swept."""
 
     __slots__ = ("__weakref__", "ended", "handles", "limit", "names", "parent", "scopes", "sweeping", "token")
 

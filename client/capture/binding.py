@@ -26,8 +26,7 @@ CONTAINERS: Final = {"dict": dict, "list": list, "tuple": tuple, "slice": slice}
 
 
 class Described:
-    """Notes the convention of arguments. `leaves`: which of their numbers are parameters, `fixed`: which are the same
-    at each call."""
+    """Notes the convention of arguments. `leaves`: numbers that are parameters; `fixed`: those that stay the same."""
 
     def __init__(self, leaves: Sequence[int], fixed: Collection[int]) -> None:
         self._leaves = {leaf: place for place, leaf in enumerate(leaves)}
@@ -64,10 +63,8 @@ def nested(value: Any, found: Sequence[tuple[Any, Any]], nodes: Sequence[Node]) 
 
 
 class Bound:
-    """The tensors and numbers of one call, in the order of the program's parameters.
-
-    Raises MetadataError, or MetadataTypeError, at the user's line for arguments that do not fit.
-    """
+    """The tensors and numbers of one call, in the order of the program's parameters. MetadataError, or
+    MetadataTypeError, at the user's line for arguments that do not fit."""
 
     def __init__(
         self, core: Core, program: Program, convention: Convention, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -169,8 +166,8 @@ def signature(convention: Convention) -> str:
 
 
 def as_kind(name: str, value: Any, kind: Any) -> Any:
-    """A number of that type; an int or a bool stands for a float, as in Python. One that the runs of a capture compute
-    stays so, if it is of the type, or an int for a float; else it is fixed."""
+    """The number as that type: ints and bools stand for floats, as in Python. A number that runs compute stays one if
+    it has the type, or is an int for a float; else it is fixed."""
     if type(value) is kind:
         return value
     if type(value) is SymbolicNumber and type(value._symbol.value) is int and kind is float:

@@ -139,8 +139,7 @@ class Captured(NamedTuple):
 def captured(
     around: Capture, function: Callable[..., Any], arguments: Sequence[Any], draws: Draws, *, own: bool
 ) -> Captured:
-    """Capture a function with these arguments. `own`: each tensor among them is a parameter of its own, although it is
-    there twice."""
+    """Capture a function with these arguments. `own`: a tensor that occurs twice is two parameters."""
     with LOCATED:
         block = BlockCapture(around, draws)
     known: dict[int, Any] = {}

@@ -58,10 +58,7 @@ class Range(NamedTuple):
 
 
 class Capture:
-    """One capture, of one thread.
-
-    `fixed`: the positions of numbers whose values were asked for -> the line that has asked.
-    """
+    """One capture, of one thread. `fixed`: the positions of numbers whose values were asked for -> the line there."""
 
     around: Capture | None = None  # of a block
     draws: Draws | None = None  # of a block

@@ -45,11 +45,8 @@ _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 class Slot:
-    """What a capture knows of a symbolic number: it is in the program's slot `number`; `value` is what it is now, None
-    for what only a run knows.
-
-    `leaves`: the positions of the numbers among the arguments that are behind it.
-    """
+    """What a capture knows of a symbolic number: its slot (`number`), its present value, None if only runs know it, and
+    the positions of the arguments' numbers behind it (`leaves`)."""
 
     __slots__ = ("capture", "leaves", "number", "value")
 

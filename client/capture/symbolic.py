@@ -53,8 +53,7 @@ REFUSED: Final = {
 
 
 class Symbol:
-    """What a capture knows of a symbolic tensor: `variable` is the program's, by its first value. No capture: it is
-    over."""
+    """What a capture knows of a symbolic tensor: the program's `variable`. `capture` is None once it is over."""
 
     __slots__ = ("capture", "variable")
 

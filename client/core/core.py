@@ -33,11 +33,8 @@ if TYPE_CHECKING:
 
 
 class RandomState:
-    """The seed of one session, and the number of calls that it has served, for all threads.
-
-    Both are one value, so that no call ever gets the new seed with an old number. Without a seed, the operating system
-    gives one.
-    """
+    """The seed of a session and the number of its next call, as one value: no call gets a new seed with an old number.
+    Without a seed, the operating system gives one."""
 
     def __init__(self, seed: int | None = None) -> None:
         self.seed(int.from_bytes(os.urandom(8)) if seed is None else seed)

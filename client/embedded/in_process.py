@@ -24,10 +24,7 @@ def plain_array(meta: Meta) -> NDArray[Any]:
 
 
 class InProcessTransport:
-    """The part of a session's connection that does not depend on the machine. `new_array`: see `Transport`.
-
-    `release` is called when the session has ended.
-    """
+    """The part of a connection that does not depend on the machine. `release` is called when the session has ended."""
 
     machine: Any
     _session: Any

@@ -219,8 +219,7 @@ def opened_folder(folder: Path) -> int:
 
 
 def issue(outbox: Outbox, file: Begun, tensors: Mapping[str, Tensor], location: int) -> Reply:
-    """Have the machine write the values to the file. No answer is waited for: that to the last message has the first
-    error, also if the file could not be opened."""
+    """Have the machine write the values to the file. No wait: the answer to the last message has the first error."""
     writer, shown = file.writer, printable(str(file.path))  # errors of the machine, too, name the whole path
     with outbox.numbered() as number, outbox.lock:
         announce(outbox, number, writer.fd, shown)
@@ -232,8 +231,7 @@ def issue(outbox: Outbox, file: Begun, tensors: Mapping[str, Tensor], location: 
 
 
 def announce(outbox: Outbox, number: int, fd: int, shown: str) -> None:
-    """Have the machine open the file, by a descriptor that stays open until it has: whatever gives the file up
-    meanwhile, the machine opens no other one."""
+    """Have the machine open the file, by a descriptor of its own that stays open until then."""
     try:
         mine = os.dup(fd)
     except OSError as error:

@@ -80,8 +80,7 @@ class Savings:
         self._open: dict[Writing, None] = {}
 
     def add(self, writing: Writing, core: object) -> None:
-        """Await a file, or a checkpoint. The session lives until it is there. Those that have ended go; failures are
-        told."""
+        """Await a file or a checkpoint, which keeps the session alive. Logs failures of those that have ended."""
         for ended in [one for one in list(self._open) if one.done]:
             ended.tell_failure()
             self._open.pop(ended, None)

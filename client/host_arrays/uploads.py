@@ -74,8 +74,7 @@ def unmasked(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:
-    """The values as an array; TypeError or OverflowError unless they are numbers, also where NumPy would make some of
-    them."""
+    """The values as an array; TypeError or OverflowError unless they are numbers, even where NumPy would make some."""
     if dtype is not None and type(values) in SCALARS:
         return np.asarray(values, dtype=dtype)
     found = np.asarray(values)

@@ -24,7 +24,7 @@ from ..tensor.reading import forget
 from ..tensor.tensor import Tensor
 from ..transport.interface import Reply
 from ..transport.outgoing import AtLine
-from ..waiting.steps import Steps, on_thread
+from ..waiting.steps import Steps
 
 
 class Report(dict[str, Any]):
@@ -163,10 +163,7 @@ class Linked:
         return list(wire_records(self.program, number))
 
     def run(self, inputs: Sequence[Tensor], numbers: Sequence[Scalar] = ()) -> list[Tensor]:
-        """Issue one run; its results, at once. `numbers` has a value for each number of the program.
-
-        The inputs are tensors of the session with the metas of the program's parameters.
-        """
+        """Issue one run; its results. `inputs` fit the program's parameters; `numbers` has a value for each number."""
         core = self._core
         outbox = core.outbox
         if self._asks and outbox.is_inside():
@@ -191,16 +188,11 @@ class Linked:
         outbox.appended()
         return made
 
-    def report(self) -> Report:
-        """What the machine has made of it."""
-        return on_thread(self._core.outbox, self.reporting())
-
     def reporting(self) -> Steps[Report]:
         return Report((yield self._core.answers.ask("routine", self._id)))
 
     def _requested(self, prints: list[Reply]) -> tuple[tuple[int, Callable[..., None], int], ...]:
-        """Chain, callback and request of each side effect. `prints` gets the replies of those that print, which are
-        awaited at the session's end."""
+        """Chain, callback and request of each side effect. `prints` gets the replies of those that print."""
         found = []
         for op, chain, callback in self._effects:
             request = 0

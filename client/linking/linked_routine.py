@@ -13,15 +13,13 @@ from ..locations.locations import located
 from ..locations.tracebacks import hides, make_public
 from ..outbox.current import CURRENT
 from ..tensor.tensor import Tensor
-from ..waiting.on_loop import on_loop
-from ..waiting.steps import Awaiting
 from .inlining import capture_for
-from .linked import Linked, Report
+from .linked import Linked
 from .linking import LinkedProgram
-from .runs import Runs
+from .runs import Reported, Runs
 
 
-class LinkedRoutine:
+class LinkedRoutine(Reported):
     """A routine for one kind of arguments: called as its function is, it runs the program, and returns what that would.
 
     `routine.link(*arguments)` makes one, and so does `session.lookup` of a routine that was published. Arguments of
@@ -45,14 +43,6 @@ class LinkedRoutine:
         given = Bound(self._core.core, self.program, self._convention, args, kwargs)
         results, values = self._core.issue(capture, given.tensors, given.numbers, self._convention.name)
         return self._make(results, given.tensors, values)
-
-    def report(self) -> Report:
-        """What the machine has made of it so far, in this session."""
-        return self._core.linked.report()
-
-    def report_async(self) -> Awaiting[Report]:
-        """`await routine.report_async()`: as `report`."""
-        return on_loop(self._core.core.outbox, self._core.linked.reporting())
 
     def bound(self) -> LinkedRoutine:
         """The routine without its first argument, the object whose method it is."""

@@ -20,14 +20,12 @@ from ..locations.tracebacks import hides, make_public
 from ..outbox.current import CURRENT
 from ..requests.effects import check_callback
 from ..tensor.tensor import Tensor
-from ..waiting.on_loop import on_loop
-from ..waiting.steps import Awaiting
 from .inlining import capture_for
-from .linked import Bindings, Linked, Report
-from .runs import Runs
+from .linked import Bindings, Linked
+from .runs import Reported, Runs
 
 
-class LinkedProgram:
+class LinkedProgram(Reported):
     """A program linked to devices and tensors: `(y,) = f(x)`, one message for each call.
 
     Takes the program's parameters by position, in their order, and its numbers by name; a number without a name is
@@ -66,14 +64,6 @@ class LinkedProgram:
                 MetadataTypeError(f"the program takes the numbers {', '.join(self._names) or 'none'}, by name")
             )
         return [as_kind(name, numbers[name], kind) for name, kind in self._names.items()]
-
-    def report(self) -> Report:
-        """What the machine has made of it so far: its segments, their memory, and where each value lies, and why."""
-        return self._core.linked.report()
-
-    def report_async(self) -> Awaiting[Report]:
-        """`await program.report_async()`: as `report`."""
-        return on_loop(self._core.core.outbox, self._core.linked.reporting())
 
     def __repr__(self) -> str:
         name = f"{self._core.linked.name} " if self._core.linked.name else ""

@@ -14,9 +14,12 @@ from ...interpreter.schema.promotion import check_scalar
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
 from ..capture.capture import Capture
 from ..locations.locations import located
+from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
+from ..waiting.on_loop import on_loop
+from ..waiting.steps import Awaiting, on_thread
 from .inlining import PYTHONS, evaluated, inlined, uncomputable
-from .linked import Linked
+from .linked import Linked, Report
 
 
 class Runs:
@@ -31,8 +34,7 @@ class Runs:
     def issue(
         self, capture: Capture | None, tensors: Sequence[Tensor], numbers: Sequence[Scalar], name: str
     ) -> tuple[list[Tensor], Sequence[Any]]:
-        """Run it, or make its steps a part of the routine that is captured; the results, and the value of each number
-        of the program."""
+        """Run it, or make its steps part of the current capture; the results, and the program's numbers."""
         if capture is None:
             for tensor in self.linked.captured:
                 if tensor._id <= 0:  # it was released, as with the context that it was made in
@@ -56,6 +58,23 @@ class Runs:
         except (MetadataError, *PYTHONS) as error:
             raise located(uncomputable(error)) from None
         return values
+
+
+class Reported:
+    """What users hold of a linked program: it tells what the machine has made of the program."""
+
+    _core: Runs
+
+    def report(self) -> Report:
+        """What the machine has made of it so far: its segments, their memory, and where each value lies, and why."""
+        return on_thread(self._core.core.outbox, self._core.linked.reporting())
+
+    def report_async(self) -> Awaiting[Report]:
+        """`await routine.report_async()`: as `report`."""
+        return on_loop(self._core.core.outbox, self._core.linked.reporting())
+
+
+make_public(Reported)
 
 
 def int_operands(program: Program, slots: Mapping[int, int]) -> Iterator[tuple[str, int, Any, Any]]:

@@ -103,8 +103,7 @@ class Locations:
         return self.site(HANDLED.frame) | self.spans.bits()
 
     def numbered(self, text: str, user: Numbered) -> int:
-        """A number for a line that is known by its text, which stands for that line as long as the user lives; 0, for
-        no line, if there are no more. The caller holds the lock."""
+        """A number for the text of a line while the user lives; 0 if none is left. The caller holds the lock."""
         number = self._texts.get(text, 0)
         if not number and (number := self._free_number()):
             self._texts[text] = number
@@ -129,8 +128,7 @@ class Locations:
         return self._free.pop()
 
     def place(self, number: int) -> str:
-        """`train.py:12`, the program's line of a site with that number; "" if there is none any more. Looks through all
-        sites; the caller holds the lock."""
+        """`train.py:12`, the line of a site; "" if it is gone. Looks at all sites; the caller holds the lock."""
         found = [(self._codes[key[0]], key[1]) for key in path_to(self.sites, number) if key is not None]
         ours = (each for each in found if OWNERS[each[0].co_filename] is PROGRAM)
         return describe_place(*next(ours, found[-1])) if found else ""

@@ -12,10 +12,7 @@ STEPS: Final = 1 << 13  # of all their programs together
 
 
 class Catalogue:
-    """Periods by the token of their first call, the longest in front. At most `PERIODS`.
-
-    `room`: how many new tensors the longest makes.
-    """
+    """Periods by the token of their first call, the longest first. `room`: the most new tensors that one makes."""
 
     def __init__(self) -> None:
         self.starts: dict[int, list[Period]] = {}

@@ -31,10 +31,7 @@ NO_CALL: Final[Message] = (BREAK, 0, (), ())  # in place of a message that is no
 
 
 class Stretch(NamedTuple):
-    """Calls in a row: the token, the operands and the results of each.
-
-    These, and not the messages: Python's garbage collector need not look at tuples of numbers again and again.
-    """
+    """Calls in a row: the token, operands and results of each, as tuples, at which no garbage collector looks."""
 
     tokens: Sequence[int]
     operands: Sequence[Sequence[Any]]
@@ -110,8 +107,7 @@ class History:
             self._due = NEVER
 
     def calls_in(self, messages: Sequence[Message], tokens: Sequence[int]) -> tuple[list[Message], list[int]]:
-        """The messages and their tokens without signatures, with breaks where the open spans change, and with one break
-        where there would be several in a row."""
+        """The messages and tokens without signatures, with breaks where spans change, one for several in a row."""
         calls: list[Message] = []
         kept: list[int] = []
         newest = self._tokens[-1] if self._tokens else BREAK

@@ -160,8 +160,7 @@ class PeriodicOutbox(Outbox):
         return start + len(period)
 
     def _is_due(self) -> bool:
-        """Is a period over that should leave? If the machine works beside the program, in another process or on heavy
-        ops; else the batch may grow as usual."""
+        """Should a complete period leave? If the machine works beside the program; else the batch may grow as usual."""
         if not self._whole:
             return False
         return self.transport.eager or self.heavy or len(self.messages) >= self._usual
@@ -280,8 +279,7 @@ class PeriodicOutbox(Outbox):
     def _matched(
         self, batch: list[list[Any]], whole: Sequence[tuple[int, Period]], dropped: set[int]
     ) -> Iterator[tuple[int, Period, list[Any], set[int]]]:
-        """The periods whose form the calls have, the last one first: its start, the values there, and the new tensors
-        that nothing behind it uses."""
+        """The periods whose form the calls have, the last first: start, values, new tensors that nothing later uses."""
         later, behind = used_in(self.messages), len(batch)
         for start, period in reversed(whole):
             end = start + len(period)

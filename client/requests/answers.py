@@ -79,8 +79,7 @@ class Answers:
         return self.ask("names", 0)
 
     def ask_to_sync(self) -> Reply:
-        """Ask to be told when everything issued before has ended: how many instructions have failed since the last such
-        answer. Does not wait."""
+        """Ask to be told when everything issued so far has ended, with the number of failures since. Does not wait."""
         return self._outbox.ask(Sync)
 
 

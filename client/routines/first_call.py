@@ -79,8 +79,7 @@ class Recorded:
 
 
 class Captures:
-    """What one routine has captured of its function, and how it captures. `count`: of the captures; `kinds`: without
-    those that other threads made of the same at the same time."""
+    """What one routine has captured, and how. `count`: all captures, also those that threads made twice."""
 
     def __init__(self, function: Callable[..., Any], passes: Sequence[str], constants: frozenset[str]) -> None:
         self.function = function

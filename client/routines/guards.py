@@ -54,8 +54,7 @@ class Guards:
         self.tensors = self._search.tensors
 
     def _first(self) -> Search:
-        """What is there before the capture. If all that code may ask for by computed names is too much, without that:
-        the code may not run."""
+        """The state before the capture; without computed names if they lead to too much: that code may not run."""
         try:
             return self._searched()
         except CaptureError:

@@ -126,8 +126,7 @@ def is_constant(value: Any) -> bool:
 
 
 def is_trusted(value: Any) -> bool:
-    """Is it a lock, what a log is written by, a function in C, something of tensord, or an object that a library's own
-    module has, such as `scipy.stats.norm`?"""
+    """Is it a lock, part of a log, a function in C, an object of tensord or a library module (`scipy.stats.norm`)?"""
     kind = type(value)
     if isinstance(value, (*_CALLED, *TRUSTED)) or f"{kind.__module__}.{kind.__name__}" in _TRUSTED_NAMES:
         return True

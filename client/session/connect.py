@@ -78,8 +78,7 @@ def connect_anywhere(address: str | None, wanted: Wanted, outbox: type[Outbox]) 
 
 
 def checked(address: str | None, wanted: Wanted) -> Wanted:
-    """What is wanted, with the environment's frames and the program's name where none are given. MetadataError for what
-    does not exist."""
+    """What is wanted; frames and name by default from environment and program. MetadataError for invalid values."""
     if address is not None and type(address) is not str:
         raise MetadataError(f"an address is a string, not {type(address).__name__}")
     if wanted.engine is not None:
@@ -163,8 +162,7 @@ def check_engine(where: str, engine: object) -> None:
 
 
 def connect_daemon(address: str, wanted: Wanted = USUAL, outbox: type[Outbox] = Outbox) -> Session:
-    """A session on the daemon at that address; without a name, a look. ConnectionLost if there is none, or if it
-    refuses us."""
+    """A session on the daemon at that address; without a name, a look. ConnectionLost if it is missing or refuses."""
     from ..process.forks import close_at_exit
     from ..transport.keys import socket_options
     from ..transport.link import connecting

@@ -20,8 +20,7 @@ T = TypeVar("T")
 
 
 class Facet:
-    """Some of a session's methods. What waits is in steps, which its two forms share: a thread sleeps in between, or an
-    event loop goes on."""
+    """Some of a session's methods. What waits is in steps, which threads and event loops take."""
 
     _core: Parts
 
@@ -30,9 +29,7 @@ class Facet:
 
 
 def listed(given: Any) -> Any:
-    """What the user's iterable gives, taken outside of all locks and regions: it may wait for other threads' ops.
-
-    What is no iterable, or a text, is refused by the steps."""
+    """The items of an iterable, taken outside of all locks: it may wait for other threads. Steps refuse the rest."""
     return list(given) if isinstance(given, Iterable) and not isinstance(given, str | Sized) else given
 
 

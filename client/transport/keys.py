@@ -19,10 +19,7 @@ SERVER = "server"
 
 
 def curve_options(keys: str | os.PathLike[str] | None = None) -> dict[int, bytes]:
-    """Socket options to set before connecting over tcp; none if `keys` and $TENSORD_KEYS are unset.
-
-    MetadataError says what is missing, or which chmod to run.
-    """
+    """Socket options for tcp; none if `keys` and $TENSORD_KEYS are unset. MetadataError says what is missing."""
     named = os.environ.get(VARIABLE, "") if keys is None else os.fspath(keys)
     if not named:
         return {}

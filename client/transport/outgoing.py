@@ -60,10 +60,7 @@ class SideEffect(NamedTuple):
 
 
 class AtLine:
-    """A callback of a step of a program: its errors name the step's line, if that is known, and not the run's.
-
-    `repeats`: the step is in a block of control flow.
-    """
+    """A callback of a program's step, whose errors name the step's line. `repeats`: it is in a control flow block."""
 
     __slots__ = ("callback", "line", "repeats")
 

@@ -226,10 +226,8 @@ class MappedResults:
     def array(
         self, place: Sequence[int], dtype: Any, shape: Sequence[int], strides: Sequence[int] | None, export: int
     ) -> NDArray[Any]:
-        """The read-only array at [segment number, descriptor, segment bytes, offset] of the daemon.
-
-        ProtocolError if it cannot be mapped; the caller then has to release the export.
-        """
+        """The read-only array at [segment number, descriptor, segment bytes, offset] of the daemon. ProtocolError if it
+        cannot be mapped; the caller then has to release the export."""
         number, fd, nbytes, offset = place
         with self._lock:
             segment = self._segment(number, fd, nbytes)

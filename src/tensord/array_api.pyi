@@ -3,8 +3,8 @@
 from typing import Final
 
 from .client.array_api.fft import Fft
-from .client.array_api.info import NamespaceInfo
 from .client.array_api.linalg import Linalg
+from .client.array_api.namespace import NamespaceInfo
 from .client.array_api.special import Special
 from .client.session.default_namespace import DefaultNamespace
 

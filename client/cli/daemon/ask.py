@@ -55,10 +55,7 @@ def asking(
 
 
 def ask(address: str | None, what: str, *arguments: Any, wait: float = 0.0, patience: float | None = None) -> Any:
-    """The daemon's answer to one question.
-
-    `wait`: seconds for a daemon to come that does not listen yet; `patience`: seconds from then on to the answer.
-    """
+    """The daemon's answer to one question. `wait`: seconds for a daemon to listen; `patience`: then, for the answer."""
 
     def attempt() -> Any:
         with asking(address, patience=patience) as query:

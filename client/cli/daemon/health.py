@@ -25,10 +25,7 @@ class Reason(NamedTuple):
 
 
 def reasons(status: Mapping[str, Any]) -> Iterator[Reason]:
-    """What does not end by itself: lost devices, kernels that hang, durable names that could not be written.
-
-    The log has an error for each of these, see `vm/runtime.py`.
-    """
+    """Lost devices, hanging kernels, durable names that were not written. The log has an error for each."""
     for name, device in status["devices"].items():
         if device["lost"]:
             yield Reason(name, f"is lost: {device['lost']}", "restart the daemon")

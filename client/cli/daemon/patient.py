@@ -30,8 +30,7 @@ def session_at(address: str, wanted: Wanted = USUAL) -> Session:
 
 
 def program_session(address: str | None, devices: Iterable[str]) -> Session:
-    """A session under the program's name with the daemon at the address; without one in this process, with a cpu device
-    and these."""
+    """A session under the program's name: with the daemon at the address, else in this process with these devices."""
     if address is not None:
         return session_at(address, Wanted(name=program_name()))
     return session_at("local", Wanted(["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")]))

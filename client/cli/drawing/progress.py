@@ -18,10 +18,7 @@ _CELLS: Final = 24
 
 
 class Waiting:
-    """How far something has come. `told` may be called often, by one thread; without that the bar shows the time.
-
-    `figure`: what a number of it looks like, by default one of bytes.
-    """
+    """How far something has come; unless `told`, the time alone. `figure`: a number's text, by default of bytes."""
 
     def __init__(self, what: str, figure: Callable[[int], str] = size) -> None:
         self.what = what

@@ -52,10 +52,7 @@ def print_table(
 
 
 def table_in_lines(columns: Iterable[Column], rows: Iterable[Any], room: int) -> tuple[list[str], list[str]]:
-    """A table with one line for each row, none behind them, and the names of the columns left out for want of room.
-
-    Cells of columns that fold are cut.
-    """
+    """A table with one line per row, cut where columns fold; and the names of columns left out for want of room."""
     table = Table(columns, rows)
     missing = table.leave_out(room, _GAP, _WORD)
     *lines, _ = table.drawn(room, _GAP, 1, lambda text, width: [cut(text, width)])

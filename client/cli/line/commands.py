@@ -15,8 +15,7 @@ AS_WRITTEN: Final = "\b\n"  # before a paragraph whose lines click leaves alone
 
 
 class Listed(NamedTuple):
-    """A command of a group: the module that has it under its name, from here, and what it does, as its docstring
-    begins."""
+    """A command of a group: the module that has it, and its summary, with which its docstring begins."""
 
     module: str
     summary: str
