@@ -16,8 +16,8 @@ from ...interpreter.errors import MetadataError
 from ...vm.machine import VirtualMachine
 from ...vm.serial.machine import SerialMachine
 from ..process.forks import FORKS, ProcessLock
+from .in_process import EmbeddedTransport
 from .serial_transport import SerialTransport
-from .transport import EmbeddedTransport
 
 Specs: TypeAlias = Sequence[str | Mapping[str, object]]
 Machine: TypeAlias = VirtualMachine | SerialMachine

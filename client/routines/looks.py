@@ -35,15 +35,7 @@ from .containers import (
     look_at_slice,
     look_at_variable,
 )
-from .functions import (
-    Code,
-    Extra,
-    ask_by_value,
-    look_at_builtin,
-    look_at_cell,
-    look_at_function,
-    look_at_module,
-)
+from .functions import Code, Extra, ask_by_value, look_at_builtin, look_at_cell, look_at_function, look_at_module
 from .kinds import BUFFERS, PROXIES, VIEWS
 from .objects import look_at_class, look_at_logger, look_at_other
 from .search import Look, Search

@@ -21,16 +21,7 @@ from ...interpreter.errors import (
 )
 from ...interpreter.wire.arrays import array_of, dtype_of
 from ...interpreter.wire.codec import decode
-from ...interpreter.wire.frames import (
-    AGAIN,
-    ARRAY,
-    ARRAYS,
-    ERROR,
-    PART,
-    REPLIES,
-    WELCOME,
-    decode_error,
-)
+from ...interpreter.wire.frames import AGAIN, ARRAY, ARRAYS, ERROR, PART, REPLIES, WELCOME, decode_error
 from .interface import Reply
 from .link import LONGEST, end_of
 from .outgoing import Outgoing, SideEffect

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.embedded.transport import EmbeddedTransport
+from tensord.client.embedded.in_process import EmbeddedTransport
 from tensord.client.session.session import Session
 from tensord.streams.faults import FOREVER, Fault, FaultKind
 from tensord.vm.machine import VirtualMachine

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ..drawing.figures import plural, size
-from ..drawing.progress import waiting
+from ..drawing.terminal import waiting
 from ..line import options
 from ..line.options import tell
 from .ask import asking

@@ -10,7 +10,7 @@ from ....interpreter.checkpoints.lock import holder
 from ....interpreter.checkpoints.reader import CheckpointReader, Orphan
 from ....interpreter.errors import TensordError
 from ..drawing.figures import duration, moment, plural, size
-from ..drawing.progress import waiting
+from ..drawing.terminal import waiting
 from ..files.checkpoint import rows_of
 from .findings import Finding, fail, listed, note, ok, warn
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .... import __version__
 from ....interpreter.errors import ConnectionLost, TensordError
+from ...requests.held import whole
 from ..daemon.ask import ask
 from ..daemon.health import PATIENCE, reasons
 from ..drawing.figures import count, duration, plural, size
 from .findings import Finding, Level, fail, guarded, note, ok, warn
 from .gpu import check_kernels
-from .memory import check_memory
 
 _ROUNDS = 5  # tensors that go round: so many are named
 _RECOUNT = 600.0  # seconds for a daemon to count anew what it keeps; meanwhile it says nothing
@@ -181,3 +181,62 @@ def check_invariants(address: str | None) -> Iterator[Finding]:
         yield fail("invariants", text, "please report this, with `tensord trace dump -o FILE`")
     if not found["violations"]:
         yield ok("invariants", f"{found['rules']} rules hold, checked over {over}")
+
+
+# -- who holds its memory ----------------------------------------------------------------------------------------------
+
+ASKED: Final = 5  # times, for an answer during which nothing happens
+ALL: Final = 10_000  # rows
+OLD: Final = 600.0  # seconds: whoever reads a value with an error has had the time
+
+
+def check_memory(address: str) -> Iterator[Finding]:
+    """Bytes without a holder, which would be a defect of tensord, and what is held for nobody.
+
+    A busy daemon takes and frees memory while it counts. It is asked until nothing has happened meanwhile, a few times.
+    """
+    for _ in range(ASKED):
+        found = whole(ask(address, "memory", "session", ALL))
+        if found["still"]:
+            break
+    yield from check_pools(found)
+    yield from check_ended([row for row in found["rows"] if row["ended"] and row["bytes"]])
+    yield from check_poisoned([row for row in found["rows"] if row["poisoned"] and (row["poisoned_age"] or 0) >= OLD])
+
+
+def check_pools(found: Mapping[str, Any]) -> Iterator[Finding]:
+    """Has every byte that a pool has allocated a holder?"""
+    apart = [pool for pool in found["pools"] if pool["unaccounted"]]
+    if found["still"]:
+        for pool in apart:
+            held = f"{pool['unaccounted']:,} of {pool['allocated']:,} bytes in use of {pool['device']}"
+            advice = "please report this, with `tensord doctor --deep --json`"
+            yield fail("device memory", f"{held} have no holder", advice)
+    if not apart:
+        devices = plural(len(found["pools"]), "device")
+        yield ok("device memory", f"every byte in use has a holder: {size(found['total'])} on {devices}")
+    elif not found["still"]:
+        message = "memory was taken or freed whenever it was counted, so the holders do not add up"
+        yield note("device memory", message, "ask again while less goes on")
+
+
+def check_ended(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """What ended sessions have left behind, held by names or other sessions."""
+    if rows:
+        nbytes = sum(row["bytes"] for row in rows)
+        message = f"{size(nbytes)} were made by {plural(len(rows), 'session')} that ended, and are still held"
+        names = [name for row in rows for name in row["names"]]
+        sessions = sorted({id_ for row in rows for id_ in row["sessions"]})
+        holders = [f"name {name!r}" for name in names[:3]] + [f"session {id_}" for id_ in sessions[:3]]
+        more = sum(row["names_in_all"] for row in rows) - len(names[:3]) + len(sessions) - len(sessions[:3])
+        by = ", ".join(holders) + (f" and {more} more" if more else "")
+        yield note("ended sessions", f"{message} by {by}", "unpublish what nobody needs: tensord tensors --by name")
+
+
+def check_poisoned(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Values that have held an error for a long time."""
+    if rows:
+        count, oldest = sum(row["poisoned"] for row in rows), max(row["poisoned_age"] for row in rows)
+        message = f"{plural(count, 'value')} with an error are held, the oldest for {duration(oldest)}"
+        advice = "tensord tensors shows them, with their errors; release them, or write them anew"
+        yield note("values with errors", message, advice)

@@ -14,8 +14,8 @@ import click
 from ....interpreter.errors import TensordError
 from ..daemon.ask import connected
 from ..drawing.figures import count, duration, moment, plural, size, some
-from ..drawing.progress import Waiting, waiting
 from ..drawing.tables import Column, print_table
+from ..drawing.terminal import Waiting, waiting
 from ..line import options
 from ..line.options import tell
 

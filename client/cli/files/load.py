@@ -11,8 +11,8 @@ import click
 
 from ..daemon.ask import connected
 from ..drawing.figures import plural, shape, size
-from ..drawing.progress import waiting
 from ..drawing.tables import Column, print_table
+from ..drawing.terminal import waiting
 from ..line import options
 from ..line.options import tell
 

@@ -17,8 +17,8 @@ import click
 from ....interpreter.errors import MetadataError
 from ....interpreter.wire.addresses import find_daemon, is_local
 from ..drawing.figures import count, duration, plural
-from ..drawing.progress import waiting
 from ..drawing.tables import Column, print_table
+from ..drawing.terminal import waiting
 from ..line import options
 from ..line.options import tell
 

@@ -10,7 +10,7 @@ from ....interpreter.errors import ConnectionLost, MetadataError, TensordError
 from ....interpreter.schema.opdef import OpDef
 from ....interpreter.schema.sample_calls import Sample, Wish, ops_of, samples, values_of
 from ....interpreter.types.meta import Meta
-from ..drawing.progress import Waiting
+from ..drawing.terminal import Waiting
 
 if TYPE_CHECKING:
     from ...session.session import Session

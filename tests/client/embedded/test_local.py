@@ -13,8 +13,8 @@ import pytest
 
 import tensord as td
 from tensord.client.embedded import local, serial_transport
+from tensord.client.embedded.in_process import EmbeddedTransport
 from tensord.client.embedded.serial_transport import SerialTransport
-from tensord.client.embedded.transport import EmbeddedTransport
 from tensord.client.session.session import Session
 
 from ...puppet import eventually

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensord.client.cli.doctor import memory as doctor_memory
+from tensord.client.cli.doctor import daemon as of_daemon
 from tensord.client.cli.doctor.findings import Level
 
 from ..daemon.test_held import POOL, ROW
@@ -13,8 +13,8 @@ from ..daemon.test_held import POOL, ROW
 def found_in(monkeypatch, *answers):
     """The findings, if the daemon answers so, one time after the other."""
     told = [[*rows, {"still": still, "total": 4 << 20, "pools": [pool]}] for still, rows, pool in answers]
-    monkeypatch.setattr(doctor_memory, "ask", lambda *_: told.pop(0) if len(told) > 1 else told[0])
-    return {one.check: one for one in doctor_memory.check_memory("local")}
+    monkeypatch.setattr(of_daemon, "ask", lambda *_: told.pop(0) if len(told) > 1 else told[0])
+    return {one.check: one for one in of_daemon.check_memory("local")}
 
 
 WELL = POOL | {"unaccounted": 0}
@@ -59,7 +59,7 @@ def test_values_that_have_had_an_error_for_long_are_told(monkeypatch, age, told)
 
 
 def test_a_machine_at_work_is_well(watched, address):
-    (found,) = doctor_memory.check_memory(address)
+    (found,) = of_daemon.check_memory(address)
     assert (found.check, found.level) == ("device memory", Level.OK)
     assert "768 KiB on 2 devices" in found.message
     assert watched.names() == ["weights"]

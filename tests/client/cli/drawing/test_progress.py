@@ -8,9 +8,8 @@ import threading
 
 import pytest
 
-from tensord.client.cli.drawing import progress
-from tensord.client.cli.drawing.progress import Waiting, waiting
-from tensord.client.cli.drawing.terminal import Line
+from tensord.client.cli.drawing import terminal as drawing
+from tensord.client.cli.drawing.terminal import Line, Waiting, waiting
 
 
 class Terminal(io.StringIO):
@@ -45,7 +44,7 @@ def test_what_takes_long_has_a_bar_with_its_figures(monkeypatch):
         if "[" in text:  # it was told by then
             drawn.set()
 
-    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(drawing, "AFTER", 0.0)
     monkeypatch.setattr(Line, "draw", noted)
     with waiting("reading") as shown:
         shown.told(1 << 20, 4 << 20)
@@ -86,7 +85,7 @@ def test_what_is_quick_has_none(monkeypatch):
 
 @pytest.mark.parametrize(("kind", "term"), [(io.StringIO, "xterm"), (Terminal, "dumb")])
 def test_where_stderr_is_no_terminal_there_is_none(monkeypatch, kind: type[io.StringIO], term: str):
-    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(drawing, "AFTER", 0.0)
     monkeypatch.setattr(sys, "stderr", seen := kind())
     monkeypatch.setenv("TERM", term)
     before = threading.active_count()
@@ -97,7 +96,7 @@ def test_where_stderr_is_no_terminal_there_is_none(monkeypatch, kind: type[io.St
 
 def test_ctrl_c_takes_it_away(monkeypatch):
     seen = terminal(monkeypatch)
-    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(drawing, "AFTER", 0.0)
     drawn = threading.Event()
     monkeypatch.setattr(Line, "clear", lambda _: drawn.set())
     with pytest.raises(KeyboardInterrupt), waiting("reading"):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.cli.drawing.progress import Waiting
+from tensord.client.cli.drawing.terminal import Waiting
 from tensord.client.cli.files.checkpoint import followed, show_written
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 
