@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -29,21 +30,36 @@ HEAVY = (*NEVER, "zmq", "msgpack", "ctypes")
 PROGRAM = """
 import json, sys
 from tensord.client.cli.main import main
-try:
-    main(sys.argv[1:])
-except SystemExit as left:
-    print(json.dumps([left.code, *sys.modules]), file=sys.stderr)
+known, told = set(), []
+for line in sys.argv[1:]:
+    try:
+        main(line.split())
+    except SystemExit as left:
+        told.append([left.code, *sys.modules.keys() - known])
+    known = set(sys.modules)
+print(json.dumps(told), file=sys.stderr)
 """
 
 
-def imported(*arguments: str, address: str = "", status: int = 0) -> set[str]:
-    """The modules that a command line imports, which ends with that status."""
-    command = [sys.executable, "-c", PROGRAM, *arguments]
+def imported(*lines: str, address: str = "", status: int = 0, folder: Path | None = None) -> list[set[str]]:
+    """The modules that command lines import, one after the other in one process; each ends with that status.
+
+    What an earlier one has imported counts for that one alone.
+    """
+    command = [sys.executable, "-c", PROGRAM, *lines]
     there = os.environ | {"TENSORD_ADDRESS": address}
-    done = subprocess.run(command, env=there, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
-    code, *modules = json.loads(done.stderr.splitlines()[-1])
-    assert code == status
-    return set(modules)
+    done = subprocess.run(  # noqa: S603
+        command, env=there, cwd=folder, capture_output=True, text=True, check=True, timeout=60
+    )
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert [code for code, *_ in told] == [status] * len(lines), done.stderr
+    return [set(modules) for _, *modules in told]
+
+
+def assert_light(lines: tuple[str, ...], never: tuple[str, ...], **options: Any) -> None:
+    """None of them imports one of those."""
+    found = imported(*lines, **options)
+    assert [modules.intersection(never) for modules in found] == [set()] * len(lines)
 
 
 @pytest.mark.parametrize(
@@ -59,19 +75,15 @@ def imported(*arguments: str, address: str = "", status: int = 0) -> set[str]:
     ],
 )
 def test_a_light_command_imports_nothing_that_it_does_not_need(line: str, more: tuple[str, ...]) -> None:
-    modules = imported(*line.split())
-    assert not modules.intersection((*HEAVY, *more))
+    assert_light((line,), (*HEAVY, *more))
 
 
-@pytest.mark.parametrize("question", ["ops", "ops matmul", "ops --json"])
-def test_a_question_about_ops_needs_neither_their_kernels_nor_a_daemon(question: str) -> None:
-    modules = imported(*question.split())
-    assert not modules.intersection((*NEVER, "zmq", "tensord.interpreter.ops"))
+def test_a_question_about_ops_needs_neither_their_kernels_nor_a_daemon() -> None:
+    assert_light(("ops", "ops matmul", "ops --json"), (*NEVER, "zmq", "tensord.interpreter.ops"))
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
+def test_a_question_to_a_daemon_needs_neither_numpy_nor_a_session(daemon: Daemon) -> None:
+    questions = (
         "status",
         "sessions --json",
         "devices",
@@ -79,43 +91,30 @@ def test_a_question_about_ops_needs_neither_their_kernels_nor_a_daemon(question:
         "tensors --limit 3 --device cpu:0 --json",
         "evict --device cpu:0",
         "top --once --interval 0.1",
-    ],
-)
-def test_a_question_to_a_daemon_needs_neither_numpy_nor_a_session(daemon: Daemon, question: str) -> None:
-    modules = imported(*question.split(), address=daemon.address)
-    assert "zmq" in modules
-    assert not modules.intersection((*NEVER, "hashlib"))
+    )
+    assert_light(questions, (*NEVER, "hashlib"), address=daemon.address)
 
 
-@pytest.mark.parametrize("command", ["top", "checkpoint c", "restore c", "trace record -o x.trace"])
-def test_that_there_is_no_daemon_is_said_without_a_session(command: str, tmp_path: Path) -> None:
-    modules = imported(*command.split(), address=f"ipc://{tmp_path}/socket", status=1)
-    assert not modules.intersection(NEVER)
+def test_that_there_is_no_daemon_is_said_without_a_session(tmp_path: Path) -> None:
+    commands = ("top", "checkpoint c", "restore c", "trace record -o x.trace")
+    assert_light(commands, NEVER, address=f"ipc://{tmp_path}/socket", status=1)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "show --limit 3",
-        "stats",
-        "memory --by op",
-        "verify",
-        "why {}",
-        "dag --format html --fold-by line",
-        "timeline",
-        "dump -o {}.trace",
-    ],
-)
-def test_the_trace_of_a_daemon_is_read_without_numpy(
-    daemon: Daemon, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_trace_of_a_daemon_is_read_without_numpy(daemon: Daemon, tmp_path: Path) -> None:
     with daemon.connect() as session:
         session.asarray(1.0).numpy()
         newest = session.trace().records[-1].id
-        modules = imported("trace", *command.format(newest).split(), address=daemon.address)
-    assert "zmq" in modules
-    assert not modules.intersection(NEVER)
+        commands = (
+            "trace show --limit 3",
+            "trace stats",
+            "trace memory --by op",
+            "trace verify",
+            f"trace why {newest}",
+            "trace dag --format html --fold-by line",
+            "trace timeline",
+            "trace dump -o x.trace",
+        )
+        assert_light(commands, NEVER, address=daemon.address, folder=tmp_path)
 
 
 def groups(group: Commands = application) -> Iterator[Commands]:

@@ -23,8 +23,11 @@ def closing(closed: str, *arguments: str) -> list[str]:
     return ["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, *arguments]
 
 
-@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
-def test_the_daemon_serves_without_them(tmp_path: Path, closed: str) -> None:
+@pytest.mark.parametrize(
+    ("closed", "commands"),
+    [("2>&-", ["status", "trace show"]), ("<&- >&- 2>&-", ["top --once --interval 0.1", "nonsense"])],
+)
+def test_the_daemon_serves_without_them(tmp_path: Path, closed: str, commands: list[str]) -> None:
     tmp_path.chmod(0o700)
     address = f"ipc://{tmp_path}/socket"
     process = subprocess.Popen(closing(closed, "serve", "--address", address), stderr=subprocess.DEVNULL)  # noqa: S603
@@ -32,9 +35,10 @@ def test_the_daemon_serves_without_them(tmp_path: Path, closed: str) -> None:
         assert (session.asarray([1.0]) + 1.0).tolist() == [2.0]
         held = {int(entry.name): entry.readlink() for entry in Path(f"/proc/{process.pid}/fd").iterdir()}
         assert all(str(held[number]) == "/dev/null" for number in range(3) if str(number) in closed or number == 2)
-        for command in (["status"], ["top", "--once", "--interval", "0.1"], ["nonsense"], ["trace", "show"]):
-            done = subprocess.run(closing(closed, *command, "--address", address), check=False, timeout=PATIENCE)  # noqa: S603
-            assert done.returncode == (2 if command == ["nonsense"] else 0)
+        for command in commands:
+            line = closing(closed, *command.split(), "--address", address)
+            done = subprocess.run(line, check=False, timeout=PATIENCE)  # noqa: S603
+            assert done.returncode == (2 if command == "nonsense" else 0)
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 0
 

@@ -18,8 +18,10 @@ from ...gpu.op_cases import Case, all_ops, cases, dtypes_of, seen
 from ...gpu.stage_ops import Results, differences, summary
 from .elsewhere import Elsewhere, run_on
 
-# How many cases of each: the first ten have special values and all layouts, those behind them other attributes.
-DTYPES = {"": 48, "float32": 48, "complex64": 10, "int8": 10, "uint64": 10}
+# How many cases of each: the first ten have special values and all layouts, those behind them other attributes. Of
+# integers each op has one dtype, with a sign or without.
+DTYPES = {"": 48, "float32": 24, "complex64": 10}
+INTEGERS = ({"int8": 10}, {"uint64": 10})
 OPS = [op for op in all_ops() if op.library is None]
 
 
@@ -32,18 +34,29 @@ def outcome(op: OpDef, xp: ArrayModule, case: Case) -> Results:
 
 
 def wrong_of(op: OpDef, case: Case) -> list[Any]:
-    found = differences(op, case, outcome(op, Elsewhere(), case), outcome(op, np, case))
+    there, here = outcome(op, Elsewhere(), case), outcome(op, np, case)
+    if are_identical(there, here):
+        return []
+    found = differences(op, case, there, here)
     return [found] if isinstance(found, str) else [one.text for one in found if one.bad]
 
 
+def are_identical(there: Results, here: Results) -> bool:
+    """Are they, bit for bit? Most are, and to measure how far off they are takes longer than the calls."""
+    if isinstance(there, str) or isinstance(here, str):
+        return False
+    return [(x.shape, x.dtype, x.tobytes()) for x in there] == [(x.shape, x.dtype, x.tobytes()) for x in here]
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
-@each_case("op", OPS, ids=lambda op: op.name)
-def test_an_op_gives_on_cupys_values_what_it_gives_on_numpys(op):
+@each_case(("turn", "op"), enumerate(OPS), ids=lambda case: case[1].name)
+def test_an_op_gives_on_cupys_values_what_it_gives_on_numpys(turn, op):
+    most = DTYPES | INTEGERS[turn % 2]
     made = [
         case
         for dtype in dtypes_of(op)
-        if dtype in DTYPES
-        for case in cases(op, dtype, subnormal=False, most=DTYPES[dtype])
+        if dtype in most
+        for case in cases(op, dtype, subnormal=False, most=most[dtype])
         if case.what != "long"
     ]
     wrong = [f"{case}: {each}" for case in made for each in wrong_of(op, case)]

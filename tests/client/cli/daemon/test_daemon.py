@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,9 +20,9 @@ from tensord.vm.tracing.analysis.trace import Trace
 
 from .... import forked
 from ....daemon import MAIN, Daemon
+from ....each_case import each_case
 from ....puppet import eventually
 
-PROGRAM = [sys.executable, "-m", "tensord.client.cli"]
 PATIENCE = 60.0
 HELD = 2  # tensors of a session at work
 
@@ -76,8 +75,23 @@ def ask(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def start(daemon: Daemon, *arguments: str) -> subprocess.Popen[str]:
-    command = [*PROGRAM, *arguments, "--address", daemon.address]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+    """The command line in a process of its own, with pipes."""
+    (out, to_out), (errors, to_errors) = os.pipe(), os.pipe()
+    line = ["tensord", *arguments, "--address", daemon.address]
+    process = forked.Forked(MAIN, line, env=os.environ, stdout=to_out, stderr=to_errors)
+    os.close(to_out)
+    os.close(to_errors)
+    process.stdout, process.stderr = os.fdopen(out), os.fdopen(errors)
+    return process
+
+
+def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What it prints until its end, which is short."""
+    assert process.stdout
+    assert process.stderr
+    printed = process.stdout.read(), process.stderr.read()
+    process.wait(PATIENCE)
+    return printed
 
 
 def work_until(session: Any, done: Any) -> None:
@@ -96,7 +110,7 @@ def partial_size(path: Path) -> int:
 
 @pytest.mark.usefixtures("busy")
 class TestTables:
-    @pytest.mark.parametrize(
+    @each_case(
         "command",
         [
             "status",
@@ -110,10 +124,10 @@ class TestTables:
             "trace verify",
         ],
     )
-    def test_each_command_works_for_people_and_for_programs(self, daemon, asked, command):
-        done = ask(daemon, *command.split())
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout
+    def test_each_command_works_for_people_and_for_programs(self, daemon, run, asked, command):
+        code, out, err = run(*command.split(), "--address", daemon.address)
+        assert (code, err) == (0, "")
+        assert out
         asked(*command.split())
 
     def test_status(self, daemon, asked):
@@ -163,8 +177,7 @@ class TestTrace:
     @pytest.mark.usefixtures("busy")
     def test_the_address_may_come_from_the_environment(self, daemon):
         environment = os.environ | {"TENSORD_ADDRESS": daemon.address}
-        command = [*PROGRAM, "trace", "why", "1"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
+        done = forked.run(MAIN, ["tensord", "trace", "why", "1"], env=environment, timeout=PATIENCE)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith("#1 ")
 
@@ -182,7 +195,7 @@ class TestTrace:
         with start(daemon, "trace", "record", "-o", str(path)) as recording:
             work_until(busy, lambda: partial_size(path) > 20_000)
             recording.send_signal(end)
-            out, err = recording.communicate(timeout=PATIENCE)
+            out, err = rest_of(recording)
         assert (recording.returncode, err) == (0, "")
         trace = Trace.load(path)
         assert out.startswith(f"{len(trace):,} records in ")
@@ -194,7 +207,7 @@ class TestTrace:
         with at_work(own) as session, start(own, "trace", "record", "-o", str(path)) as recording:
             work_until(session, lambda: partial_size(path) > 5_000)
             own.kill()
-            _, err = recording.communicate(timeout=PATIENCE)
+            _, err = rest_of(recording)
         assert recording.returncode == 1
         assert "the recording ended early" in err
         assert err.count("\n") == 1
@@ -236,7 +249,7 @@ class TestTheEnd:
             assert watching.stdout
             assert json.loads(watching.stdout.readline())["status"]["pid"] == daemon.pid
             watching.send_signal(signal.SIGINT)
-            _, err = watching.communicate(timeout=PATIENCE)
+            _, err = rest_of(watching)
         assert (watching.returncode, err) == (0, "")
 
 

@@ -23,13 +23,23 @@ from ....puppet import paused
 Run = Callable[..., tuple[Any, str, str]]
 
 
-@pytest.fixture
-def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
-    """A daemon with a name, which stands still as soon as it has greeted a command."""
-    greet = Link.greet
-    with Daemon.start(tmp_path) as daemon, daemon.connect() as session, ExitStack() as still:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, daemon: Daemon) -> Path:
+    """Where commands run: with a file, and a checkpoint of the daemon, which has a name."""
+    there = tmp_path_factory.mktemp("folder")
+    np.save(there / "x.npy", np.ones(4))
+    with daemon.connect() as session:
         session.publish("x", session.asarray(np.ones(4)))
-        session.checkpoint(tmp_path / "checkpoints").wait()
+        session.checkpoint(there / "checkpoints").wait()
+    return there
+
+
+@pytest.fixture
+def frozen(daemon: Daemon, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    """The daemon, which stands still as soon as it has greeted a command, until the end of the test."""
+    monkeypatch.chdir(folder)
+    greet = Link.greet
+    with ExitStack() as still:
 
         def then_freeze(link: Link) -> Any:
             welcome = greet(link)
@@ -38,7 +48,6 @@ def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
 
         monkeypatch.setattr(Link, "greet", then_freeze)
         yield daemon
-        still.close()
 
 
 @pytest.mark.parametrize(
@@ -57,11 +66,7 @@ def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
         "run --name x",
     ],
 )
-def test_it_ends_with_what_to_do(
-    run: Run, frozen: Daemon, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.save("x.npy", np.ones(4))
+def test_it_ends_with_what_to_do(run: Run, frozen: Daemon, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (questions, patient):
         monkeypatch.setattr(module, "SILENCE", 0.1)
     monkeypatch.setattr(patient, "PERIOD", 0.01)
@@ -72,10 +77,7 @@ def test_it_ends_with_what_to_do(
 
 
 @pytest.mark.parametrize("command", ["status", "top --once", "restore checkpoints"])
-def test_ctrl_c_ends_the_wait(
-    run: Run, frozen: Daemon, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_ctrl_c_ends_the_wait(run: Run, frozen: Daemon, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     greet = Link.greet  # freezes the daemon
 
