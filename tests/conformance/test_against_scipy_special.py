@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tensord.interpreter.ops.special.functions import FUNCTIONS
 from tensord.interpreter.ops.special.kernels import LIBRARY, WHOLE
 
+from ..each_case import each_case
 from .arrays import FLOATING, REAL, REAL_FLOATING, arrays, broadcastable, rarely
 from .calls import Call
 from .judge import Entry
@@ -86,6 +87,6 @@ SPECIAL["special.digamma"] = entry("digamma", "psi", 1)
 SPECIAL["special.multigammaln"] = Entry(multigammaln(), text=by_scipy("multigammaln"), ulps=64)
 
 
-@pytest.mark.parametrize("name", SPECIAL)
+@each_case("name", SPECIAL)
 def test_special(name, conforms):
     conforms(name, SPECIAL[name])

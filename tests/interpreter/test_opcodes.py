@@ -125,7 +125,7 @@ class TestHostVisible:
 
 
 class TestHoldsMemory:
-    @pytest.mark.parametrize("opcode", Opcode)
+    @each_case("opcode", Opcode)
     def test_an_access_of_what_only_waits_or_releases_is_no_use(self, parts: Parts, opcode: Opcode) -> None:
         x, gate = parts.tensor(), parts.tensor()
         parts.op(writes=[gate])
@@ -167,7 +167,7 @@ class TestNeedsDevice:
 
 
 class TestCancellable:
-    @pytest.mark.parametrize("opcode", Opcode)
+    @each_case("opcode", Opcode)
     def test_a_cancel_leaves_releases_and_barriers_alone(self, parts: Parts, opcode: Opcode) -> None:
         stranger = parts.engine.open_session(lambda *_: None)
         gate = parts.tensor()
@@ -225,7 +225,7 @@ class TestCoversSession:
 
 
 class TestOnControl:
-    @pytest.mark.parametrize("opcode", Opcode)
+    @each_case("opcode", Opcode)
     def test_it_runs_on_the_driving_thread_or_on_a_stream(self, parts: Parts, opcode: Opcode) -> None:
         op = parts.op(writes=[parts.tensor()], opcode=opcode)
         assert op.on_control is TRAITS[opcode].on_control

@@ -7,8 +7,10 @@ import pytest
 
 import tensord as td
 
+from ...each_case import each_case
 
-@pytest.mark.parametrize("dtype", ["int8", "int64", "float32"])
+
+@each_case("dtype", ["int8", "int64", "float32"])
 def test_any_int_that_fits_may_be_chosen_or_assigned_by_a_mask(session, dtype):
     """The mask has another dtype, and no say in it."""
     xp = session.xp
@@ -41,7 +43,7 @@ def test_a_numpy_scalar_counts_as_a_number(session):
         xp.result_type(np.float64(1.0))
 
 
-@pytest.mark.parametrize("shape", [3, (), (0,), (2, 3)])
+@each_case("shape", [3, (), (0,), (2, 3)])
 def test_a_tensor_may_be_filled_with_the_value_of_another(sim_session, shape):
     xp = sim_session.xp
     value = xp.asarray(2.5, dtype="float32", device="sim:0")
@@ -81,7 +83,7 @@ def test_what_numpy_makes_of_a_dtype_s_limits_is_python_s(session):
         assert type(limit) in {int, float}
 
 
-@pytest.mark.parametrize("wanted", ["float32", "int16", "uint8"])
+@each_case("wanted", ["float32", "int16", "uint8"])
 def test_imaginary_parts_are_dropped_as_numpy_drops_them_with_its_warning(session, wanted):
     """The standard forbids it to astype alone; who names a real dtype elsewhere is told in the line that does."""
     xp, values = session.xp, np.array([[1 + 2j, 3 - 1j], [5 + 1j, 7 + 0j]])

@@ -103,8 +103,8 @@ def test_every_function_says_what_it_does_and_takes(name):
     assert all(p.annotation is not p.empty for p in annotated if p.name != "self")
 
 
-@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
-@pytest.mark.parametrize("name", CALLS)
+@each_case("device", ["cpu:0", "sim:0"])
+@each_case("name", CALLS)
 def test_every_function_is_one_instruction_and_its_op(name, device, sim_session):
     args, keywords = arguments(sim_session, name, device)
     sim_session.sync()
@@ -183,7 +183,7 @@ def test_a_seed_is_an_operand_and_each_has_a_mask_of_its_own(session):
         nn.dropout(x, -1, rate=0.5)
 
 
-@pytest.mark.parametrize("name", ["softmax", "log_softmax", "cross_entropy", "relu", "sigmoid", "silu"])
+@each_case("name", ["softmax", "log_softmax", "cross_entropy", "relu", "sigmoid", "silu"])
 def test_a_device_without_the_kernel_composes_the_same(name, make_session):
     session = make_session(devices=["cpu:0", {"name": "sim:0", "missing": [name]}])
     nn, x = session.nn, np.array([[0, -np.inf, 2, 3], [-np.inf] * 4, [1, 2, 3, 4]], "float32")

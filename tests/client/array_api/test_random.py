@@ -12,6 +12,8 @@ from tensord.client.array_api.random import Random
 from tensord.client.core.core import RandomState
 from tensord.interpreter.errors import MetadataError, MetadataTypeError
 
+from ...each_case import each_case
+
 U64 = np.dtype("uint64")
 DRAWS = {
     "uniform": lambda random, **rest: random.uniform((4, 3), low=-1, high=2, **rest),
@@ -127,7 +129,7 @@ class TestState:
         assert isinstance(caught.value, kind)
         assert random._core.random_state.next() == (7, 0)
 
-    @pytest.mark.parametrize("seed", [True, None, "7", [7], np.ones(1, int)])
+    @each_case("seed", [True, None, "7", [7], np.ones(1, int)])
     def test_a_seed_is_an_int(self, random, seed):
         with pytest.raises(MetadataTypeError, match="expected an int"):
             random.seed(seed)
@@ -163,7 +165,7 @@ class TestState:
             assert calls == list(range(len(calls)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "kind"),
     [
         (lambda random: random.uniform(3, low=1, high=0), ValueError),

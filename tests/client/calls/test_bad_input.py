@@ -41,6 +41,7 @@ from tensord.vm.tracing.analysis.trace import Trace
 
 from ...behaviours.looking_inside import assert_sound, device_of, machine_of, ones
 from ...behaviours.made_ops import here, make_op, raising
+from ...each_case import each_case
 
 FLOATS = ((4,), "float32")
 NESTED: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])  # deeper than repr goes
@@ -71,7 +72,7 @@ def session(make_session):
 # --- through the API
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("values", "options", "text"),
     [
         (["a", "b"], {}, r"text is not a number: dtype .* is not supported; convert it with int\(\) or float\(\)"),
@@ -110,7 +111,7 @@ def test_a_large_integer_is_an_overflow_as_it_is_elsewhere(session):
     assert session.asarray([2**70], dtype="float64").tolist() == [2.0**70]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "use",
     [
         lambda x: x + x,
@@ -216,7 +217,7 @@ def test_tensors_of_another_session_are_refused(make_session):
     assert_works(b)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("use", "error", "text"),
     [
         (lambda _s, x: x + np.ones(4), TypeError, "asarray"),
@@ -314,7 +315,7 @@ def test_no_name_is_the_name_of_no_device_also_where_the_call_was_made_before(se
     assert here(-1) in (caught.value.location or "")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("address", "options", "text"),
     [
         ("tcp://nowhere", {}, "is no tcp address"),
@@ -388,7 +389,7 @@ def ask(session: Any, *messages: list[Any]) -> Any:
     return reply
 
 
-@pytest.mark.parametrize(
+@each_case(
     "message",
     [
         [FETCH, 77, "R", 0, 0],
@@ -585,7 +586,7 @@ def test_a_damaged_location_is_none(session):
     assert_works(session)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "signature",
     [
         ["add", None, (FLOATS, FLOATS), "cpu:0", None],

@@ -18,6 +18,7 @@ from tensord.client.calls.scopes import SLACK
 from tensord.interpreter.wire.messages import RELEASE
 
 from ...daemon import Daemon
+from ...each_case import each_case
 from ...puppet import eventually
 
 HERE = r"\S*test_contexts\.py"
@@ -435,7 +436,7 @@ class TestItsLife:
         with pytest.raises(td.ProtocolError, match=r"has ended: make another one.*test_contexts\.py"):
             c.__enter__()
 
-    @pytest.mark.parametrize("use", ["names", "keep", "__iter__", "__getitem__", "__delitem__", "__contains__"])
+    @each_case("use", ["names", "keep", "__iter__", "__getitem__", "__delitem__", "__contains__"])
     def test_it_is_used_between_its_beginning_and_its_end(self, session, use):
         c, arguments = session.context(), () if use in {"names", "__iter__"} else ("w",)
         for state in ("is not open yet", "has ended"):

@@ -12,6 +12,7 @@ import pytest
 
 import tensord as td
 
+from ...each_case import each_case
 from ..routines.compared import compared
 
 ARITHMETIC: dict[str, Any] = {
@@ -58,7 +59,7 @@ ASKED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ARITHMETIC)
+@each_case("name", ARITHMETIC)
 def test_arithmetic_among_numbers_is_done_by_each_run(session, name):
     def f(x, n):
         found = ARITHMETIC[name](n)
@@ -68,7 +69,7 @@ def test_arithmetic_among_numbers_is_done_by_each_run(session, name):
     assert compared(session, f, *[(np.arange(3.0), n) for n in (5, 3, 60, 2)]).captures == 1
 
 
-@pytest.mark.parametrize("name", ASKED)
+@each_case("name", ASKED)
 def test_a_number_that_is_asked_for_its_value_becomes_a_part_of_the_key(session, name):
     def f(x, n, lr):
         return x * ASKED[name](n) * lr

@@ -17,6 +17,7 @@ from tensord.client.cli.application import application
 from tensord.client.cli.line.commands import Commands
 
 from ...daemon import Daemon
+from ...each_case import each_case
 
 NEVER = (
     "numpy",
@@ -62,7 +63,7 @@ def assert_light(lines: tuple[str, ...], never: tuple[str, ...], **options: Any)
     assert [modules.intersection(never) for modules in found] == [set()] * len(lines)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "more"),
     [
         ("--version", ("tensord.client.cli.daemon.admin",)),

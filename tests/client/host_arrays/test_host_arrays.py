@@ -14,6 +14,7 @@ import tensord as td
 from tensord.client.session.session import Session
 from tensord.interpreter.wire.frames import MAPPED_ARRAY
 
+from ...each_case import each_case
 from ...puppet import eventually
 
 SHAPE = (64, 512)  # twice what the smallest array has that is handed over
@@ -36,7 +37,7 @@ def is_back(session: Session, array: Any) -> bool:
 
 
 class TestAnArray:
-    @pytest.mark.parametrize(
+    @each_case(
         ("shape", "dtype", "meta"),
         [
             (SHAPE, None, (SHAPE, "float64")),
@@ -55,7 +56,7 @@ class TestAnArray:
         assert (array == 1).all()
         np.testing.assert_array_equal(session.asarray(array).numpy(), array)
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("arguments", "message"),
         [
             (((-1, 5), None), "negative"),
@@ -98,7 +99,7 @@ class TestAnArray:
             session.asarray(array)
         array[0] = 1
 
-    @pytest.mark.parametrize(("device", "dtype"), [("cpu:0", "float32"), ("sim:0", "bool"), ("sim:0", "complex64")])
+    @each_case(("device", "dtype"), [("cpu:0", "float32"), ("sim:0", "bool"), ("sim:0", "complex64")])
     def test_gives_its_values_and_comes_back(self, sim_session, device, dtype):
         s = sim_session
         array = s.empty_host((2, 1 << 16), dtype)
@@ -261,7 +262,7 @@ class TestAPool:
         gc.collect()
         assert (pool.stats()["out"], pool.stats()["bytes"]) == (0, 2 * 8 * 64 * 512)
 
-    @pytest.mark.parametrize("count", [-1, 1.5, "many", None])
+    @each_case("count", [-1, 1.5, "many", None])
     def test_takes_a_count(self, session, count):
         with pytest.raises(td.MetadataError, match="pool: count"):
             session.pool(SHAPE, count=count)

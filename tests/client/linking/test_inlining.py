@@ -12,6 +12,7 @@ import tensord as td
 from tensord.client.session.session import Session
 from tensord.interpreter.errors import MetadataError, MetadataTypeError
 
+from ...each_case import each_case
 from ..routines.compared import compared
 
 STEP = td.Program.parse("""\
@@ -412,7 +413,7 @@ class TestWhatCannotBe:
             with pytest.raises(MetadataTypeError, match=said):
                 session.routine(function)(0)
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("call", "error", "said"),
         [
             (lambda f, x: f(x, x, rate=10**400), OverflowError, "rate is too large for a float"),

@@ -16,6 +16,7 @@ from tensord.interpreter.programs.numbers import PARAMETER
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
 from ...forked import run_script
 
 ONE = Meta.of((1,), "float64")
@@ -180,7 +181,7 @@ def test_what_a_cancelled_session_runs_is_cancelled_at_the_callers_line(session:
 
 
 @anywhere
-@pytest.mark.parametrize("sent", [False, True])
+@each_case("sent", [False, True])
 def test_what_a_routine_captures_lives_until_its_last_run(session: Session, sent: bool) -> None:
     """The handles go together, and a run that was issued before does not name the captured tensor."""
     x, y = session.asarray([1.0]), session.asarray([1.0])

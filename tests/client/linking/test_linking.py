@@ -8,6 +8,8 @@ import pytest
 import tensord as td
 from tensord.interpreter.errors import MetadataError, MetadataTypeError, ProtocolError
 
+from ...each_case import each_case
+
 TEXT = """\
 tensord program 1
 number $0 rate: float
@@ -72,7 +74,7 @@ def test_random_draws_are_the_sessions(session):
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
+    @each_case(
         ("call", "error", "said"),
         [
             (lambda f, _: f(rate=1.0), MetadataError, "takes 1 tensors: x float64"),

@@ -15,6 +15,8 @@ from tensord.client.locations import frames
 from tensord.client.locations.frames import cell_of
 from tensord.interpreter.programs.program import Program
 
+from ...each_case import each_case
+
 FILE = "/tmp/ipykernel_7/123.py"  # noqa: S108 - only a name
 
 
@@ -78,7 +80,7 @@ class TestInANotebook:
         assert frames.line_in("/home/me/job.py", 3) == "/home/me/job.py:3"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("file", "named"),
     [
         ("<ipython-input-3-0abc>", "Cell In[3], line 1"),
@@ -97,7 +99,7 @@ def test_without_a_shell_the_name_of_the_file_says_what_it_can(file, named):
     assert frames.line_in(file, 1) == named
 
 
-@pytest.mark.parametrize(
+@each_case(
     "get_ipython",
     [
         lambda: None,  # imported, and not the shell of this process

@@ -25,6 +25,7 @@ from tensord.interpreter.errors import KernelError, MetadataError, TensordError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
 from ..public_entries import Watch, entries, missing, names_for, program
 
 ROOT = Path(__file__).parents[3]
@@ -342,7 +343,7 @@ class TestSetting:
         names["f3"]()
         assert lines_of(session, "add") == ["/home/me/job.py:2 in f0 <- /home/me/job.py:2 in f1"]
 
-    @pytest.mark.parametrize("frames", [0, 17, -1, 2.0, "4", True])
+    @each_case("frames", [0, 17, -1, 2.0, "4", True])
     def test_a_number_from_1_to_16(self, frames):
         with pytest.raises(MetadataError, match="frames= is a number from 1 to 16"):
             td.connect("local", frames=frames)

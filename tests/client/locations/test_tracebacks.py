@@ -17,6 +17,7 @@ from tensord.client.locations.tracebacks import too_many
 from tensord.client.sharing import names as names_module
 from tensord.client.tensor.tensor import Tensor
 
+from ...each_case import each_case
 from ..public_entries import entries, names_for, program
 
 TESTS = str(Path(__file__).parents[2])
@@ -117,7 +118,7 @@ def names(session, make_session):
     }
 
 
-@pytest.mark.parametrize("text", CALLS.values(), ids=CALLS)
+@each_case("text", CALLS.values(), ids=CALLS)
 def test_the_last_entry_is_the_users_line(names, text):
     with pytest.raises((td.TensordError, TypeError, AttributeError)) as caught:
         run(f"def work():\n    global x\n    {text}\nwork()", names)
@@ -153,7 +154,7 @@ SENSELESS = (
 )
 
 
-@pytest.mark.parametrize("arguments", SENSELESS)
+@each_case("arguments", SENSELESS)
 def test_errors_of_senseless_arguments_end_at_the_users_line(session, arguments):
     """At every public entry, whatever the kind of error."""
     names, errors = names_for(session), {}
@@ -251,7 +252,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("text", WRONG)
+@each_case("text", WRONG)
 def test_wrong_arguments_are_counted_as_the_caller_counts_them(names, text):
     with pytest.raises(TypeError) as caught:
         run(text, names)

@@ -16,6 +16,8 @@ from tensord.client.outbox import atomic
 from tensord.client.session.session import Session
 from tensord.interpreter.wire.messages import ATOMIC, CALL, LOCATION, RELEASE, RESTART, SIGNATURE, UPLOAD
 
+from ...each_case import each_case
+
 WAIT = 10.0
 
 
@@ -91,7 +93,7 @@ def test_one_message_too_many_raises_at_its_line_and_the_others_are_sent(
     assert kinds(sent).count(ATOMIC) == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wait",
     [
         lambda _s, x: x.numpy(),

@@ -10,6 +10,8 @@ import pytest
 import tensord as td
 from tensord.client.session.session import Session
 
+from ...each_case import each_case
+
 
 @pytest.fixture
 def lost(make_session: Callable[..., Session]) -> tuple[Session, td.Tensor]:
@@ -21,7 +23,7 @@ def lost(make_session: Callable[..., Session]) -> tuple[Session, td.Tensor]:
     return session, x
 
 
-@pytest.mark.parametrize(
+@each_case(
     "issue",
     [
         lambda _, x: x + 1.0,

@@ -19,6 +19,7 @@ from tensord.client.session.session import Session
 from tensord.client.tensor.tensor import Tensor
 from tensord.interpreter.wire.messages import CALL, LINK, PROGRAM, RELEASE, RUN
 
+from ...each_case import each_case
 from ...puppet import eventually
 
 anywhere = pytest.mark.parametrize("machines", ["here", "daemon"], indirect=True)
@@ -320,7 +321,7 @@ def test_a_context_that_ends_releases_what_is_held(auto: Session) -> None:
     assert y.numpy().tobytes() == x_.tobytes()
 
 
-@pytest.mark.parametrize("cut", range(OPS))
+@each_case("cut", range(OPS))
 def test_a_period_may_be_left_at_any_call(auto: Session, cut: int) -> None:
     """Other calls come in its middle, or a question does."""
     learn(auto)

@@ -15,6 +15,7 @@ import tensord as td
 from tensord.interpreter.wire.names import LONGEST, clean, program_name
 
 from ...daemon import Daemon
+from ...each_case import each_case
 from ...forked import run_script
 from ...puppet import eventually
 
@@ -149,7 +150,7 @@ def test_a_session_may_be_given_a_name(daemon: Daemon) -> None:
         assert [row["name"] for row in session._core.answers.query("sessions")] == ["the same program without a daemon"]
 
 
-@pytest.mark.parametrize("name", ["", "  ", "a\nb", "\x1b[31m", "x" * (LONGEST + 1), 7])
+@each_case("name", ["", "  ", "a\nb", "\x1b[31m", "x" * (LONGEST + 1), 7])
 def test_a_name_that_nobody_could_read_is_refused(name: object) -> None:
     with pytest.raises(td.MetadataError, match="name= is a printable text"):
         td.connect("local", name=name)  # type: ignore[arg-type]

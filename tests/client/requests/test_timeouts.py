@@ -16,6 +16,7 @@ from tensord.client.sharing import names
 from tensord.client.tensor.tensor import Tensor
 
 from ...daemon import Daemon
+from ...each_case import each_case
 from ...puppet import PATIENCE, eventually, paused
 
 ENTRIES: dict[str, Callable[[Tensor, Any], Any]] = {
@@ -47,7 +48,7 @@ def test_every_entry_with_a_timeout_is_in_the_table() -> None:
 
 
 @anywhere
-@pytest.mark.parametrize("entry", ENTRIES)
+@each_case("entry", ENTRIES)
 def test_what_is_no_number_of_seconds_is_refused_at_the_users_line(make_session: Any, entry: str) -> None:
     tensor = make_session().asarray([1.0])
     what = entry.rpartition(".")[2]
@@ -64,7 +65,7 @@ def test_what_is_no_number_of_seconds_is_refused_at_the_users_line(make_session:
 
 
 @anywhere
-@pytest.mark.parametrize("entry", ENTRIES)
+@each_case("entry", ENTRIES)
 def test_a_timeout_of_any_length_is_good(make_session: Any, entry: str) -> None:
     session = make_session()
     session.publish("there", session.asarray(1.0))

@@ -194,7 +194,7 @@ DRAWN = [each for each in SOURCES if each.__name__ not in OF_ALL_MODULES]
 WAYS = [direct, by_a_function, by_a_method, by_a_partial_call, by_a_decorator, mapped, kept_by_a_thing]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each_case("seed", range(12))
 def test_random_programs_are_never_stale(session, x, seed):
     choice = Random(seed)
     chosen: list[Source] = choice.sample(DRAWN, choice.randint(1, 5))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tensord.client.routines.names import Names, names_of
+
+from ...each_case import each_case
 
 CONSTANT = [
     *('getattr(a, "x")', 'getattr(a.b[c](n, b=1), "x")', 'getattr(a, "x", None)', 'getattr(a, "x", [])'),
@@ -64,20 +64,20 @@ def names(expression: str) -> Names:
     return names_of(found["f"].__code__)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("expression", CONSTANT)
+@each_case("expression", CONSTANT)
 def test_a_name_that_the_code_has_is_an_attribute_as_any_other(expression):
     found = names(expression)
     assert not found.asks
     assert not found.paths
 
 
-@pytest.mark.parametrize("expression", COMPUTED)
+@each_case("expression", COMPUTED)
 def test_a_name_that_is_computed_may_be_any(expression):
     found = names(expression)
     assert found.asks or found.paths
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("expression", "path"),
     [
         ("getattr(a, n)", ("a",)),

@@ -11,6 +11,7 @@ import tensord as td
 from tensord.client.routines import control_flow
 from tensord.interpreter.errors import KernelIndexError
 
+from ...each_case import each_case
 from .compared import compared
 
 
@@ -35,7 +36,7 @@ def test_case_gives_six_and_ten(session):
     assert session.case(session.asarray(1), branches, x, session.asarray(5)).item() == 10
 
 
-@pytest.mark.parametrize("truth", [True, False, 1.5, 0.0, -1, 0, np.nan])
+@each_case("truth", [True, False, 1.5, 0.0, -1, 0, np.nan])
 def test_cond_decides_as_python_does(session, truth):
     p = session.asarray(truth)
     found = session.cond(p, lambda x: {"a": x + 1, "b": None}, lambda x: {"a": x - 1, "b": None}, session.asarray(1.0))
@@ -228,8 +229,8 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "kind", "match"), WRONG, ids=[f"{n}-{each[2]}" for n, each in enumerate(WRONG)])
-@pytest.mark.parametrize("captured", [False, True])
+@each_case(("call", "kind", "match"), WRONG, ids=[f"{n}-{each[2]}" for n, each in enumerate(WRONG)])
+@each_case("captured", [False, True])
 def test_what_does_not_fit_is_an_error_at_the_callers_line(session, captured, call, kind, match):
     x = session.asarray([1.0, 2.0])
     function = session.routine(lambda x: call(session, x)) if captured else lambda x: call(session, x)

@@ -12,6 +12,8 @@ import pytest
 from tensord.client.session.session import Session
 from tensord.interpreter.errors import TensordError
 
+from ...each_case import each_case
+
 NUMBERS: list[Any] = [
     *(0, -1, 3, 127, 128, 300, -(2**31), 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 10**30, 10**400, -(10**400), 1 << 5000),
     *(0.0, -0.5, 1e300, float("nan"), 1j, True, np.int64(5), np.uint64(2**64 - 1), np.float32(2.5), np.bool_(True)),
@@ -91,8 +93,8 @@ def outcome(called: Callable[..., Any], x: Any, n: Any) -> tuple[str, str]:
     return "", ""
 
 
-@pytest.mark.parametrize("way", ["argument", "outside"])
-@pytest.mark.parametrize("seed", range(3))
+@each_case("way", ["argument", "outside"])
+@each_case("seed", range(3))
 def test_an_error_in_a_routine_is_the_one_that_the_function_raises(session, seed, way):
     choice = Random(seed)
     known = functions(session)

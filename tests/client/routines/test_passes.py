@@ -15,6 +15,8 @@ from tensord.interpreter.errors import MetadataError, MetadataTypeError, Tensord
 from tensord.interpreter.programs.passes.table import NAMES
 from tensord.interpreter.programs.program import Program
 
+from ...each_case import each_case
+
 DEVICES = ["cpu:0", "sim:0"]
 RUNS = 3  # op by op, compiled, and once more
 HEAD = """\
@@ -147,8 +149,8 @@ def with_its_snapshot(session: Session) -> tuple[Any, Any]:
 class TestTwoNamesOfOneTensor:
     """A written parameter that is another one, too: passes would take it for two tensors."""
 
-    @pytest.mark.parametrize("given", [apart, one_tensor, looked_up_twice, of_one_memory, with_its_snapshot])
-    @pytest.mark.parametrize("name", WRITERS)
+    @each_case("given", [apart, one_tensor, looked_up_twice, of_one_memory, with_its_snapshot])
+    @each_case("name", WRITERS)
     def test_is_written_under_both(self, name: str, given: Callable[[Session], tuple[Any, Any]]) -> None:
         found = []
         for engine in ("vm", "serial"):
@@ -318,7 +320,7 @@ class TestTheirNames:
         with pytest.raises(MetadataTypeError, match="names of passes, not int"):
             td.routine(passes=3)(lambda x: x)  # type: ignore[call-overload]
 
-    @pytest.mark.parametrize("passes", [[], "none", *NAMES, ["fusion", "numbers"], "all"])
+    @each_case("passes", [[], "none", *NAMES, ["fusion", "numbers"], "all"])
     def test_switch_them_one_by_one_and_no_bit_changes(self, session: Session, passes: Any) -> None:
         def f(x: Any, w: Any) -> Any:
             y = ((x * 2 + 1) * x).T @ (x * 2 + 1)

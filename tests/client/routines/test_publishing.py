@@ -15,6 +15,7 @@ import tensord as td
 from tensord.client.session.session import Session
 from tensord.interpreter.errors import CancelledError, MetadataError, MetadataKeyError, MetadataTypeError, ProtocolError
 
+from ...each_case import each_case
 from ...puppet import Puppet, eventually
 
 anywhere = pytest.mark.parametrize("machines", ["here", "serial", "daemon"], indirect=True)
@@ -492,7 +493,7 @@ class TestArgumentsThatDoNotFit:
         trainer.publish("f", f.link(p, 3))
         return server.lookup("f")
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("call", "said"),
         [
             (lambda f, _p: f(), r"f takes \(p, n\), as it was captured"),
@@ -544,7 +545,7 @@ class TestArgumentsThatDoNotFit:
 
 
 class TestWhatCannotBePublished:
-    @pytest.mark.parametrize(
+    @each_case(
         ("make", "error", "said"),
         [
             (lambda s: s.routine(lambda x: x), ProtocolError, r"was not called yet: publish .*link\(\*arguments\)"),

@@ -23,6 +23,7 @@ from tensord.client.session import default_namespace
 from tensord.client.session.session import Session
 
 from ...daemon import Daemon
+from ...each_case import each_case
 from ...puppet import PATIENCE, Failed, Puppet
 
 THREADS = 8
@@ -324,7 +325,7 @@ USES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@each_case("use", USES.values(), ids=USES)
 def test_a_tensor_of_another_session_is_refused_with_what_to_do(xp, session, use):
     here, there = xp.ones(2), session.xp.ones(2)
     with pytest.raises(td.MetadataError, match="belongs to another session; publish it and look it up") as error:

@@ -12,6 +12,7 @@ from tensord.client.tensor import display
 
 from ...behaviours.looking_inside import WAIT, held, moved, moved_since
 from ...behaviours.made_ops import here
+from ...each_case import each_case
 
 ARRAYS = {
     "0-d": np.array(2.5),
@@ -28,8 +29,8 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize(
+@each_case("name", ARRAYS)
+@each_case(
     "options",
     [{}, {"edgeitems": 2, "threshold": 5, "precision": 3}, {"edgeitems": 0, "threshold": 5}],
     ids=["default", "other", "no edges"],

@@ -14,6 +14,7 @@ import pytest
 import tensord as td
 from tensord.interpreter.types.meta import DTYPES
 
+from ...each_case import each_case
 from ...puppet import Puppet
 
 BIG = 1 << 18  # elements of 8 bytes: a daemon's result is mapped, not copied
@@ -52,7 +53,7 @@ CUTS: dict[str, Callable[[Any], Any]] = {
 # -- to NumPy ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_case("dtype", DTYPES)
 def test_numpy_takes_tensors_of_every_dtype_and_layout(session, dtype):
     whole = values(dtype)
     x = session.asarray(whole)
@@ -88,8 +89,8 @@ def test_the_consumer_may_ask_for_the_host_and_for_nothing_else(session):
             x.__dlpack__(stream=stream)
 
 
-@pytest.mark.parametrize("copy", [None, True])
-@pytest.mark.parametrize(
+@each_case("copy", [None, True])
+@each_case(
     ("version", "capsule"),
     [(None, "dltensor"), ((0, 8), "dltensor"), ((1, 0), "dltensor_versioned"), ((2, 3), "dltensor_versioned")],
 )
@@ -124,7 +125,7 @@ def test_a_value_that_has_to_be_copied_is_not_handed_over_without_a_copy(sim_ses
         np.from_dlpack(x, copy=False)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "options",
     [
         *({"dl_device": wrong} for wrong in ("cpu", (1,), (1, 0, 0), 5, (1, "0"))),
@@ -141,7 +142,7 @@ def test_arguments_that_dlpack_does_not_know_are_refused(session, options):
         x.__dlpack__(**options)
 
 
-@pytest.mark.parametrize("function", ["asarray", "from_dlpack", "astype", "reshape"])
+@each_case("function", ["asarray", "from_dlpack", "astype", "reshape"])
 def test_copy_is_a_bool_or_none(session, function):
     x = session.asarray([1.0, 2.0])
     more = {"astype": (np.float64,), "reshape": ((2,),)}.get(function, ())
@@ -167,7 +168,7 @@ def test_handing_over_waits_and_raises_what_went_wrong(session):
         np.from_dlpack(poisoned)
 
 
-@pytest.mark.parametrize("ask", [np.asarray, np.array, np.ascontiguousarray, np.atleast_1d, np.sum, np.sin, float])
+@each_case("ask", [np.asarray, np.array, np.ascontiguousarray, np.atleast_1d, np.sum, np.sin, float])
 def test_numpy_does_not_wait_behind_anybody_s_back(session, ask):
     """And says how to."""
     x = session.asarray([1.0, 2.0])
@@ -177,7 +178,7 @@ def test_numpy_does_not_wait_behind_anybody_s_back(session, ask):
         np.asarray(x, dtype=np.float32, copy=True)
 
 
-@pytest.mark.parametrize("name", ["nanmean", "nanstd", "nanmedian", "nancumsum", "sin"])
+@each_case("name", ["nanmean", "nanstd", "nanmedian", "nancumsum", "sin"])
 def test_what_xarray_calls_of_numpy_refuses_tensors_and_says_what_to_do(session, name):
     """Decision 0010."""
     with pytest.raises(TypeError, match=rf"numpy\.{name} does not take tensors: use session\.xp.*\.numpy\(\)"):
@@ -223,7 +224,7 @@ def test_without_a_copy_a_mapped_result_is_handed_over_read_only_or_not_at_all(d
 # -- from NumPy --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_case("dtype", DTYPES)
 def test_a_tensor_of_numpy_s_memory_of_every_dtype_and_layout(session, dtype):
     whole = values(dtype)
     frozen = whole.copy()
@@ -271,7 +272,7 @@ def test_a_tensor_of_another_session_goes_through_the_host(session, make_session
         session.xp.from_dlpack(x, copy=False)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "array",
     [
         np.array(["a"]),
@@ -288,7 +289,7 @@ def test_what_dlpack_does_not_know_is_refused(session, array):
         session.xp.from_dlpack(array)
 
 
-@pytest.mark.parametrize("thing", [[1.0], 1.0, memoryview(b"ab"), None])
+@each_case("thing", [[1.0], 1.0, memoryview(b"ab"), None])
 def test_what_does_not_speak_dlpack_is_refused(session, thing):
     with pytest.raises(AttributeError, match="__dlpack"):
         session.xp.from_dlpack(thing)
@@ -333,7 +334,7 @@ class TorchTensor(Exporter):
         return OldExporter(self.array)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "exporter",
     [
         Exporter(np.arange(3.0)),
@@ -368,7 +369,7 @@ def torch() -> Any:
     return pytest.importorskip("torch")
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_case("dtype", DTYPES)
 def test_torch_and_a_session_exchange_every_dtype(session, torch, dtype):
     whole = values(dtype)
     x = session.asarray(whole)

@@ -19,6 +19,8 @@ from tensord.client.calls.calls import Calls
 from tensord.client.requests.answers import Answers
 from tensord.client.tensor import reading
 
+from ...each_case import each_case
+
 
 @contextmanager
 def counted(session: td.Session) -> Iterator[list[int]]:
@@ -73,7 +75,7 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("way", WRITES)
+@each_case("way", WRITES)
 def test_after_a_write_pieces_are_new_and_those_taken_before_are_old(session, way):
     x, model = session.asarray(np.arange(6.0).reshape(2, 3)), np.arange(6.0).reshape(2, 3)
     known = [x[0, 0], x[0, 1], x[1]]

@@ -62,7 +62,7 @@ def test_bitwise_operators_are_numpys(session, function):
     np.testing.assert_array_equal((~x).numpy(), ~a)
 
 
-@pytest.mark.parametrize("function", IN_PLACE)
+@each_case("function", IN_PLACE)
 def test_operators_in_place_keep_tensor_and_memory(session, function):
     a, b = np.array([5.0, 2.0, 7.0]), np.array([2.0, 2.0, 3.0])
     x, y = session.asarray(a), session.asarray(b)
@@ -257,7 +257,7 @@ def test_locations_are_the_users_lines(session):
 # --- copies, and what Python asks for
 
 
-@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, td.Tensor.copy, lambda x: copy.deepcopy([x])[0]])
+@each_case("make", [copy.copy, copy.deepcopy, td.Tensor.copy, lambda x: copy.deepcopy([x])[0]])
 def test_a_copy_is_a_tensor_of_its_own(session, make):
     a = np.arange(4.0)
     x = session.asarray(a)

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tensord.client.transport.incoming import Incoming, call_back
 from tensord.client.transport.interface import Reply
 from tensord.client.transport.outgoing import SideEffect
 from tensord.interpreter.errors import ConnectionLost, KernelError, ProtocolError
 from tensord.interpreter.wire.frames import ARRAY, ERROR, VALUE
+
+from ...each_case import each_case
 
 
 def test_an_error_that_several_callbacks_raise_stays_as_it_is() -> None:
@@ -48,7 +49,7 @@ class Mapped:
 PLACED = ["float64", [2], None, [1, 0, 16]]  # in the daemon's memory
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "body", "mapped", "error", "released"),
     [
         (ARRAY, PLACED, Mapped(there=True), None, []),

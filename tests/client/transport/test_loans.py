@@ -15,6 +15,8 @@ from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.interpreter.wire.frames import MAPPED_ARRAY
 from tensord.interpreter.wire.host_memory import HostMemory
 
+from ...each_case import each_case
+
 OWNER = object()
 COUNT = MAPPED_ARRAY // 8
 
@@ -100,7 +102,7 @@ def test_a_view_that_died_meanwhile_is_no_concern() -> None:
     assert array.flags.writeable
 
 
-@pytest.mark.parametrize(
+@each_case(
     "values",
     [
         lambda array: array[::2],

@@ -23,6 +23,7 @@ from tensord.client.session.session import Session
 from tensord.client.transport.remote import BUSY_FLUSH, IDLE_FLUSH
 
 from ...daemon import Daemon
+from ...each_case import each_case
 from ...puppet import PATIENCE, Failed, Puppet, eventually, paused
 
 BIG = 1 << 20  # elements; far beyond what travels in a header
@@ -946,8 +947,8 @@ def test_what_is_not_contiguous_goes_up_and_comes_down(session):
     np.testing.assert_array_equal(x[::3, ::2].numpy(), source[::3, ::2])
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "complex128"])
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (7,), (300, 300), (1, 200_000)])
+@each_case("dtype", ["bool", "int8", "uint64", "float32", "complex128"])
+@each_case("shape", [(), (0,), (3, 0, 2), (7,), (300, 300), (1, 200_000)])
 def test_every_shape_and_dtype_survives(session, shape, dtype):
     values = np.random.default_rng(1).integers(0, 100, shape).astype(dtype)
     for device in ("cpu:0", "sim:0"):

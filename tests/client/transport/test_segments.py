@@ -26,6 +26,8 @@ from tensord.interpreter.wire.segments import (
     place_of,
 )
 
+from ...each_case import each_case
+
 pytestmark = pytest.mark.skipif(not available(), reason="no sealed memory files here")
 
 COUNT = MAPPED_ARRAY // 8
@@ -121,7 +123,7 @@ def test_without_descriptors_left_there_are_no_new_segments() -> None:
     assert [header[1] for header in uploads.announcements()] == [number_of(larger)]  # and that was never announced
 
 
-@pytest.mark.parametrize("nbytes", [1, 4096, 4097, 65536, 65537, 100_000, 10**6, 64 << 20, (64 << 20) + 1])
+@each_case("nbytes", [1, 4096, 4097, 65536, 65537, 100_000, 10**6, 64 << 20, (64 << 20) + 1])
 def test_a_segment_is_whole_pages_and_wastes_an_eighth(nbytes: int) -> None:
     size = segment_size(nbytes)
     assert size % 4096 == 0

@@ -26,6 +26,7 @@ from tensord.client.tensor.tensor import Tensor
 
 from ...behaviours.looking_inside import WAIT
 from ...daemon import Daemon
+from ...each_case import each_case
 from ...puppet import paused
 from ..public_entries import entries, names_for, program
 from .forms import FORMS, given
@@ -60,7 +61,7 @@ def test_each_form_is_tried_here():
     assert set(FORMS) == set(awaitable_forms())
 
 
-@pytest.mark.parametrize("name", [name for name in awaitable_forms() if name.endswith("_async")])
+@each_case("name", [name for name in awaitable_forms() if name.endswith("_async")])
 def test_a_form_takes_what_its_namesake_takes(name):
     kind = next(one for one in KINDS if one.__name__ == name.partition(".")[0])
     namesake = getattr(kind, name.partition(".")[2].removesuffix("_async"))

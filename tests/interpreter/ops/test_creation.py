@@ -90,7 +90,7 @@ def test_eye(evaluate, assert_same, n_cols, k):
     assert_same(evaluate("eye", n_rows=3, n_cols=n_cols, k=k, dtype="int8"), np.eye(3, n_cols, k, "int8"))
 
 
-@pytest.mark.parametrize("k", [-4, -3, -1, 0, 2, 3, 9])
+@each_case("k", [-4, -3, -1, 0, 2, 3, 9])
 def test_eye_is_written_to_memory_of_any_strides(k):
     out = np.full((4, 6), 7, np.int8)
     op = find("eye")

@@ -160,7 +160,7 @@ def test_writing_all(evaluate, assert_same, index):
         assert_same(run("overwrite", 7, index=index, shape=(2, 3), dtype="int8"), np.full((2, 3), 7, np.int8))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "index", "error", "match"),
     [
         (1, (0,), ValueError, "does not select all of a tensor"),

@@ -11,6 +11,8 @@ import pytest
 from tensord.interpreter.ops.indexing import _check_counts
 from tensord.interpreter.ops.positions import check_gather, check_scatter, from_either_end, from_the_front, wide
 
+from ...each_case import each_case
+
 ELSEWHERE: Any = SimpleNamespace()
 HALF, WHOLE = 1 << 31, 1 << 32
 
@@ -50,7 +52,7 @@ ALL = ("slice", None, None, None)
 VAST, LONG, MASK = (2, 70_000, 70_000), np.zeros(70_000, np.int64), np.broadcast_to(True, (70_000, 70_000))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("index", "selectors", "write", "refused"),
     [
         ((ALL, "tensor"), [LONG], False, True),  # 70,000 of the second axis, with all of the third
@@ -82,6 +84,6 @@ def test_positions_in_bounds_are_given_back_and_others_named():
     assert from_the_front(np, positions[:0], 0, "rows").size == 0
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+@each_case("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 def test_positions_are_wide_where_a_kernel_would_overflow(dtype):
     assert wide(np.zeros(1, dtype)).dtype == (np.int64 if dtype in {"int8", "int16", "uint64", "int64"} else dtype)

@@ -18,6 +18,7 @@ from tensord.streams.faults import Fault, FaultKind
 
 from .... import forked
 from ....daemon import MAIN
+from ....each_case import each_case
 
 COMMANDS = ["status", "sessions", "tensors", "names", "devices", "evict", "checkpoint", "restore", "load", "top"]
 COMMANDS += ["doctor", "trace"]
@@ -301,7 +302,7 @@ class TestHelpAndCompletion:
 
 
 class TestFigures:
-    @pytest.mark.parametrize(
+    @each_case(
         ("nbytes", "text"),
         [
             (None, "?"),
@@ -316,7 +317,7 @@ class TestFigures:
     def test_sizes(self, nbytes, text):
         assert figures.size(nbytes) == text
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("seconds", "text"),
         [
             (0, "0 s"),

@@ -16,6 +16,8 @@ from tensord.client.cli.daemon.screen import Look, screen, seen, sorted_by
 from tensord.client.cli.drawing import keyboard
 from tensord.vm.reporting.rows.eviction import NO_EVICTION
 
+from ....each_case import each_case
+
 
 def device(n: int) -> dict[str, Any]:
     memory = {"used": 1 << 20, "limit": 1 << 30, "cached": 1 << 12}
@@ -61,8 +63,8 @@ def drawn(width: int, height: int, now: Look) -> list[str]:
     return screen(seen(now, now), "every 1 s; q ends it", width=width, height=height)
 
 
-@pytest.mark.parametrize(("width", "height"), [(60, 20), (80, 24), (40, 12), (120, 50)])
-@pytest.mark.parametrize(("devices", "sessions"), [(2, 3), (5, 30)])
+@each_case(("width", "height"), [(60, 20), (80, 24), (40, 12), (120, 50)])
+@each_case(("devices", "sessions"), [(2, 3), (5, 30)])
 def test_the_screen_fits_and_shows_every_kind_of_table_that_has_room(
     width: int, height: int, devices: int, sessions: int
 ) -> None:

@@ -23,6 +23,8 @@ from tensord.client.cli.doctor.gpu import check_kernels
 from tensord.interpreter.wire.addresses import PATH_LIMIT, lock_path
 from tensord.vm.reporting.rows.eviction import NO_EVICTION
 
+from ....each_case import each_case
+
 
 @pytest.fixture
 def home(monkeypatch):
@@ -183,7 +185,7 @@ class TestDirectoryAndSocket:
 
 
 class TestWhatADaemonSays:
-    @pytest.mark.parametrize(
+    @each_case(
         ("change", "check", "level", "message"),
         [
             ({"version": "9.9"}, "versions", Level.WARN, "the daemon is 9.9"),

@@ -17,6 +17,8 @@ from rich.text import Text
 from tensord.client.cli.drawing import terminal
 from tensord.client.cli.drawing.tables import Column, cells_of, cut, plain, print_table, table_in_lines, wrapped
 
+from ....each_case import each_case
+
 WORDS = ("matmul", "x", "train.py:9", "<module>", "float32[2048,", "2048]", "日本語", "e\u0301té", "[red]", "\x1b[31m")
 
 
@@ -59,7 +61,7 @@ def test_what_an_encoding_lacks_is_replaced(monkeypatch: pytest.MonkeyPatch) -> 
     assert written.getvalue().decode().split() == ["op", "---", "t?r", "?"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "width", "lines"),
     [
         ("", 5, [""]),

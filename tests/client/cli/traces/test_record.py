@@ -15,6 +15,7 @@ from tensord.client.cli.traces.record import Seconds
 from tensord.interpreter.errors import ConnectionLost
 from tensord.vm.tracing.analysis.trace import Trace
 
+from ....each_case import each_case
 from ....full_disk import longest_file
 
 
@@ -245,9 +246,7 @@ class TestRecord:
         assert code == 1
         assert "keeps no trace" in err
 
-    @pytest.mark.parametrize(
-        ("text", "seconds"), [("10s", 10), ("500ms", 0.5), ("2min", 120), ("2 m", 120), ("1h", 3600), ("3", 3)]
-    )
+    @each_case(("text", "seconds"), [("10s", 10), ("500ms", 0.5), ("2min", 120), ("2 m", 120), ("1h", 3600), ("3", 3)])
     def test_durations(self, text, seconds):
         assert Seconds().convert(text, None, None) == seconds
 

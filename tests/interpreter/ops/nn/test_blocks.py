@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from tensord.interpreter.ops.nn.blocks import HOST, block_bytes, parts
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 
+from ....each_case import each_case
 
-@pytest.mark.parametrize(("count", "nbytes"), [(0, 8), (1, 8), (5, 8), (HOST, 8), (HOST, 3), (3, HOST * 2), (7, 0)])
+
+@each_case(("count", "nbytes"), [(0, 8), (1, 8), (5, 8), (HOST, 8), (HOST, 3), (3, HOST * 2), (7, 0)])
 def test_the_largest_block_is_that_of_the_parts(count, nbytes):
     largest = max((part.stop - part.start for part in parts(np, count, nbytes)), default=0)
     assert block_bytes(count, nbytes) == largest * nbytes
