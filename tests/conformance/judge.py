@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from numpy.exceptions import ComplexWarning
 
@@ -23,12 +24,13 @@ from tensord.client.tensor.tensor import Tensor
 from tensord.interpreter.errors import KernelError
 
 from ..equality import is_all_open, is_on_gpu, may_give_a_value, why_unequal
-from .calls import DEVICE, NUMPY, STRICT, Call, fetched, find, form, host, leaves, make, ours, quietly
+from .calls import DEVICE, NUMPY, STRICT, Call, Host, fetched, find, form, host, leaves, make, ours, quietly
 from .rules import Places, Rule, mixing, nothing
 
 # The classes that users catch. NumPy's AxisError is two of them, its LinAlgError is a ValueError.
 CLASSES = (TypeError, IndexError, OverflowError, ValueError, AttributeError, BufferError)
 FEW = 4  # units in the last place
+TAKERS = {"asarray", "from_dlpack"}  # they take arrays: that is what they are for
 # Operators, and the ops that they are.
 OPS = {
     **{each: each for each in ("add", "abs", "matmul", "multiply", "pow", "remainder", "subtract")},
@@ -86,8 +88,8 @@ class Refusal:
     why: str
 
 
-def check(session: Session, device: str, name: str, entry: Entry, made: Call) -> None:
-    """Our function gives what is expected of it, at once where it refuses."""
+def check(session: Session, device: str, name: str, entry: Entry, made: Call) -> Any:
+    """Our function gives what is expected of it, at once where it refuses. Returns what that is."""
     expected, side = expect(name, entry, made), ours(session, device)
     function = entry.operates or find(side.namespace, name)
     try:
@@ -96,18 +98,36 @@ def check(session: Session, device: str, name: str, entry: Entry, made: Call) ->
             result = make(function, made, side)
     except Exception as error:
         assert_refused(expected, error)
-        return
+        return expected
     try:
         found = fetched(session, leaves(result))
     except KernelError as error:
         assert_refused(expected if entry.late else "at the call", error)
-        return
+        return expected
     if is_placed(made):
         assert {leaf.device for leaf in leaves(result) if isinstance(leaf, Tensor)} <= {device}
     if isinstance(expected, Refusal) and is_on_gpu(device) and may_give_a_value(expected.why):
-        return
+        return expected
     assert not isinstance(expected, Refusal), f"taken, though refused elsewhere: {expected.why}"
     assert_equal(found, result, expected, entry, same_on_gpu(name, made) if is_on_gpu(device) else assert_same)
+    return expected
+
+
+def check_arrays_are_refused(session: Session, name: str, entry: Entry, made: Call) -> None:
+    """No function takes an array of NumPy's for a tensor: that would be a copy nobody asked for."""
+    has_tensors = any(isinstance(each, np.ndarray) for each in leaves([*made.args, *made.kwargs.values()]))
+    if not has_tensors or entry.operates is not None or name in TAKERS:
+        return
+    arrays = Call(untaken(made.args), {key: untaken(value) for key, value in made.kwargs.items()})
+    with pytest.raises(TypeError):
+        make(find(session.xp, name), arrays, ours(session, "cpu:0"))
+
+
+def untaken(value: Any) -> Any:
+    """The argument, with a NumPy array in place of each tensor."""
+    if isinstance(value, np.ndarray):
+        return Host(value)
+    return type(value)(map(untaken, value)) if isinstance(value, list | tuple) else value
 
 
 def is_placed(made: Call) -> bool:

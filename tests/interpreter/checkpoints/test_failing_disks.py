@@ -61,13 +61,12 @@ def number_of_calls(path) -> int:
     return watch.count
 
 
-@pytest.mark.parametrize("turn", range(2))
-def test_any_call_may_fail_once(memory, turn):
+def test_any_call_may_fail_once(memory):
     """Whatever fails, an error says so or nothing was lost; later steps go on from the last generation.
 
-    Each call fails in two of three ways, in turn."""
+    Calls fail in three ways, in turn: each kind of call is made so often that it fails in all of them."""
     for n in range(1, number_of_calls(memory / "model") + 1):
-        code, done = FAILURES[(n + turn) % len(FAILURES)]
+        code, done = FAILURES[n % len(FAILURES)]
         path = memory / str(n)
         play, watch = Play(path), Nth(n, failing(code, done=done))
         with watched(watch):
