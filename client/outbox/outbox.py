@@ -74,7 +74,7 @@ class Outbox:
         self._left = 0.0  # when a batch last left because it was full
         self._flushes = 0
         self._seen_flushes = -1
-        FORKS.outboxes.add(self)
+        FORKS.inherited.add(self)
         self.depth = 0  # of atomic blocks, one inside the other
         self._riding = True  # may releases be marked on the calls of this batch?
         if transport.eager:  # nothing is unsent, but handles will be dropped
@@ -345,7 +345,7 @@ class Outbox:
         if type(self.messages) is not Closed:
             self.messages = Closed(without_frames(error))
 
-    def orphan(self) -> None:
+    def inherit(self) -> None:
         """Close in a forked child: the session is the parent's, and a lock of another thread would stay locked."""
         self.lock = self.locations.lock = threading.RLock()
         self.transport = ClosedTransport(self.transport.devices, FORKED)

@@ -25,15 +25,6 @@ from ...interpreter.errors import TensordError
 from ...interpreter.process_end import AT_END
 
 
-class Orphan(Protocol):
-    """An outbox, which a child must not use."""
-
-    def orphan(self) -> None:
-        """Close in the child."""
-
-    def __hash__(self) -> int: ...
-
-
 class Mapped(Protocol):
     """Memory that a child will share."""
 
@@ -44,7 +35,7 @@ class Mapped(Protocol):
 
 
 class Inherited(Protocol):
-    """What is the parent's: a connection, or lent memory."""
+    """What is the parent's: an outbox, a connection, lent memory."""
 
     def inherit(self) -> None:
         """Give it up in the child."""
@@ -56,10 +47,8 @@ class Forks:
     """The objects of this process that a fork concerns."""
 
     def __init__(self) -> None:
-        self.outboxes: WeakSet[Orphan] = WeakSet()
         self.mapped: WeakSet[Mapped] = WeakSet()
-        self.connections: WeakSet[Inherited] = WeakSet()
-        self.loans: WeakSet[Inherited] = WeakSet()
+        self.inherited: WeakSet[Inherited] = WeakSet()
         self.anew: list[Callable[[], None]] = []  # called in a child, to clear state that it must not inherit
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self.before, after_in_child=self.in_child)
@@ -69,15 +58,10 @@ class Forks:
             mapped.forked()
 
     def in_child(self) -> None:
-        for outbox in list(self.outboxes):
-            outbox.orphan()
-        for connection in list(self.connections):
-            connection.inherit()
-        for loans in list(self.loans):
-            loans.inherit()
-        self.outboxes.clear()
+        for each in list(self.inherited):
+            each.inherit()
+        self.inherited.clear()
         self.mapped.clear()
-        self.connections.clear()
         for begin in self.anew:
             begin()
 

@@ -110,29 +110,25 @@ class Captures:
             warn(f"{name} was captured {self.count} times, each of which takes long. Last {why}", RuntimeWarning)
 
 
-class Call:
+class Call(NamedTuple):
     """One call for which nothing was captured, or not what fits."""
 
-    def __init__(
-        self,
-        captures: Captures,
-        core: Core,
-        given: Arguments,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-    ) -> None:
-        self._captures = captures
-        self._core = core
-        self._given = given
-        self._args = args
-        self._kwargs = kwargs
-        self._key = tuple(given.key)
+    captures: Captures
+    core: Core
+    given: Arguments
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What entries for such a call are found by."""
+        return tuple(self.given.key)
 
     def first_time(self, fixed: frozenset[int] = frozenset()) -> Any:
         """Capture the function and run the program. `fixed`: numbers whose values become part of it."""
         recorded = self._counted(fixed)
         entry = self._linked(recorded)
-        result = entry.run(self._given.tensors, self._given.numbers)
+        result = entry.run(self.given.tensors, self.given.numbers)
         self._keep(entry, recorded, fixed)
         return result
 
@@ -145,31 +141,31 @@ class Call:
 
     def _counted(self, fixed: frozenset[int] = frozenset()) -> Recorded:
         recorded = self.captured(fixed)
-        with self._captures.entries.lock:
-            self._captures.count += 1
+        with self.captures.entries.lock:
+            self.captures.count += 1
         return recorded
 
     def _keep(self, entry: Entry, recorded: Recorded, fixed: frozenset[int] = frozenset()) -> None:
-        given, entries = self._given, self._captures.entries
+        given, entries = self.given, self.captures.entries
         with entries.lock:
-            new = bool(fixed) or entries.find(self._key, given.numbers, given.objects) is None
-            entries.add(self._key, entry, fixed.union(recorded.capture.fixed))
-            before = self._captures.note(recorded, new=new)
+            new = bool(fixed) or entries.find(self.key, given.numbers, given.objects) is None
+            entries.add(self.key, entry, fixed.union(recorded.capture.fixed))
+            before = self.captures.note(recorded, new=new)
         if before is not None:
-            self._captures.warn(before, recorded)
+            self.captures.warn(before, recorded)
 
     def captured(self, fixed: frozenset[int] = frozenset()) -> Recorded:
         """Run the function with symbolic arguments."""
-        captures, function = self._captures, self._captures.function
-        names = parameter_names(function, len(self._args))
-        arguments = (*zip(names, self._args, strict=True), *self._kwargs.items())
+        captures, function = self.captures, self.captures.function
+        names = parameter_names(function, len(self.args))
+        arguments = (*zip(names, self.args, strict=True), *self.kwargs.items())
         guards = Guards(function, behind(arguments), captures.constants)
         watch = Watch(guards)
-        capture = Capture(self._core, guards.tensors)
-        symbols = Symbols(capture, fixed.union(captures.entries.fixed(self._key)))
+        capture = Capture(self.core, guards.tensors)
+        symbols = Symbols(capture, fixed.union(captures.entries.fixed(self.key)))
         try:
             capture.begin()
-            args, kwargs = symbols.stand_for(function, self._args, self._kwargs)
+            args, kwargs = symbols.stand_for(function, self.args, self.kwargs)
             with watch:
                 value = function(*args, **kwargs)
             symbols.check()
@@ -177,26 +173,26 @@ class Call:
         finally:
             capture.end()
         watch.settle()
-        look = Look(symbols.look, symbols.fixed(), self._key[:2])
+        look = Look(symbols.look, symbols.fixed(), self.key[:2])
         return Recorded(capture, results, guards, symbols.leaves, look)
 
     def _linked(self, recorded: Recorded) -> Entry:
-        core, capture, numbers = self._core, recorded.capture, self._given.numbers
+        core, capture, numbers = self.core, recorded.capture, self.given.numbers
         captured = [kept(core, each) if isinstance(each, Constant) else each for each in capture.captured]
         capture.captured.clear()  # the values of constants are uploaded
-        slots, captures = capture.slots, self._captures
+        slots, captures = capture.slots, self.captures
         bindings = Bindings(slots.devices, captured, slots.chains, slots.callbacks)
         linked = Linked(core, recorded.program, bindings, captures.name, captures.passes)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
-        return Entry(linked, evaluation, self._called(recorded), recorded.guards, self._given)
+        return Entry(linked, evaluation, self._called(recorded), recorded.guards, self.given)
 
     def _called(self, recorded: Recorded) -> Called:
         """The calling convention: what arguments and results are to the program."""
-        function, args = self._captures.function, self._args
+        function, args = self.captures.function, self.args
         described = Described(recorded.leaves, recorded.capture.fixed)
         names = parameter_names(function, len(args))
         positional = tuple((name, described.node(value)) for name, value in zip(names, args, strict=True))
-        keywords = tuple((name, described.node(value)) for name, value in self._kwargs.items())
+        keywords = tuple((name, described.node(value)) for name, value in self.kwargs.items())
         name = getattr(function, "__name__", type(function).__name__)
         return Called(Convention(name, positional, keywords, recorded.result), recorded.make)
 

@@ -158,37 +158,14 @@ def is_installed(code: CodeType) -> bool:
 VIEWS: Final[tuple[type, ...]] = (type({}.keys()), type({}.values()), type({}.items()))
 PROXIES: Final[tuple[type, ...]] = (weakref.ProxyType, weakref.CallableProxyType)
 # What classes, modules and functions have, and no value depends on.
-_OF_CLASSES: Final = ("__dict__", "__weakref__", "__slots__", "__abstractmethods__", "_abc_impl")
-_OF_TYPES: Final = (
-    "__annotations__",
-    "__annotate__",
-    "__annotate_func__",
-    "__annotations_cache__",
-    "__class_getitem__",
+_NOT_READ: Final = (
+    "__dict__ __weakref__ __slots__ __abstractmethods__ _abc_impl "
+    "__annotations__ __annotate__ __annotate_func__ __annotations_cache__ __class_getitem__ "
+    "__parameters__ __orig_bases__ __static_attributes__ __init_subclass__ __subclasshook__ "
+    "__dataclass_fields__ __dataclass_params__ "
+    "__doc__ __module__ __qualname__ __name__ __file__ __builtins__ __firstlineno__"
 )
-_OF_GENERICS: Final = (
-    "__parameters__",
-    "__orig_bases__",
-    "__static_attributes__",
-    "__init_subclass__",
-)
-_HOOKS: Final = (
-    "__subclasshook__",
-    "__init_subclass__",
-    "__class_getitem__",
-    "__dataclass_fields__",
-    "__dataclass_params__",
-)
-_OF_MODULES: Final = (
-    "__doc__",
-    "__module__",
-    "__qualname__",
-    "__name__",
-    "__file__",
-    "__builtins__",
-    "__firstlineno__",
-)
-NOT_READ: Final = frozenset((*_OF_CLASSES, *_OF_TYPES, *_OF_GENERICS, *_HOOKS, *_OF_MODULES))
+NOT_READ: Final = frozenset(_NOT_READ.split())
 
 
 def wrapped_by(value: Any) -> Any:

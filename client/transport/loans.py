@@ -55,7 +55,7 @@ class Loans:
         self._uploaded: dict[int, weakref.ref[NDArray[Any]]] = {}  # views of it that were uploaded, by identity
         self._uses: dict[int, weakref.ref[NDArray[Any]] | None] = {}  # -> the array of the upload
         self._sent: deque[int] = deque()  # those of the uses that a daemon will end
-        FORKS.loans.add(self)
+        FORKS.inherited.add(self)
 
     @property
     def handed_over(self) -> bool:

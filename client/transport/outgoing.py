@@ -59,15 +59,12 @@ class SideEffect(NamedTuple):
     repeats: bool = False
 
 
-class AtLine:
+class AtLine(NamedTuple):
     """A callback of a program's step, whose errors name the step's line. `repeats`: it is in a control flow block."""
 
-    __slots__ = ("callback", "line", "repeats")
-
-    def __init__(self, callback: Callable[..., Any], line: str | None, *, repeats: bool = False) -> None:
-        self.callback = callback
-        self.line = line
-        self.repeats = repeats
+    callback: Callable[..., Any]
+    line: str | None
+    repeats: bool = False
 
     def __call__(self, *values: Any) -> Any:
         return self.callback(*values)

@@ -70,7 +70,7 @@ class RemoteTransport:
         self.waiting = LeaderFollowers(self, "the session was closed")
         SHIELD.install()
         self._inherited = False  # by a forked child
-        FORKS.connections.add(self)
+        FORKS.inherited.add(self)
         self._window, self._frame = int(settings["window"]), int(settings["frame"])
         self._window_bytes = int(settings["window_bytes"])
         self._lease = float(settings["lease"])
