@@ -45,8 +45,7 @@ from ..tensor.waiting import learn
 from ..transport.interface import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Steps, Work
-from .commits import COMMITS, Place
-from .savings import KEPT, LOG, Savings, Writing
+from .savings import COMMITS, KEPT, LOG, Place, Savings, Writing
 
 
 class Begun(NamedTuple):

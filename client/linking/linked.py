@@ -140,7 +140,7 @@ class Linked:
         outbox.appended()
         return id_
 
-    def _effect(self, step: Step, repeats: bool) -> tuple[int, Callable[..., None]]:
+    def _effect(self, step: Step, repeats: bool) -> tuple[int, AtLine]:
         """The chain and the callback of a step that prints or calls back, once or repeatedly."""
         attributes = dict(step.attributes)
         chain = self.chains[attributes["chain"]]
@@ -191,7 +191,7 @@ class Linked:
     def reporting(self) -> Steps[Report]:
         return Report((yield self._core.answers.ask("routine", self._id)))
 
-    def _requested(self, prints: list[Reply]) -> tuple[tuple[int, Callable[..., None], int], ...]:
+    def _requested(self, prints: list[Reply]) -> tuple[tuple[int, AtLine, int], ...]:
         """Chain, callback and request of each side effect. `prints` gets the replies of those that print."""
         found = []
         for op, chain, callback in self._effects:

@@ -3,8 +3,7 @@
 With `connect(..., routines="auto")` a session has a `PeriodicOutbox`. It sees what any outbox sees, messages in order,
 so that a session without it pays nothing.
 
-- `stream`: what a message is in the stream of calls
-- `history`: finds stretches of the stream that repeat
+- `history`: what a message is in the stream of calls; finds stretches of the stream that repeat
 - `period`: what repeats, with its tensors and numbers left open; `catalogue`: those that are known
 - `learning`: from what repeats to periods
 - `linking`: a period as a program, and the messages that link it

@@ -11,10 +11,9 @@ from ...interpreter.wire.messages import ATOMIC, SIGNATURE, Message
 from ..linking.linked import shown_name
 from ..locations.locations import Locations
 from .catalogue import Catalogue
-from .history import KEPT, History, Stretch
+from .history import BREAK, INPUTS, KEPT, OUTPUTS, History, Stretch, line_in, signature_in, tokens_of
 from .linking import Building
 from .period import Form, Period, form_of
-from .stream import BREAK, INPUTS, OUTPUTS, line_in, signature_in, tokens_of
 
 LISTENS: Final = 2 * KEPT  # messages among which it looks for periods, before it pauses
 GIVEN_UP: Final = 64  # forms that are known to be no periods

@@ -23,8 +23,8 @@ from ...interpreter.wire.messages import (
 )
 from ..outbox.outbox import Outbox
 from ..transport.interface import Reply
+from .history import line_in
 from .period import ATTRIBUTES, DEVICE, METAS, NUMBER, OP, TARGETS, Period, Results, Signatures
-from .stream import line_in
 
 RECORDS = 64  # of a program, in one message
 

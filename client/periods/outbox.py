@@ -31,10 +31,10 @@ from ...interpreter.wire.messages import ATOMIC, CALL, RUN, SIGNATURE
 from ..locations.locations import user_line
 from ..outbox.outbox import Outbox
 from .catalogue import Catalogue
+from .history import KIND, LOCATION, newest_in, tokens_of, used_in
 from .learning import Learning
 from .linking import Linked, link
 from .period import Period, Results
-from .stream import KIND, LOCATION, newest_in, tokens_of, used_in
 
 STRIDE: Final = 64  # messages between two looks at what is held back
 PATIENCE: Final = 8  # times in a row that a period may begin and not become a run

@@ -1,6 +1,6 @@
 """What repeats: calls whose tensors and numbers are left open.
 
-A *place* is a position among all operands and results of the calls (`stream.values_in`). Two stretches of calls have
+A *place* is a position among all operands and results of the calls (`history.values_in`). Two stretches of calls have
 the same *form* if their signatures and lines are the same, and their tensors are the same ones at the same places: made
 by the same call of the stretch, or from outside. Which tensors come from outside is open, and so are the numbers.
 """
@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...interpreter.wire.locations import LINES
 from ...interpreter.wire.messages import Message
-from .history import Stretch
-from .stream import LOCATION, flat, signature_in, values_in
+from .history import LOCATION, Stretch, flat, signature_in, values_in
 
 Signatures: TypeAlias = Mapping[int, Message]  # SIGNATURE messages by number
 Get: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]

@@ -31,10 +31,9 @@ from ..tensor.operators import NAMESPACES
 from ..tensor.tensor import Tensor
 from ..transport.interface import ClosedTransport, Transport
 from ..waiting.helper import in_helper
-from .effects import SideEffects
 from .files import Files
 from .names import SharedNames
-from .order import Order
+from .order import Order, SideEffects
 from .parts import Parts
 from .programs import Programs
 from .reports import Reports

@@ -134,11 +134,9 @@ class RemoteTransport:
         return None if self._uploads is None else self._uploads.host(nbytes)
 
     def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
-        """Meta and payload of an upload from a host array of this connection."""
         return None if self._uploads is None else lent(values, dtype, self._uploads.lender)
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Hand over a batch in program order."""
         self._enter()
         self.lock.acquire()  # by an outbox, which has raised the shield
         try:
@@ -171,7 +169,6 @@ class RemoteTransport:
 
     @property
     def lost(self) -> bool:
-        """Has the daemon ended, or the session there?"""
         return self._incoming.lost is not None
 
     def _check(self) -> None:
@@ -186,7 +183,6 @@ class RemoteTransport:
             self._wait_until(lambda: self._has_credit(self._window * 3 // 4, self._window_bytes), None)
 
     def has_room(self, share: float) -> bool:
-        """Is at most that share of both windows unfinished?"""
         return self._has_credit(self._window * share, self._window_bytes * share)
 
     def _has_credit(self, window: float, window_bytes: float) -> bool:
@@ -232,7 +228,6 @@ class RemoteTransport:
         return number, reply
 
     def wait(self, reply: Reply, timeout: float | None) -> bool:
-        """Read until the reply is there."""
         return reply.done or self._wait_until(lambda: reply.done, timeout)
 
     def _wait_until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
@@ -360,7 +355,6 @@ class RemoteTransport:
             self.background.rouse()
 
     def release_exports_with(self, release: Callable[[int], None]) -> None:
-        """Set the function to call with an export's id once the array over the exported value is unused."""
         self._release_with = release
         if self._mapped is not None:
             self._mapped.gone = release

@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import tensord as td
-from tensord.client.files.commits import COMMITS
+from tensord.client.files.savings import COMMITS
 from tensord.interpreter.errors import CaptureError
 from tensord.streams.faults import Fault, FaultKind
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tensord.client.periods.history import KEPT, LONGEST, SEVERAL, SHORTEST, History, Rounds
-from tensord.client.periods.stream import BREAK
+from tensord.client.periods.history import BREAK, KEPT, LONGEST, SEVERAL, SHORTEST, History, Rounds
 
 
 def found_in(stream: Sequence[int], pieces: int = 1) -> list[list[list[int]]]:
