@@ -52,7 +52,7 @@ def serve(
     found = load(config, {name: value for name, value in given.items() if value not in (None, [], {})})
     if check_config:
         from ...vm.service.preflight import check, doubts
-        from ...vm.service.settings.config_text import to_plain, to_toml
+        from ...vm.service.settings.config import to_plain, to_toml
 
         check(found)
         for doubt in doubts(found):

@@ -10,7 +10,7 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache, check_distinct
 from ...interpreter.types.meta import OperandMeta
 from ...interpreter.wire.messages import Call
-from ..memory.forwarding import dies_with_call
+from ..memory.overwriting import dies_with_call
 from ..model.instruction import Instruction
 from ..model.plan import Plan
 from ..model.session import Cause, VmSession

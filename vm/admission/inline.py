@@ -42,9 +42,9 @@ from ...streams.device import Buffer, Device
 from ..memory.binding import bind
 from ..memory.ledger import has_spare
 from ..memory.pins import end_pins
-from ..memory.recency import touch
 from ..memory.recycling import make_tensor, recycle
 from ..memory.release import release
+from ..memory.victims import touch
 from ..model.charges import charge, credit, has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status

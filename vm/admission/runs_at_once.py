@@ -13,9 +13,9 @@ from operator import length_hint
 from typing import Any
 
 from ...interpreter.types.meta import Scalar
-from ..memory.recency import touch
 from ..memory.recycling import make_tensor
 from ..memory.release import release
+from ..memory.victims import touch
 from ..model.charges import has_share
 from ..model.instruction import Status
 from ..model.session import VmSession
@@ -23,7 +23,7 @@ from ..model.tensor import Copy, Storage
 from ..placement.residency import Residency
 from ..routines.op_by_op.run import Ids
 from ..routines.running.instruction import KEPT, RunInstruction, Segment
-from ..routines.running.stamps import Stamps, timed
+from ..routines.running.replay import Stamps, timed
 from ..scheduler.scheduler import Scheduler
 from .inline import bind_operand
 

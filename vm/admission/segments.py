@@ -28,7 +28,7 @@ from ..routines.compiling.recipe import Recipe, compile_segment
 from ..routines.compiling.segments import LONGEST, Piece, cutting, work_of_time
 from ..routines.op_by_op.run import Ids
 from ..routines.running.instruction import RunInstruction, Segment, SegmentPlan
-from ..routines.running.stamps import Stamps
+from ..routines.running.replay import Stamps
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, enter, note_maker
 from .quotas import check_results, check_targets, check_tensors

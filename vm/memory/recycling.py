@@ -5,8 +5,8 @@ no instruction ever bound to them: they ran at admission, and were released befo
 but the session's table refers to such a tensor, so its objects can begin anew under a new id, as they do when a result
 takes the memory of an input (`admission.inline`). Their memory goes back to its pool like any other.
 
-`recycle` is to the objects what `forwarding` is to memory; a device keeps at most `SPARES` of them, the system gets the
-others.
+`recycle` is to the objects what forwarding (`overwriting`) is to memory; a device keeps at most `SPARES` of them, the
+system gets the others.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
 from ..model.tensor import Binding, Copy
 from .allocation import adopt, allocate, give_back, reuse, set_aside
-from .forwarding import forward
 from .kept import full_below, kept_back
 from .ledger import may_reserve, settle, settle_but, wait_for_memory
+from .overwriting import forward
 
 
 def reserve(instruction: Instruction) -> bool:

@@ -1,7 +1,7 @@
 """Victims: in which order copies leave a device whose plan is full.
 
 - `cost`: first what costs least for the time that it is away. A copy that is valid elsewhere has to be brought back
-  some day, another one has to be taken away as well. When that day comes, the storage's rest says (`recency`): so of a
+  some day, another one has to be taken away as well. When that day comes, the storage's rest says: so of a
   loop over more than fits, the greatest part stays where it is, and what was used last leaves, as it is used again
   last. The most recently used half of the memory stays if there is anything else, though: a copy leaves once its last
   reader has run, and whoever needs its memory waits for that.
@@ -14,6 +14,10 @@ go is to depend on program order alone, not on how far the machine has come: a r
 does could leave a later instruction without any that may go. Two things still do depend on it: a call that turns out
 not to fit at admission has stamped its operands by then (`admission.inline`), and a size that data decide makes its
 copy a candidate once it is known.
+
+Recency: each use of a storage by an admitted message has a number (`touch`). A storage keeps that of its last use, and
+its *rest*: how long it stayed unused between two uses, as far as is known. Nothing is sorted, and nothing is stamped
+before memory was short for the first time: the first to leave are the oldest.
 
 Ranking takes time in proportion to what is ranked, and others wait meanwhile. So it serves until an eighth of the
 memory has left by it, and where there are many copies it goes through them in rounds, a window at a time: the best of
@@ -30,6 +34,21 @@ from ..model.account import Account
 from ..model.device_state import DeviceState
 from ..model.tensor import Copy, Storage
 from .replicas import may_forget
+
+FADING = 2  # as a shift: a long rest is forgotten by a quarter with each shorter one
+
+
+def touch(storage: Storage, device: DeviceState) -> None:
+    """Note that an instruction on the device uses the storage, if memory was short there."""
+    if not device.short:
+        return
+    uses = device.uses
+    uses.newest = now = uses.newest + 1
+    rest = now - storage.used
+    faded = storage.rest - (storage.rest >> FADING)
+    storage.rest = max(rest, faded)
+    storage.used = now
+
 
 FEW: Final = 64  # copies that are ranked anew each time
 SHARE: Final = 8  # of a device's memory: the part that leaves by one ranking of more

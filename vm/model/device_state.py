@@ -10,7 +10,7 @@ Only `memory` writes the fields of the ledger. Their invariants:
   need: -1 while a pending meta hides it. `unreserved_bytes` is the sum of the known needs, `unknown` counts the others;
 - `waiting` is a heap, in program order, of ready instructions whose memory was not free. Entries that have retired
   since are dropped when they come up;
-- `short`: memory was short once. From then on uses of storages are stamped (`memory.recency`);
+- `short`: memory was short once. From then on uses of storages are stamped (`memory.victims`);
 - `candidates` are copies that may leave to make room: those that may also be valid on other devices; and where there is
   a tier `below`, all that are current, once memory was short. For some entries that is no longer true, so every reader
   checks;

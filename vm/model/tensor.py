@@ -108,7 +108,7 @@ class Storage:
     copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account` is
     that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
     `location` are the label of the instruction that made it with what it was of, and its location number; `made` is
-    when that was, by the engine's clock, 0 if nobody noted it. `used` and `rest`: see `memory.recency`. `evicted`: the
+    when that was, by the engine's clock, 0 if nobody noted it. `used` and `rest`: see `memory.victims`. `evicted`: the
     device that it left last to make room; `returns`: how often it came back. `placed`: where sessions have put the
     present version; what the machine does with its copies changes nothing of that.
     """

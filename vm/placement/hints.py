@@ -12,8 +12,8 @@ from typing import Final
 from ...interpreter.errors import MetadataError
 from ..memory.making_room import drop_replica, may_evict
 from ..memory.pins import pinned_bytes
-from ..memory.recency import touch
 from ..memory.replicas import may_forget, note_dropped
+from ..memory.victims import touch
 from ..model.device_state import DeviceState
 from ..model.reason import EVICT
 from ..model.session import Cause, VmSession

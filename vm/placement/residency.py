@@ -21,8 +21,8 @@ from ..memory.making_room import drop_replica
 from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite, owns_memory
 from ..memory.pins import move_pins
-from ..memory.recency import touch
 from ..memory.replicas import drop_copies, forget, hold, leave_to_readers, may_drop
+from ..memory.victims import touch
 from ..model.charges import charge, check_bytes, check_share, count
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction

@@ -17,7 +17,7 @@ from tensord.client.cli.application import application
 from tensord.client.transport.keys import curve_options
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.wire.keys import read_public
-from tensord.vm.service.access.allowlist import AllowList
+from tensord.vm.service.access.zap import AllowList
 from tensord.vm.service.process.errors import StartError
 from tensord.vm.service.settings.config import Config, load
 

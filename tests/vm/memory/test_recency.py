@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensord.vm.memory.recency import touch
+from tensord.vm.memory.victims import touch
 from tensord.vm.model.tensor import Storage
 
 from ..parts import Parts

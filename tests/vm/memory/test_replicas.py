@@ -7,8 +7,8 @@ import pytest
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.mapped import map_copy, unmap_copy
-from tensord.vm.memory.recency import touch
 from tensord.vm.memory.replicas import drop, drop_idle, forget, may_forget, others
+from tensord.vm.memory.victims import touch
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.session import Cause
 from tensord.vm.model.tensor import Copy, Tensor

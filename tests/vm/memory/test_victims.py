@@ -7,8 +7,7 @@ import pytest
 from tensord.streams.device import Eviction
 from tensord.vm.memory import victims as module
 from tensord.vm.memory.mapped import map_copy
-from tensord.vm.memory.recency import touch
-from tensord.vm.memory.victims import victims
+from tensord.vm.memory.victims import touch, victims
 from tensord.vm.model.account import Account
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.session import Cause

@@ -1,5 +1,5 @@
 """RunRoutine, which runs a segment.
 
-- `instruction`: the instruction; `replay`: a segment's calls, bound to memory; `stamps`: the times of its calls
+- `instruction`: the instruction; `replay`: a segment's calls, bound to memory, and the times of its calls
 - `parts`: its ops as tasks of a stream that something interferes with
 """

@@ -30,8 +30,7 @@ from ..compiling.arena import ALIGNMENT
 from ..compiling.recipe import Call, Place, Recipe, ResultsFailed, known_meta
 from ..compiling.segments import Piece, work_of_time
 from .parts import Part, parts_of, results_of
-from .replay import Replay
-from .stamps import Stamps, timed
+from .replay import Replay, Stamps, timed
 
 # What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
 IDLE = 2  # replays of a segment

@@ -1,6 +1,6 @@
 """Who may connect, and the bound on what a connection costs.
 
 - `listen_address`: an address to listen on, with its socket options
-- `zap`, `allowlist`: authentication; `refusals`: the log of refused peers
+- `zap`: authentication, with the allow list; `refusals`: the log of refused peers
 - `guard`: a bound on the memory of unfinished messages
 """

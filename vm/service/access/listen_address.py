@@ -12,7 +12,7 @@ from ....interpreter.errors import MetadataError
 from ....interpreter.wire import addresses, keys
 from ..process.errors import StartError
 from . import zap
-from .allowlist import AllowList
+from .zap import AllowList
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Query
 from tensord.vm.process import Process
 from tensord.vm.reporting.questions import About, answer
-from tensord.vm.routines.running.stamps import Stamps, timed
+from tensord.vm.routines.running.replay import Stamps, timed
 from tensord.vm.tracing import ring
 from tensord.vm.tracing.record import Record
 

@@ -13,9 +13,8 @@ from tensord.client.transport.keys import curve_options
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.wire import keys
 from tensord.vm.service.access import zap
-from tensord.vm.service.access.allowlist import AllowList
 from tensord.vm.service.access.listen_address import guards
-from tensord.vm.service.access.zap import Gatekeeper
+from tensord.vm.service.access.zap import AllowList, Gatekeeper
 from tensord.vm.service.process.errors import StartError
 from tensord.vm.service.process.instance import private
 

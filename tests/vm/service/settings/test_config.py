@@ -13,8 +13,7 @@ import pytest
 from tensord.interpreter.wire.limits import Limits
 from tensord.vm.service.process.errors import StartError
 from tensord.vm.service.settings import checks
-from tensord.vm.service.settings.config import TABLES, Config, load, settings
-from tensord.vm.service.settings.config_text import to_plain, to_toml
+from tensord.vm.service.settings.config import TABLES, Config, load, settings, to_plain, to_toml
 
 from ....each_case import each_case
 

@@ -26,15 +26,13 @@ class Malformed(ValueError):  # noqa: N818 - the fault of a value; whoever reads
 
 
 def natural(name: str, value: object) -> int:
-    """A number from 0 on."""
-    # bool is an int to isinstance, but not here.
+    """A number from 0 on. A bool is none."""
     if type(value) is not int or not 0 <= value <= LARGEST:
         raise Malformed(f"{name} is {shown(value)}, not an integer from 0 to 2**63 - 1")
     return value
 
 
 def integer(name: str, value: object) -> int:
-    """A number of 64 bits."""
     if type(value) is not int or not -LARGEST <= value <= LARGEST:
         raise Malformed(f"{name} is {shown(value)}, not an integer of 64 bits")
     return value

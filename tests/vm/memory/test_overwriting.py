@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.wire.messages import Fetch
-from tensord.vm.memory.forwarding import dies_with_call, forward, is_free_for
+from tensord.vm.memory.overwriting import dies_with_call, forward, is_free_for
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.tensor import Binding, Copy
 from tensord.vm.placement.views import twin
