@@ -168,7 +168,7 @@ def test_the_step_of_a_slice_is_not_zero(session):
         x[::0]
 
 
-@pytest.mark.parametrize("step", [2**40, 2**63 - 1, -(2**63)])
+@each_case("step", [2**40, 2**63 - 1, -(2**63)])
 def test_the_step_of_a_slice_may_be_of_any_size(session, step):
     whole = np.arange(5)
     x = session.asarray(whole)

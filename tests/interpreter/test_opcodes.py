@@ -180,7 +180,7 @@ class TestCancellable:
 
 
 class TestCopies:
-    @pytest.mark.parametrize("opcode", [Opcode.TRANSFER, Opcode.CALL, Opcode.COPY])
+    @each_case("opcode", [Opcode.TRANSFER, Opcode.CALL, Opcode.COPY])
     def test_only_who_copies_a_version_may_be_passed_over_when_it_fails(self, parts: Parts, opcode: Opcode) -> None:
         """While it is under way, a copy that it makes is no reason to drop another of the version."""
         x = parts.tensor()

@@ -152,7 +152,7 @@ def test_a_wrong_shape_is_refused_at_the_users_line(session):
         session.nn.conv2d(x, x)
 
 
-@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+@each_case("device", ["cpu:0", "sim:0"])
 def test_a_label_outside_the_classes_poisons_the_result(device, sim_session):
     nn = sim_session.nn
     logits, labels = sim_session.asarray(floats(ROWS), device), sim_session.asarray(np.array([0, 4, 1]), device)

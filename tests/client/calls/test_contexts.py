@@ -314,7 +314,7 @@ class TestKeep:
             c.keep({u[5]})
         assert [each._id < 0 for each in u] == [False] * 6 + [True]
 
-    @pytest.mark.parametrize("kept", ["w", None, 3.0, object(), np.ones(2)], ids=lambda kept: type(kept).__name__)
+    @each_case("kept", ["w", None, 3.0, object(), np.ones(2)], ids=lambda kept: type(kept).__name__)
     def test_refuses_what_is_no_tensor(self, session, kept):
         with (
             session.context() as c,
@@ -398,12 +398,12 @@ class TestNames:
             with pytest.raises(KeyError, match=r"this context itself has no name 'w'.*test_contexts\.py"):
                 del inner["w"]
 
-    @pytest.mark.parametrize("name", [7, None, "", " ", "a\nb"])
+    @each_case("name", [7, None, "", " ", "a\nb"])
     def test_are_printable_text(self, session, name):
         with session.context() as c, pytest.raises(td.MetadataError, match=r"name is.*test_contexts\.py"):
             c[name] = session.asarray([1.0])
 
-    @pytest.mark.parametrize("value", [7, None, np.ones(2)], ids=str)
+    @each_case("value", [7, None, np.ones(2)], ids=str)
     def test_are_names_of_tensors(self, session, value):
         with session.context() as c, pytest.raises(TypeError, match=r"expected a tensor.*test_contexts\.py"):
             c["w"] = value

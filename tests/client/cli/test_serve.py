@@ -21,6 +21,7 @@ from tensord.vm.service.access.zap import AllowList
 from tensord.vm.service.process.errors import StartError
 from tensord.vm.service.settings.config import Config, load
 
+from ...each_case import each_case
 from ...full_disk import longest_file
 
 
@@ -70,7 +71,7 @@ def test_options_go_before_the_file(command, tmp_path):
     assert found["log"] == {"level": "error", "format": "json", "file": str(tmp_path / "log")}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "told"),
     [
         ("--log-level loud", "log.level: must be"),

@@ -240,7 +240,7 @@ return %1"""
         linked = walk.link(session.asarray([0.0, 0.0]))
         compared(session, lambda x: (linked(x), session.random.uniform()), (np.zeros(2),), (np.ones(2),))
 
-    @pytest.mark.parametrize("around", ["repeat", "cond", "while", "nested"])
+    @each_case("around", ["repeat", "cond", "while", "nested"])
     def test_with_loops_that_draw_draws_in_control_flow_as_its_function_does(
         self, session: Session, around: str
     ) -> None:
@@ -376,7 +376,7 @@ class TestWhatCannotBe:
             session.routine(lambda x: tells(x)[0])(x)
         assert session.routine(lambda x: tells(x.to_device("cpu:0"))[0])(x).item() == 3.0
 
-    @pytest.mark.parametrize(
+    @each_case(
         "text",
         [
             DRAWN_COUNT,

@@ -92,7 +92,7 @@ class TestRefusals:
             call(f, x)
         assert "test_linking.py" in (caught.value.location or "")
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("options", "said"),
         [
             ({"devices": {"d1": "cpu:0"}}, "no device slot 'd1'"),
@@ -162,9 +162,7 @@ class TestReport:
         assert "local" in {mode for mode, _ in f.report()["values"]}
         assert [fusion for piece in f.report()["pieces"] for fusion in piece["fusions"]]
 
-    @pytest.mark.parametrize(
-        ("axis", "why"), [(-1, ""), (0, "not the last ones"), (None, "all axes"), ((0, 1), "all axes")]
-    )
+    @each_case(("axis", "why"), [(-1, ""), (0, "not the last ones"), (None, "all axes"), ((0, 1), "all axes")])
     def test_says_why_a_reduction_is_in_no_fusion(self, session, axis, why):
         f = session.routine(lambda x: (x * 2 + 1).sum(axis=axis))
         x = session.asarray(np.ones((600, 600)), device="cpu:0")

@@ -182,7 +182,7 @@ class TestCallers:
         without_a_frame(names["f1"])
         assert lines_of(session, "add") == ["fitting/models.py:2 in f0 <- fitting/models.py:2 in f1"]
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("file", "depth", "job", "place"),
         [
             ("/home/me/job.py", 0, True, "/home/me/job.py:2"),
@@ -232,7 +232,7 @@ class TestCallers:
         (text,) = lines_of(session, "add")
         assert text == "/home/me/caf\\udce9.py:1 in <module>"
 
-    @pytest.mark.parametrize(("count", "levels"), [(1, 1), (2, 2), (3, 3), (16, 4)])
+    @each_case(("count", "levels"), [(1, 1), (2, 2), (3, 3), (16, 4)])
     def test_a_number_that_is_set_holds_for_every_call(self, make_session, count, levels):
         session = make_session(frames=count)
         names = {"x": session.asarray([1.0])}

@@ -16,6 +16,8 @@ from tensord.client.locations import spans
 from tensord.interpreter.wire.messages import CALL, LOCATION, SPAN
 from tensord.vm.tracing.analysis.trace import Trace
 
+from ...each_case import each_case
+
 
 def spans_of(session, *ops):
     """The span of each record of these ops, in program order."""
@@ -166,7 +168,7 @@ class TestPaths:
 
 
 class TestNames:
-    @pytest.mark.parametrize("name", [None, 7, b"step", ""])
+    @each_case("name", [None, 7, b"step", ""])
     def test_a_name_is_text(self, session, name):
         with pytest.raises(td.MetadataError, match=r"span: expected a name.*test_spans\.py"):
             session.span(name)

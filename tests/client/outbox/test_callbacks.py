@@ -13,6 +13,7 @@ import pytest
 from tensord.client.outbox.callbacks import Refusing
 from tensord.interpreter.concurrency.interrupts import SHIELD
 
+from ...each_case import each_case
 from ...interrupts.check import STRIKES, handlers_that_raise, nothing
 from ...interrupts.strikes import Place, Striker, Struck
 
@@ -32,7 +33,7 @@ def shield() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("shield")
-@pytest.mark.parametrize("how", STRIKES)
+@each_case("how", STRIKES)
 def test_an_exception_while_it_is_taken_leaves_it_free(how: str) -> None:
     lock: Any = threading.RLock()
     refusing = made_elsewhere(lock)

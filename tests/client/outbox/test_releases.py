@@ -10,6 +10,8 @@ from tensord.client.outbox import releases as module
 from tensord.client.outbox.releases import RIDERS, add_releases
 from tensord.interpreter.wire.messages import ATOMIC, CALL, FETCH, RELEASE, SIGNATURE, TO_DEVICE
 
+from ...each_case import each_case
+
 SCALARS = {1: (False, False), 2: (False, True)}
 
 
@@ -41,7 +43,7 @@ def test_what_nothing_uses_is_released_first() -> None:
     assert released([call((1, 2), (3,))], 8, 9)[0] == [RELEASE, (8, 9)]
 
 
-@pytest.mark.parametrize("user", [[FETCH, 5, 1, 0, 0], [TO_DEVICE, 4, 5, "cpu:0", 0], [ATOMIC, [call((5, 1), (2,))]]])
+@each_case("user", [[FETCH, 5, 1, 0, 0], [TO_DEVICE, 4, 5, "cpu:0", 0], [ATOMIC, [call((5, 1), (2,))]]])
 def test_behind_any_other_message_that_uses_it_comes_a_message(user: list[Any]) -> None:
     signature = [SIGNATURE, 1, "add", (), (), "cpu:0", None]
     assert released([user, signature], 5) == [user, [RELEASE, (5,)], signature]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-import pytest
-
 from tensord.client.periods.history import BREAK, KEPT, LONGEST, SEVERAL, SHORTEST, History, Rounds
+
+from ...each_case import each_case
 
 
 def found_in(stream: Sequence[int], pieces: int = 1) -> list[list[list[int]]]:
@@ -29,7 +29,7 @@ def added(history: History, tokens: Sequence[int]) -> list[Rounds]:
 ROUND = list(range(20))
 
 
-@pytest.mark.parametrize("pieces", [1, 7, 1000])
+@each_case("pieces", [1, 7, 1000])
 def test_a_loop_is_found_when_its_second_round_is_over(pieces: int) -> None:
     assert found_in([100, 101, *ROUND, *ROUND[:-1]], pieces) == []
     assert found_in([100, 101, *ROUND, *ROUND], pieces) == [[ROUND, ROUND]]

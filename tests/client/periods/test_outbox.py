@@ -169,7 +169,7 @@ def test_without_the_option_nothing_is_counted(session: Session) -> None:
     assert "periods" not in session.stats()
 
 
-@pytest.mark.parametrize("wrong", ["Auto", "", True, 1, b"auto"])
+@each_case("wrong", ["Auto", "", True, 1, b"auto"])
 def test_other_values_of_the_option_are_refused(wrong: Any) -> None:
     with pytest.raises(td.MetadataError, match='routines= is "auto" or None'):
         td.connect("local", routines=wrong)

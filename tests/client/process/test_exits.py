@@ -72,7 +72,7 @@ def endings(daemon: Daemon) -> list[str]:
     return [line for line in daemon.log.splitlines() if "session closed" in line]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("code", "status"),
     [(UNCLOSED + FAILS, 3), (UNCLOSED + FORKED, 0), (UNCLOSED + "1/0", 1)],
     ids=["exit", "fork", "error"],

@@ -354,7 +354,7 @@ def test_a_large_int_that_a_block_does_not_take_is_refused_at_the_call(session):
         linked(x, n=1000)
 
 
-@pytest.mark.parametrize("wrong", [5.0, True, -1, [5], np.array([5])])
+@each_case("wrong", [5.0, True, -1, [5], np.array([5])])
 def test_a_wrong_bound_is_an_error_of_its_own_call_alone(session, wrong):
     def loop(most):
         return session.while_loop(lambda x: x < 3, lambda x: x + 1, session.asarray(0), max_iterations=most).item()

@@ -11,6 +11,8 @@ import pytest
 import tensord as td
 from tensord.client.session.session import Session
 
+from ...each_case import each_case
+
 VALUES = np.array([[1.0, -2.0, 5.0, 4.0], [0.0, 6.0, 3.0, -1.0], [7.0, 2.0, 0.0, 5.0]])
 ROWS = np.array([True, False, True])
 
@@ -35,7 +37,7 @@ USERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("maker", MAKERS)
+@each_case("maker", MAKERS)
 def test_ops_on_what_data_decide_give_what_numpy_gives(session: Session, maker: str) -> None:
     make, xp = MAKERS[maker], session.xp
     x, rows, yes = session.asarray(VALUES), session.asarray(ROWS), session.asarray(True)

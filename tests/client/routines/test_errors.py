@@ -124,7 +124,7 @@ def test_an_integer_beyond_all_dtypes_is_the_same_error(session):
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "expected"),
     [
         (1.5, "setitem(int64[2], float): float values cannot be assigned to int64"),

@@ -23,6 +23,8 @@ from tensord.client.routines.names import names_of, within
 from tensord.client.session.session import Session
 from tensord.interpreter.errors import CaptureError
 
+from ...each_case import each_case
+
 RATE: Any = 2.0
 WEIGHT: Any = None
 SETTINGS: dict[str, Any] = {"rate": 1.0, "inner": {"scale": 2.0}, "kind": "plus"}
@@ -336,7 +338,7 @@ def test_the_warning_names_the_global(session, x):
         f(x)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("make", "change", "wanted"),
     [
         (list, lambda found: found.append(None), [0, 1]),

@@ -17,6 +17,7 @@ import tensord as td
 from tensord.client.routines import entries
 from tensord.client.tensor.tensor import Tensor
 
+from ...each_case import each_case
 from .compared import compared
 
 
@@ -68,7 +69,7 @@ def test_a_function_without_ops_returns_what_it_is_given(session):
         assert found[1:] == (n, "text", None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "structure",
     [
         lambda a, b: {"a": a, "b": [b, (a, {"c": b})]},

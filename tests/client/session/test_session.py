@@ -12,6 +12,7 @@ import tensord as td
 
 from ...behaviours.looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones
 from ...behaviours.made_ops import make_gate
+from ...each_case import each_case
 from ...puppet import eventually
 
 
@@ -237,7 +238,7 @@ class TestDetail:
         session.sync()
         assert [len(record.stamps) for record in session.trace().records if record.part] == [0, 4, 0, 4]
 
-    @pytest.mark.parametrize("detail", [-1, True, "2", None, 1.5])
+    @each_case("detail", [-1, True, "2", None, 1.5])
     def test_it_is_a_number(self, detail):
         with pytest.raises(td.MetadataError, match="detail= is how many runs one of is timed"):
             td.connect("local", detail=detail)

@@ -99,7 +99,7 @@ def test_a_consumer_of_any_version_gets_a_capsule_that_it_knows(session, version
     assert f'"{capsule}"' in repr(x.__dlpack__(max_version=version, copy=copy))
 
 
-@pytest.mark.parametrize(("copy", "says_so"), [(True, True), (None, False)])
+@each_case(("copy", "says_so"), [(True, True), (None, False)])
 def test_a_copy_that_was_asked_for_says_that_it_is_one(session, copy, says_so):
     capsule = session.asarray([1.0, 2.0]).__dlpack__(max_version=(1, 0), copy=copy)
     assert bool(flags_of(capsule) & IS_COPIED) == says_so
@@ -118,7 +118,7 @@ def test_numpy_s_own_options_work(session):
         assert np.from_dlpack(x, **options).tolist() == [1.0, 2.0]
 
 
-@pytest.mark.parametrize(("device", "why"), [("cpu:0", "was copied from there"), ("sim:0", "the tensor is on sim:0")])
+@each_case(("device", "why"), [("cpu:0", "was copied from there"), ("sim:0", "the tensor is on sim:0")])
 def test_a_value_that_has_to_be_copied_is_not_handed_over_without_a_copy(sim_session, device, why):
     x = sim_session.asarray([1.0, 2.0], device=device)
     with pytest.raises(BufferError, match=f"{why}.*: allow a copy"):

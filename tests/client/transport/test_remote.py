@@ -230,7 +230,7 @@ def test_a_dropped_session_is_closed(daemon, observer):
 # -- signals -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wait", ["numpy", "sync", "shape", "stats", "credit"])
+@each_case("wait", ["numpy", "sync", "shape", "stats", "credit"])
 def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, daemon, wait):
     x = session.asarray([3, 1, 3])
     x.wait()
@@ -717,7 +717,7 @@ def test_where_nobody_listens_the_error_says_what_to_do(address, monkeypatch):
     assert time.monotonic() - start < 4.0  # told, not timed out
 
 
-@pytest.mark.parametrize("address", ["nowhere", "ipc://relative", "tcp://host", "udp://host:1", "ipc://" + "/x" * 100])
+@each_case("address", ["nowhere", "ipc://relative", "tcp://host", "udp://host:1", "ipc://" + "/x" * 100])
 def test_what_is_no_address_is_said_to_be_none(address):
     with pytest.raises(td.MetadataError):
         td.connect(address)

@@ -19,6 +19,7 @@ from tensord.interpreter.wire.addresses import default_address, lock_path
 from tensord.vm.service.process.instance import Instance
 
 from ...daemon import Daemon
+from ...each_case import each_case
 from ...puppet import PATIENCE
 
 
@@ -72,7 +73,7 @@ def test_without_a_daemon_it_is_in_this_process_and_the_errors_that_come_of_that
     fallen_back.unpublish("w")
 
 
-@pytest.mark.parametrize("given", [{"address": "local"}, {"devices": ["cpu:0"]}, {"engine": "serial"}])
+@each_case("given", [{"address": "local"}, {"devices": ["cpu:0"]}, {"engine": "serial"}])
 def test_who_asked_for_a_machine_in_this_process_hears_nothing_of_daemons(given: dict[str, object]) -> None:
     with td.connect(**given) as session, pytest.raises(KeyError) as caught:  # type: ignore[arg-type]
         session.lookup("w")
@@ -168,7 +169,7 @@ def test_it_is_tried_until_the_time_is_over_and_once_in_any_case() -> None:
     assert until_there(attempt, PATIENCE) == 3
 
 
-@pytest.mark.parametrize("given", [{"address": "local"}, {"devices": ["cpu:0"]}, {"engine": "vm"}, {"tracing": False}])
+@each_case("given", [{"address": "local"}, {"devices": ["cpu:0"]}, {"engine": "vm"}, {"tracing": False}])
 def test_a_machine_in_this_process_is_not_waited_for(given: dict[str, object]) -> None:
     with pytest.raises(td.MetadataError, match="wait= is for a daemon"):
         td.connect(wait=1, **given)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ import tensord as td
 
 from ...behaviours.looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones
 from ...behaviours.made_ops import make_op, raising
+from ...each_case import each_case
 
 
 def test_several_threads_use_one_session(session):
@@ -127,7 +128,7 @@ def test_a_cancelled_await_and_a_closed_loop_harm_nothing(session):
     assert_sound(session)
 
 
-@pytest.mark.parametrize("wait", ["numpy", "sync", "shape", "credit"])
+@each_case("wait", ["numpy", "sync", "shape", "credit"])
 def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, wait):
     """The signal comes while the main thread waits for a stream that stands still."""
     x = session.asarray([3, 1, 3])

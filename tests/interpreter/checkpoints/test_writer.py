@@ -16,6 +16,7 @@ from tensord.interpreter.checkpoints.repacking import LARGE
 from tensord.interpreter.errors import FileError, MetadataError, QuotaError
 from tensord.interpreter.types.meta import DTYPES, Meta
 
+from ...each_case import each_case
 from .histories import array, content_of, last, names_of, same, small_files, write
 
 SHAPES = [(), (0,), (3,), (2, 0, 5), (2, 3, 4), (1,) * 64]
@@ -304,7 +305,7 @@ def test_an_exception_abandons(directory):
     assert names_of(directory.path) == {"lock", "tensord-checkpoints"}
 
 
-@pytest.mark.parametrize("damage", ["gone", "short", "link", "folder"])
+@each_case("damage", ["gone", "short", "link", "folder"])
 def test_what_is_damaged_cannot_be_kept_and_is_written_anew(directory, damage):
     with directory.begin() as writer:
         write(writer, "a", array(3))

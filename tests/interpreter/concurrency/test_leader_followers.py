@@ -16,6 +16,8 @@ from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.interpreter.concurrency.leader_followers import LeaderFollowers
 from tensord.interpreter.errors import ConnectionLost
 
+from ...each_case import each_case
+
 WAIT = 10.0  # seconds until a test that hangs is given up; never slept
 
 
@@ -343,7 +345,7 @@ def shield() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("shield")
-@pytest.mark.parametrize("look", [1, 2, 3])
+@each_case("look", [1, 2, 3])
 def test_ctrl_c_at_any_look_comes_in_the_sleep(post: Letters, look: int) -> None:
     """Noted wherever it comes, raised where the leader would sleep; the role is given back."""
     looks: list[int] = []

@@ -90,7 +90,7 @@ def test_nan_is_not_counted_elsewhere(weighted):
     np.testing.assert_array_equal(found, [2, 1] if weighted else [1, 1])
 
 
-@pytest.mark.parametrize("x", [[1.0, 2.0], [np.nan], []])
+@each_case("x", [[1.0, 2.0], [np.nan], []])
 def test_one_edge_makes_no_bin_elsewhere(x):
     found = run_on(Elsewhere(), "histogram", np.array(x), np.array([1.0]), bins=None)
     assert [each.tolist() for each in found] == [[], [1.0]]

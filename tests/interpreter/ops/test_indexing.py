@@ -121,7 +121,7 @@ def test_a_position_from_the_end_is_right_on_an_axis_whose_length_its_dtype_cann
     np.testing.assert_array_equal(found, x)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("index", "mask", "value", "refused"),
     [
         (("tensor",), np.zeros(4, bool), np.ones(4), True),
@@ -142,7 +142,7 @@ def test_several_values_are_refused_where_a_mask_selects_nothing(evaluate, asser
             assert_same(run("advanced_setitem", x, value, mask, index=index), expected)
 
 
-@pytest.mark.parametrize("several", [(3, 5), (5,), (1, 5), (2, 1)])
+@each_case("several", [(3, 5), (5,), (1, 5), (2, 1)])
 def test_values_have_to_fit_the_nothing_that_a_mask_selects(several):
     x, nothing, index = np.zeros((3, 4)), np.zeros(4, bool), (("slice", None, None, None), "tensor")
     with pytest.raises(ValueError, match="not broadcast"):

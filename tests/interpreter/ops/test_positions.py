@@ -17,7 +17,7 @@ ELSEWHERE: Any = SimpleNamespace()
 HALF, WHOLE = 1 << 31, 1 << 32
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("counts", "refused"),
     [
         ((1, WHOLE, 1), False),  # one axis: nothing is multiplied
@@ -36,9 +36,7 @@ def test_a_gather_is_refused_where_its_kernel_would_divide_by_a_number_that_has_
         check_gather(ELSEWHERE, *counts)
 
 
-@pytest.mark.parametrize(
-    ("counts", "refused"), [((HALF - 1, 9, 9), False), ((HALF, 1, 1), True), ((5, 1 << 16, 1 << 15), True)]
-)
+@each_case(("counts", "refused"), [((HALF - 1, 9, 9), False), ((HALF, 1, 1), True), ((5, 1 << 16, 1 << 15), True)])
 def test_a_scatter_is_refused_where_its_kernel_would_have_negative_lengths(counts, refused):
     check_scatter(np, *counts)
     if refused:

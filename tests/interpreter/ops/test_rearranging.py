@@ -59,7 +59,7 @@ def test_roll_along_several_axes(evaluate, make, assert_same, data):
     assert_same(evaluate("roll", x, shift=shifts, axis=axes), expected)
 
 
-@pytest.mark.parametrize("count", [4, 5, 7, 20])
+@each_case("count", [4, 5, 7, 20])
 def test_many_axes_are_rolled_without_a_block_for_each_of_their_corners(evaluate, assert_same, count):
     x = np.arange(2.0**count).reshape((2,) * count)
     axes, shifts = tuple(range(count)), (*(1,) * (count - 1), 3)

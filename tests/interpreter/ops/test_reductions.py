@@ -62,7 +62,7 @@ def test_positions(name, evaluate, make, assert_same, case):
         assert_same(evaluate(name, x, axis=axis, keepdims=keepdims), expected)
 
 
-@pytest.mark.parametrize(("name", "corrections"), [("mean", [None]), ("var", [0, 1, 1.5]), ("std", [0, 1, 100])])
+@each_case(("name", "corrections"), [("mean", [None]), ("var", [0, 1, 1.5]), ("std", [0, 1, 100])])
 @given(case=cases(), pick=st.integers(0, 2))
 def test_moments(name, corrections, evaluate, make, case, pick):
     shape, dtype, axis, keepdims = case

@@ -52,7 +52,7 @@ def test_parts_are_those_of_the_whole(evaluate_several, make, assert_same, shape
         assert_same(part, whole)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+@each_case("dtype", ["float16", "float32", "complex64"])
 def test_every_nan_is_one_of_its_own_and_zeros_are_one(evaluate_several, dtype):
     x = np.array([np.nan, 0.0, -0.0, np.nan, 0.0], dtype)
     values, indices, inverse, counts = evaluate_several("unique_all", x)

@@ -11,6 +11,7 @@ from tensord.interpreter.programs.fusion import LEAST, REACH, STEPS, Fusion, fin
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 
+from ...each_case import each_case
 from .passes.conftest import Writer
 
 
@@ -198,7 +199,7 @@ def test_reductions_along_different_axes_are_in_different_fusions(builder: Write
     assert places(builder.finish([x, one, builder.call("max", x, axis=[1, 2])])) == [(0, 1)]
 
 
-@pytest.mark.parametrize("shape", [(2, (1 << 16) + 1), (1, 5), (5, 1)])
+@each_case("shape", [(2, (1 << 16) + 1), (1, 5), (5, 1)])
 def test_rows_are_several_and_no_longer_than_the_cache(builder: Writer, shape: tuple[int, int]) -> None:
     x = builder.call("square", builder.captured(Meta.of(shape, "float32")))
     assert not places(builder.finish([x, builder.call("sum", x, axis=-1)]))

@@ -14,6 +14,8 @@ import pytest
 from tensord.client.cli.doctor import cuda as doctor_cuda
 from tensord.client.cli.doctor.findings import Finding, Level
 
+from ....each_case import each_case
+
 GIB = 1 << 30
 
 
@@ -104,7 +106,7 @@ def test_a_limit_of_memory_that_is_none(tmp_path, text, bytes_):
     assert doctor_cuda.limit_in(tmp_path / "limit") == bytes_
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("mig", "mode", "level", "word"),
     [
         ("Enabled", "Default", Level.WARN, "MIG"),

@@ -113,7 +113,7 @@ class TestDirectoryAndSocket:
         assert found.level is Level.NOTE
         assert what in found.message
 
-    @pytest.mark.parametrize("mode", [0o750, 0o701, 0o600, 0o500])
+    @each_case("mode", [0o750, 0o701, 0o600, 0o500])
     def test_a_wrong_mode(self, home, mode):
         home.chmod(mode)
         found = findings()["directory"]

@@ -11,6 +11,8 @@ import pytest
 from tensord.client.cli.drawing import terminal as drawing
 from tensord.client.cli.drawing.terminal import Line, Waiting, waiting
 
+from ....each_case import each_case
+
 
 class Terminal(io.StringIO):
     """A terminal that keeps what is drawn on it."""
@@ -54,7 +56,7 @@ def test_what_takes_long_has_a_bar_with_its_figures(monkeypatch):
     assert seen.getvalue().endswith("\r\x1b[2K")  # the line is cleared
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("done", "total", "text"),
     [
         (0, 0, "reading, 2 s"),

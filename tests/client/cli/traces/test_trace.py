@@ -14,6 +14,7 @@ from tensord.client.cli.main import main
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import MetaRecord
 
+from ....each_case import each_case
 from ....vm.tracing.analysis.trace_programs import random_trace, record
 
 
@@ -307,7 +308,7 @@ class TestShowOnATerminal:
         edges = [(number, "RAW", 7) for number in range(1, 5)]
         return [record(1_000 + n, edges=edges, ticks=(n, n + 100), **(times | fields)) for n in range(1, 4)]
 
-    @pytest.mark.parametrize("width", [60, 80, 100, 240])
+    @each_case("width", [60, 80, 100, 240])
     def test_op_status_and_where_are_never_broken(self, show, records, width):
         lines = show(width, *records).splitlines()
         rows = [line for line in lines if line.startswith(" 100")]

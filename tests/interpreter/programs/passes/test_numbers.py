@@ -11,6 +11,7 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.passes.numbers import numbers
 from tensord.interpreter.programs.program import Program
 
+from ....each_case import each_case
 from .conftest import Writer
 
 
@@ -83,7 +84,7 @@ def test_constants_are_computed(builder: Writer) -> None:
     assert taken(program) == [2, 3]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "op", "values"),
     [
         ("float", "truediv", (1, 0)),
@@ -102,7 +103,7 @@ def test_arithmetic_that_raises_or_gives_what_no_program_has_is_left(
     assert numbers(program).numbers[-1].op == op
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "op", "values"),
     [
         ("float", "pow", (2.0, 0.3)),
