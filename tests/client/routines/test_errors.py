@@ -94,7 +94,7 @@ def outcome(called: Callable[..., Any], x: Any, n: Any) -> tuple[str, str]:
 
 
 @each_case("way", ["argument", "outside"])
-@each_case("seed", range(3))
+@each_case("seed", range(2))
 def test_an_error_in_a_routine_is_the_one_that_the_function_raises(session, seed, way):
     choice = Random(seed)
     known = functions(session)

@@ -107,9 +107,9 @@ STEP_KINDS: list[Callable[[Given], Any]] = [
 @pytest.mark.parametrize(
     ("machines", "seed"),
     [
-        *(("here", n) for n in range(12)),
-        *(("serial", n) for n in range(20, 23)),
-        *(("daemon", n) for n in range(26, 29)),
+        *(("here", n) for n in range(8)),
+        *(("serial", n) for n in range(20, 22)),
+        *(("daemon", n) for n in range(26, 28)),
     ],
     indirect=["machines"],
 )
