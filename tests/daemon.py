@@ -52,7 +52,7 @@ class Daemon:
         a process that has imported it unless it is to have something special.
         `descriptors`: its limit of open files.
         """
-        real = bool(program or environment or descriptors is not None or stand_in.chosen())
+        real = bool(program or environment.keys() - {"XDG_RUNTIME_DIR"} or descriptors is not None or stand_in.chosen())
         program = program or ("-m", "tests.stand_in" if stand_in.chosen() else "tensord.client.cli")
         limited = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
         home = Path(tempfile.mkdtemp(prefix="td-", dir="/tmp"))

@@ -9,7 +9,6 @@ import gc
 import json
 import operator
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -26,6 +25,7 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
 
 from ...each_case import each_case
+from ...forked import run_script
 from ..public_entries import Watch, entries, missing, names_for, program
 
 ROOT = Path(__file__).parents[3]
@@ -93,16 +93,7 @@ def test_at_the_top_level_of_a_script(make_session, tmp_path):
     text, line = program(listed, "    ")
     before = SCRIPT[: SCRIPT.index("{")].count("\n")
     (tmp_path / "job.py").write_text(SCRIPT.format(program=text))
-    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "job.py"],
-        check=False,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=WAIT,
-    )
+    done = run_script("job.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     check(found, listed, lambda name: f"job.py:{before + line[name]} in <module>")

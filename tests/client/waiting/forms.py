@@ -24,23 +24,24 @@ class Given(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A form. `is_right` judges its result."""
+    """A form. `is_right` judges its result. `files`: it reads some, or the names of a checkpoint."""
 
     call: Callable[[Given], Awaitable[Any]]
     is_right: Callable[[Any], object]
+    files: bool = False
 
 
 ROWS = [[1.0, 2.0], [3.0, 4.0]]
 
 
-def given(session: Session, folder: Path) -> Given:
-    """What the forms need, and it is all there."""
+def given(session: Session, folder: Path, *, files: bool) -> Given:
+    """What a form needs, and it is all there."""
     x, one = session.asarray(np.array(ROWS)), session.asarray(7)
     routine = session.routine(lambda x: x + 1)
     routine(x)
     session.publish("there", x)
     known = Given(session, x, one, routine, folder / "x.safetensors", folder / "checkpoints")
-    if session._core.transport.opens_files:
+    if files and session._core.transport.opens_files:
         session.save(known.file, {"x": x}).wait()
         session.checkpoint(known.directory).wait()
     session.sync()
@@ -85,12 +86,12 @@ FORMS: dict[str, Form] = {
     "Session.lookup_async": Form(lambda g: g.session.lookup_async("there"), is_x),
     "Session.unpublish_async": Form(lambda g: g.session.unpublish_async("there"), lambda nothing: nothing is None),
     "Session.names_async": Form(lambda g: g.session.names_async("tensor"), lambda names: names == ["there"]),
-    "Session.load_async": Form(lambda g: g.session.load_async(g.file), lambda found: is_x(found["x"])),
+    "Session.load_async": Form(lambda g: g.session.load_async(g.file), lambda found: is_x(found["x"]), files=True),
     "Session.save_async": Form(
         lambda g: g.session.save_async(g.file.with_name("new"), {"x": g.x}), lambda saving: saving.wait()
     ),
     "Session.restore_async": Form(
-        lambda g: g.session.restore_async(g.directory, "there"), lambda report: report["names"] == 1
+        lambda g: g.session.restore_async(g.directory, "there"), lambda report: report["names"] == 1, files=True
     ),
     "Session.stats_async": Form(lambda g: g.session.stats_async("session"), lambda found: "memory" in found),
     "Session.trace_async": Form(lambda g: g.session.trace_async(), lambda trace: trace is not None),

@@ -117,11 +117,12 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield running
 
 
-@pytest.mark.parametrize("name", FORMS)
+@each_case("name", FORMS)
 def test_none_holds_up_the_loop_of_a_client_whose_daemon_stands_still(far, name, tmp_path, monkeypatch):
-    form = FORMS[name]
+    form, folder = FORMS[name], tmp_path / name
+    folder.mkdir()
     with td.connect(far.address) as session:
-        g = given(session, tmp_path)
+        g = given(session, folder, files=form.files)
 
         async def main() -> None:
             task = asyncio.ensure_future(form.call(g))
@@ -140,14 +141,15 @@ def test_none_holds_up_the_loop_of_a_client_whose_daemon_stands_still(far, name,
         assert form.is_right(results[0])
 
 
-@pytest.mark.parametrize("engine", ["vm", "serial"])
-@pytest.mark.parametrize("name", FORMS)
+@each_case("engine", ["vm", "serial"])
+@each_case("name", FORMS)
 def test_none_holds_up_the_loop_of_a_process_that_holds_the_machine(engine, name, tmp_path, monkeypatch):
     if (engine, name) == ("serial", "Session.trace_async"):
         pytest.skip("the serial engine keeps no trace")
-    form = FORMS[name]
+    form, folder = FORMS[name], tmp_path / engine / name
+    folder.mkdir(parents=True)
     with td.connect("local", engine=engine) as session:
-        g = given(session, tmp_path)
+        g = given(session, folder, files=form.files)
 
         async def main() -> None:
             results.append(await asyncio.wait_for(asyncio.ensure_future(form.call(g)), WAIT))
