@@ -545,9 +545,10 @@ def at(field: Any, old: int, session: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("message", DAMAGED, ids=lambda m: repr(m)[:50])
-def test_a_damaged_message_breaks_nothing(session, message):
+@each_case("message", DAMAGED, ids=lambda m: repr(m)[:50])
+def test_a_damaged_message_breaks_nothing(make_session, message):
     """It is reported once, as a typed error; what it does not write keeps its value; everybody goes on."""
+    session = distrust(make_session())
     x, y = session.asarray(np.arange(4, dtype=np.float32)), session.asarray(ones(4))
     session.sync()
     send = session._core.transport.send
@@ -566,6 +567,7 @@ def test_a_damaged_message_breaks_nothing(session, message):
         np.testing.assert_array_equal(x.numpy(), np.arange(4))
     del x, y
     assert_works(session)
+    session.close()
 
 
 def test_a_damaged_location_is_none(session):

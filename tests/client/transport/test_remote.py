@@ -26,7 +26,8 @@ from ...daemon import Daemon
 from ...each_case import each_case
 from ...puppet import PATIENCE, Failed, Puppet, eventually, paused
 
-BIG = 1 << 20  # elements; far beyond what travels in a header
+BIG = 1 << 17  # elements; far beyond what travels in a header
+MANY = 1 << 20  # of which a few are far beyond what the memory of a process varies by
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ def random_work(session: Session, seed: int, steps: int) -> None:
 
 def test_many_threads_use_one_session(session):
     """Each sees its own program order and its own values."""
-    assert in_threads(*[lambda seed=seed: random_work(session, seed, 100) for seed in range(8)]) == []
+    assert in_threads(*[lambda seed=seed: random_work(session, seed, 60) for seed in range(5)]) == []
     assert tensors_of(session) == 0
 
 
@@ -397,7 +398,7 @@ def test_who_waits_for_credit_is_told_of_it_twice_per_window(session):
     x = session.asarray(np.ones(4))
     session.sync()
     before, window = transport._incoming.received, transport._window
-    rounds = 6
+    rounds = 3
     for _ in range(rounds * window):
         x += 1.0
     assert x.numpy()[0] == 1.0 + rounds * window
@@ -738,7 +739,7 @@ def test_what_one_writes_in_place_the_other_sees(session, other):
     x = session.asarray(np.zeros(8))
     session.publish("x", x)
     y = other.lookup("x")
-    for n in range(50):
+    for n in range(20):
         x += 1.0
         x.wait()
         np.testing.assert_array_equal(y.numpy(), np.full(8, 2.0 * n + 1))
@@ -755,20 +756,20 @@ def test_many_writers_of_one_tensor_lose_nothing(daemon, session, other):
     def write(number: int) -> None:
         with daemon.connect() as own:
             total = own.lookup("sum")
-            for _ in range(200):
+            for _ in range(80):
                 total += float(number)
             own.sync()
 
     def read() -> None:
         total = other.lookup("sum")
-        while not seen or seen[-1] < 200 * (1 + 2 + 3):
+        while not seen or seen[-1] < 80 * (1 + 2 + 3):
             values = total.numpy()
             assert (values == values[0]).all()
             seen.append(float(values[0]))
 
     assert in_threads(read, *[lambda n=n: write(n) for n in (1, 2, 3)]) == []
     assert seen == sorted(seen)
-    assert seen[-1] == 1200.0
+    assert seen[-1] == 480.0
 
 
 def test_names_go_atomically(session, other):
@@ -788,7 +789,7 @@ def test_republishing_is_never_half_seen(session, other):
     stop = threading.Event()
 
     def publish() -> None:
-        for n in range(200):
+        for n in range(80):
             session.publish({name: session.asarray(np.full(4, float(n))) for name in ("w", "b")})
         stop.set()
 
@@ -824,7 +825,7 @@ def test_nobody_sees_half_of_an_atomic_group(daemon, session, other):
     def write(amount: float) -> None:
         with daemon.connect() as own:
             x, y = own.lookup(names).values()
-            for _ in range(150):
+            for _ in range(60):
                 with own.atomic():
                     x += amount
                     y -= amount
@@ -938,12 +939,12 @@ def test_a_result_stays_what_it_was_in_a_child_of_a_process_whose_session_has_en
 
 
 def test_what_is_not_contiguous_goes_up_and_comes_down(session):
-    source = np.arange(float(BIG)).reshape(1024, 1024)
+    source = np.arange(float(BIG)).reshape(-1, 256)
     for values in (source.T, source[::2, ::-1], source[:, 5], np.asfortranarray(source)):
         np.testing.assert_array_equal(session.asarray(values).numpy(), values)
     x = session.asarray(source)
     np.testing.assert_array_equal(x.T.numpy(), source.T)
-    np.testing.assert_array_equal(x[3:900, 7].numpy(), source[3:900, 7])
+    np.testing.assert_array_equal(x[3:500, 7].numpy(), source[3:500, 7])
     np.testing.assert_array_equal(x[::3, ::2].numpy(), source[::3, ::2])
 
 
@@ -959,23 +960,23 @@ def test_every_shape_and_dtype_survives(session, shape, dtype):
 
 def test_the_daemon_s_memory_returns_to_its_baseline(session, daemon, observer):
     """Up and down again and again: blocks and segments are used again."""
-    values = np.arange(float(BIG))
+    values = np.arange(float(MANY))
 
     def round_() -> None:
         x = session.asarray(values)
-        np.testing.assert_array_equal((x + 1.0).numpy()[-1], float(BIG))
+        np.testing.assert_array_equal((x + 1.0).numpy()[-1], float(MANY))
 
     for _ in range(5):
         round_()
     gc.collect()
     session.sync()
     baseline, held = daemon.memory(), used(observer)
-    for _ in range(40):
+    for _ in range(20):
         round_()
     gc.collect()
     session.sync()
     eventually(lambda: used(observer) == held == 0)
-    assert daemon.memory() < baseline + 4 * 8 * BIG
+    assert daemon.memory() < baseline + 4 * 8 * MANY
 
 
 def test_more_uploads_than_credit_wait_and_arrive(session):
