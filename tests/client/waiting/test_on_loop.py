@@ -18,6 +18,7 @@ from tensord.client.transport.interface import Reply
 
 from ...behaviours.looking_inside import WAIT, assert_sound, device_of, held, ones
 from ...daemon import Daemon
+from ...each_case import each_case
 from ...puppet import eventually, paused
 from .forms import FORMS, given
 
@@ -138,10 +139,11 @@ def test_a_routine_that_is_captured_has_no_values(session):
 # -- cancellation ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMS) - UNANSWERED))
+@each_case("name", sorted(set(FORMS) - UNANSWERED))
 def test_a_cancelled_form_leaves_the_session_whole(daemon, far, name, tmp_path):
     """The daemon stands still while a task awaits; the task is cancelled; then all is as if it had not asked."""
-    g = given(far, tmp_path)
+    (tmp_path / name).mkdir()
+    g = given(far, tmp_path / name, files=FORMS[name].files)
 
     async def main() -> None:
         with paused(daemon):
