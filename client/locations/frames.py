@@ -23,38 +23,6 @@ from typing import Final, TypeAlias
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import CALLED_BY
 
-_IN_THE_NAME: Final = (
-    (re.compile(r"<ipython-input-(\d+)-"), "Cell In[{}]"),
-    (re.compile(r"__marimo__cell_(\w+?)_[^/]*$"), "Cell {}"),
-)
-
-
-def cell_of(file: str) -> str:
-    """ "Cell In[12]" for the file name of a notebook cell's code; "" for other files."""
-    asked = asked_of_ipython(file)
-    if asked:
-        return asked
-    found = ((pattern.search(file), form) for pattern, form in _IN_THE_NAME)
-    return next((form.format(match[1]) for match, form in found if match is not None), "")
-
-
-def asked_of_ipython(file: str) -> str:
-    """What the shell of this process calls it; "" if there is no shell, or it knows nothing of it.
-
-    IPython, and so Jupyter's kernel, is asked as its own tracebacks ask it: the shell's compiler knows which run of
-    which cell the code is of. Nothing is imported for that, and no answer is relied on: a line is described while
-    something else has failed.
-    """
-    get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    if get_shell is None:
-        return ""
-    try:
-        label, name = get_shell().compile.format_code_name(file)
-    except Exception:  # no shell, no such cell, or another version
-        return ""
-    return f"{label} {name}" if isinstance(label, str) and isinstance(name, str) else ""
-
-
 Line: TypeAlias = tuple[CodeType, int]  # and the number of the line
 LONGEST = Limits().text  # characters of a location
 FURTHEST = 16  # frames outside the package that are looked at: each costs a lookup at each call
@@ -191,3 +159,37 @@ def shown(file: str) -> str:
         return str(Path(file).relative_to(Path.cwd()))
     except (ValueError, OSError):
         return file
+
+
+# -- cells of notebooks ------------------------------------------------------------------------------------------------
+
+_IN_THE_NAME: Final = (
+    (re.compile(r"<ipython-input-(\d+)-"), "Cell In[{}]"),
+    (re.compile(r"__marimo__cell_(\w+?)_[^/]*$"), "Cell {}"),
+)
+
+
+def cell_of(file: str) -> str:
+    """ "Cell In[12]" for the file name of a notebook cell's code; "" for other files."""
+    asked = asked_of_ipython(file)
+    if asked:
+        return asked
+    found = ((pattern.search(file), form) for pattern, form in _IN_THE_NAME)
+    return next((form.format(match[1]) for match, form in found if match is not None), "")
+
+
+def asked_of_ipython(file: str) -> str:
+    """What the shell of this process calls it; "" if there is no shell, or it knows nothing of it.
+
+    IPython, and so Jupyter's kernel, is asked as its own tracebacks ask it: the shell's compiler knows which run of
+    which cell the code is of. Nothing is imported for that, and no answer is relied on: a line is described while
+    something else has failed.
+    """
+    get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    if get_shell is None:
+        return ""
+    try:
+        label, name = get_shell().compile.format_code_name(file)
+    except Exception:  # no shell, no such cell, or another version
+        return ""
+    return f"{label} {name}" if isinstance(label, str) and isinstance(name, str) else ""

@@ -19,23 +19,6 @@ from typing import Any, Final, NamedTuple
 from ..locations.frames import OWNERS, PROGRAM
 from .computed import FRAMES, SELF_ASKING, asking, asking_for_modules, read_apart
 
-
-def expression_of(frame: FrameType | None) -> str:
-    """The text of the program's current call; "" without its source."""
-    while frame is not None and OWNERS[frame.f_code.co_filename] is not PROGRAM:
-        frame = frame.f_back
-    return "" if frame is None else expression_at(frame.f_code, frame.f_lasti, frame.f_globals)
-
-
-def expression_at(code: CodeType, offset: int, names: dict[str, Any] | None = None) -> str:
-    """The source text of an instruction; "" without its source. `names`: the globals of its module."""
-    line, end, first, last = next(islice(code.co_positions(), offset // 2, None), (None, None, None, None))
-    if line is None or first is None or last is None or line != end:
-        return ""
-    text = linecache.getline(code.co_filename, line, names)
-    return text.encode()[first:last].decode(errors="replace")
-
-
 KNOWN: Final = 1024  # code objects whose names are remembered
 _HAS_NAME: Final = frozenset(dis.hasname)
 _CELLS: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF", "DELETE_DEREF")
@@ -165,3 +148,22 @@ def imported(code: Sequence[Instruction]) -> Iterator[Import]:
         elif each.opname == "IMPORT_NAME":
             level = constants[0]
             yield Import(each.argval, level if isinstance(level, int) else 0)
+
+
+# -- the source of expressions, for errors that name them --------------------------------------------------------------
+
+
+def expression_of(frame: FrameType | None) -> str:
+    """The text of the program's current call; "" without its source."""
+    while frame is not None and OWNERS[frame.f_code.co_filename] is not PROGRAM:
+        frame = frame.f_back
+    return "" if frame is None else expression_at(frame.f_code, frame.f_lasti, frame.f_globals)
+
+
+def expression_at(code: CodeType, offset: int, names: dict[str, Any] | None = None) -> str:
+    """The source text of an instruction; "" without its source. `names`: the globals of its module."""
+    line, end, first, last = next(islice(code.co_positions(), offset // 2, None), (None, None, None, None))
+    if line is None or first is None or last is None or line != end:
+        return ""
+    text = linecache.getline(code.co_filename, line, names)
+    return text.encode()[first:last].decode(errors="replace")

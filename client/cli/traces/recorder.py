@@ -82,11 +82,10 @@ class Recorder:
                     stop.sleep(0 if busy else rest)
                 self.take(live=True)
             except KeyboardInterrupt:
-                self.finish()
+                return
             except Exception as error:
-                self.finish()
                 raise self.ended_early(error) from error
-            else:
+            finally:
                 self.finish()
 
     def take(self, *, live: bool) -> int:
