@@ -70,7 +70,6 @@ class Symbol:
 
     @property
     def is_parameter(self) -> bool:
-        """Does it stand for an argument?"""
         return self.capture is not None and self.capture.is_parameter(self.variable)
 
     def as_operand(self, tensor: Tensor) -> Tensor:

@@ -152,7 +152,6 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def captured_tensor(core: Core, name: str, tensors: Mapping[str, Tensor]) -> Tensor:
-    """The captured tensor of that name."""
     if name in tensors:
         return own(core, tensors[name])
     scope = open_from(core.innermost())

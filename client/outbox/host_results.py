@@ -37,7 +37,6 @@ class HostResults:
             self._blocks.append([newest, -1])
 
     def end(self, newest: int) -> None:
-        """End a block."""
         self._open -= 1
         if not self._open:
             self._blocks[-1][1] = newest

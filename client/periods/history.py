@@ -37,12 +37,10 @@ def tokens_of(messages: Iterable[Message]) -> list[int]:
 
 
 def signature_in(token: int) -> int:
-    """The signature's number in the token of a call."""
     return token >> LINE_BITS
 
 
 def line_in(token: int) -> int:
-    """The line's number in the token of a call."""
     return token & LINE
 
 

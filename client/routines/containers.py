@@ -10,7 +10,6 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -27,7 +26,6 @@ from .search import Search
 
 FEW: Final = 32  # members of a container that are places by themselves
 SEQUENCES: Final = (list, tuple, set, frozenset, deque)
-_FACTORY: Final = attrgetter("default_factory")
 
 
 def look_at_dict(search: Search, value: Any, name: str) -> None:
@@ -56,8 +54,7 @@ def look_at_dict(search: Search, value: Any, name: str) -> None:
     if type(value) not in (dict, MappingProxyType):
         look_at_object(search, value, name)
     if isinstance(value, defaultdict):
-        key = joined(name, "default_factory")
-        search.note(_FACTORY, value, value.default_factory, key, known=("default_factory", id(value)))
+        search.attribute(value, "default_factory", name)
 
 
 def look_at_sequence(search: Search, value: Any, name: str) -> None:

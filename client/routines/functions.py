@@ -84,8 +84,7 @@ def look_at_function(search: Search, function: FunctionType, name: str) -> None:
         look_at_defaults(search, function)
     look_at_closure(search, function)
     for attribute in search.attributes.intersection(_OF_FUNCTIONS):
-        get, known = attrgetter(attribute), (attribute, id(function))
-        search.note(get, function, getattr(function, attribute), joined(name, attribute), known=known)
+        search.attribute(function, attribute, name)
     everything = owner is not Owner.PROGRAM or search.asked or id(function) in search.whole
     only = None if everything else search.attributes | {"__wrapped__", "registry"}
     search.members(vars(function).__getitem__, vars(function), name, only)

@@ -7,7 +7,7 @@ import logging
 from abc import ABCMeta, get_cache_token
 from collections.abc import Callable
 from functools import _lru_cache_wrapper, partial
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from types import FunctionType, MemberDescriptorType
 from typing import Any, Final
 
@@ -45,7 +45,6 @@ _HOLDERS: Final = frozenset(
     ("types", "collections", "weakref", "argparse", "queue", "functools", "contextlib", "builtins")
 )
 _LEVELS: Final = frozenset(("isEnabledFor", "getEffectiveLevel"))
-_MRO, _CLOSED, _ARGUMENTS = attrgetter("__mro__"), attrgetter("closed"), attrgetter("args")
 
 
 def look_at_other(search: Search, value: Any, name: str) -> None:
@@ -58,7 +57,7 @@ def look_at_other(search: Search, value: Any, name: str) -> None:
             search.state(Kept(value), f"{name}.cache_info", renewed=True)
     elif isinstance(value, io.IOBase):
         if "closed" in search.attributes:
-            search.note(_CLOSED, value, value.closed, joined(name, "closed"), known=("closed", id(value)))
+            search.attribute(value, "closed", name)
     elif isinstance(value, LINKED) or is_random(value):
         return
     elif is_constant(value):
@@ -75,7 +74,7 @@ def look_at_other(search: Search, value: Any, name: str) -> None:
     else:
         look_at_object(search, value, name)
         if isinstance(value, BaseException):
-            search.note(_ARGUMENTS, value, value.args, joined(name, "args"), known=("args", id(value)))
+            search.attribute(value, "args", name)
         if is_in_c(kind):
             search.refuse(name)
 
@@ -162,7 +161,7 @@ def look_at_base(search: Search, base: type, name: str, *, whole: bool) -> None:
         search.attributes.update(texts_in((found.get("__match_args__"),)))
     only = None if whole or search.asked or id(base) in search.whole else search.attributes
     search.classes[id(found)] = frozenset(found)
-    search.note(_MRO, base, base.__mro__, f"{name}.__mro__", known=("bases", id(base)))
+    search.attribute(base, "__mro__", name)
     search.shape(len, found, name, known=("len", id(base)))  # what is added hides what its bases have
     methods = []
     for key, each in found.items():
@@ -182,8 +181,7 @@ def look_at_base(search: Search, base: type, name: str, *, whole: bool) -> None:
 def look_at_type(search: Search, kind: type, name: str) -> None:
     """What Python keeps of a class outside of its attributes."""
     for attribute in search.attributes.intersection(_OF_CLASSES):
-        known = (attribute, id(kind))
-        search.note(attrgetter(attribute), kind, getattr(kind, attribute), joined(name, attribute), known=known)
+        search.attribute(kind, attribute, name)
     if "__subclasses__" in search.attributes:
         subclasses: Callable[[], list[type]] = partial(type.__subclasses__, kind)
         search.state(Contents(kind, subclasses), joined(name, "__subclasses__"))

@@ -17,9 +17,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Final, TypeAlias
 
+from ..capture.structure import joined
 from ..tensor.tensor import Tensor
 from .contents import Kind, dict_of
 from .kinds import NOT_READ
@@ -155,6 +157,11 @@ class Search:
         if self._add((get, key, value), name, known) and value is not MISSING:
             self.follow(value, name, by=by)
 
+    def attribute(self, value: Any, attribute: str, name: str) -> None:
+        """Note an attribute that Python keeps elsewhere than in the object's dict."""
+        known = (attribute, id(value))
+        self.note(attrgetter(attribute), value, getattr(value, attribute), joined(name, attribute), known=known)
+
     def _add(self, place: Place, name: str, known: Any = None) -> bool:
         """Add a place; False if it is excused, or there already."""
         if self.excuses(name):
@@ -183,7 +190,6 @@ class Search:
             self.states.append(state)
 
     def builtin(self, names: Mapping[str, Any], name: str) -> None:
-        """Note a builtin."""
         if not self.excuses(name):
             self.builtins[id(names), name] = (names, name, names[name])
             if not isinstance(names[name], _BUILT_IN):

@@ -16,7 +16,6 @@ from ..locations.tracebacks import refusing
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The names in a text."""
     return tuple(text.split())
 
 
@@ -27,10 +26,10 @@ def instead_of(table: Mapping[str, str]) -> dict[str, str]:
 
 # Functions of the namespace of one tensor, of two, and all its other names: tensors and sessions have them there.
 UNARY: Final = words(
-    "abs acos acosh asin asinh atan atanh bitwise_invert ceil cos cosh count_nonzero diff empty_like exp "
-    "expand_dims expm1 flip floor isfinite isinf isnan log log10 log1p log2 logical_not matrix_transpose median "
-    "negative ones_like positive reciprocal sign signbit sin sinh sqrt square tan tanh tril triu trunc unique_all "
-    "unique_counts unique_inverse unique_values unstack zeros_like"
+    "abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh count_nonzero diff empty_like exp "
+    "expand_dims expm1 flip floor imag isfinite isinf isnan log log10 log1p log2 logical_not matrix_transpose median "
+    "negative nonzero ones_like positive real reciprocal round sign signbit sin sinh sqrt square tan tanh tril triu "
+    "trunc unique_all unique_counts unique_inverse unique_values unstack zeros_like"
 )
 BINARY: Final = words(
     "add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal "
@@ -39,10 +38,10 @@ BINARY: Final = words(
 )
 OTHERS: Final = words(
     "all any arange argmax argmin argsort asarray astype bool broadcast_arrays broadcast_shapes broadcast_to "
-    "can_cast clip complex128 complex64 concat conj convolve cumulative_prod cumulative_sum e einsum empty eye fft "
-    "finfo float16 float32 float64 from_dlpack full full_like histogram iinfo imag inf int16 int32 int64 int8 "
-    "interp isdtype linalg linspace max mean meshgrid min moveaxis nan newaxis nonzero ones pad percentile "
-    "permute_dims pi prod quantile real repeat reshape result_type roll round searchsorted sort special split "
+    "can_cast clip complex128 complex64 concat convolve cumulative_prod cumulative_sum e einsum empty eye fft "
+    "finfo float16 float32 float64 from_dlpack full full_like histogram iinfo inf int16 int32 int64 int8 "
+    "interp isdtype linalg linspace max mean meshgrid min moveaxis nan newaxis ones pad percentile "
+    "permute_dims pi prod quantile repeat reshape result_type roll searchsorted sort special split "
     "squeeze stack std sum take take_along_axis tile uint16 uint32 uint64 uint8 var where zeros"
 )
 NN: Final = words("relu sigmoid silu gelu softmax log_softmax")
@@ -155,7 +154,7 @@ METHODS: Final[Mapping[str, str]] = {
             "xp.clip(x, low, high)": "clamp clip",
             "x.copy()": "clone",
             "x[mask]": "compress masked_select",
-            "xp.conj(x)": "conj conjugate",
+            "xp.conj(x)": "conjugate",
             "x[...] = y": "copy_",
             "x.to_device('cpu:0')": "cpu",
             "x.to_device(device)": "cuda",
@@ -176,7 +175,6 @@ METHODS: Final[Mapping[str, str]] = {
             "x >= y": "ge",
             "x > y": "gt",
             "x.astype('float16')": "half",
-            "xp.imag(x)": "imag",
             "xp.take(x, indices, axis=0)": "index_select",
             "x.astype('int32')": "int",
             "xp.linalg.inv(x)": "inverse",
@@ -190,7 +188,6 @@ METHODS: Final[Mapping[str, str]] = {
             "x *= y": "mul_",
             "x != y": "ne",
             "-x": "neg",
-            "xp.nonzero(x)": "nonzero",
             "xp.linalg.vector_norm(x)": "norm",
             "x.size": "numel",
             "xp.sort(x)": "partition sort topk",
@@ -199,11 +196,9 @@ METHODS: Final[Mapping[str, str]] = {
             "x.max() - x.min()": "ptp",
             "x[indices] = value": "put",
             "xp.quantile(x, 0.5)": "quantile",
-            "xp.real(x)": "real",
             "xp.repeat(x, 2)": "repeat",
             "x.reshape(shape)": "resize",
             "xp.roll(x, 1)": "roll",
-            "xp.round(x)": "round",
             "xp.searchsorted(x, values)": "searchsorted",
             "x.numpy().strides": "strides",
             "x - y": "sub",

@@ -223,7 +223,6 @@ class Link:
         return self.poller.poll(timeout_ms)
 
     def events(self) -> list[Event]:
-        """The connection's unread events."""
         return list(read_events(self.monitor))
 
     # -- the end ---------------------------------------------------------------------------------------------------
