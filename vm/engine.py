@@ -3,7 +3,7 @@
 It composes the rooms. A message goes down through them once: `receive`, admission (what does it mean, may the session
 do that), placement (where are the values, what has to move), the scheduler (what waits for what), memory (what fits),
 and out to a stream. A completion comes back up once: the scheduler retires the instruction, and a callback that
-admission or placement left with it tells whoever asked.
+admission or placement left with it tells the asking session.
 
 `schedule()` is one pass over the phases, each guarded by a size check:
 
@@ -21,7 +21,7 @@ a deque, from their own threads.
 An exception that leaves a public method is a fault of the engine, kept in `fault`. No message
 of a client, no kernel and no device makes one: those errors become errors of instructions. A fault stops a step in its
 middle. Accesses, edges, uses and memory may then disagree, so the engine is not called again, and its driver ends: it
-logs the fault, and tells everybody who waits.
+logs the fault, and fails every wait.
 """
 
 from __future__ import annotations

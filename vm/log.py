@@ -92,8 +92,7 @@ _LOGGER.addHandler(Unconfigured(_LOGGER))
 
 @contextmanager
 def unhindered() -> Iterator[None]:
-    """Around bookkeeping and log lines, on which nothing depends: what they raise is logged, if that works, and stops
-    nothing."""
+    """For bookkeeping and log lines, on which nothing depends: exceptions are logged, if possible, and stop nothing."""
     try:
         yield
     except Exception:

@@ -138,8 +138,7 @@ class VirtualMachine(Runtime):
             self.background.ring()  # its last check came before these instructions were there
 
     def await_credit(self, session: VmSession) -> None:
-        """Wait while the session has too much unfinished, or has launched too far ahead. Cancel, release and close need
-        no credit."""
+        """Wait while too much of the session is unfinished or launched. Cancel, release and close need no credit."""
         if len(session.live) > WINDOW or session.payload > WINDOW_BYTES or session.flooded:
             self.wait_until(
                 lambda: len(session.live) <= WINDOW // 2 and session.payload <= WINDOW_BYTES and not session.flooded
@@ -296,7 +295,7 @@ class VirtualMachine(Runtime):
                 if predicate():
                     return True
             elif time.monotonic() > until:
-                with self.locked():  # who watches reports soon, perhaps while this thread has the lock
+                with self.locked():  # a watching thread reports soon, perhaps while this one has the lock
                     engine.watch()
         return predicate()
 
@@ -330,8 +329,7 @@ class VirtualMachine(Runtime):
         return any(found)
 
     def is_in_use(self) -> bool:
-        """Is there a kernel that may hang, a handle that may be dropped, a failure to log, a name to write at the
-        interval? These wake no thread."""
+        """May a kernel hang, a handle be dropped, a failure be logged, a name be written? These wake no thread."""
         engine = self.engine
         return bool(engine.live or self.failures.entries or self.awaits_interval) or any(
             session.tensors for session in list(engine.directory.sessions.values())

@@ -46,8 +46,7 @@ class Groups:
         lasting: Collection[Tensor],
         written: Collection[str],
     ) -> None:
-        """Forget tensors that have no durable name any more, and names that are neither durable nor written, once they
-        are most of the group."""
+        """Forget tensors without a durable name, and names neither durable nor written, once they are the majority."""
         if len(group) > ROOM + 2 * (len(durable) + len(lasting) + len(written)):
             gone = [
                 one

@@ -240,7 +240,8 @@ class CheckpointJob:
                         raise
 
     def _hold(self, generation: Generation) -> set[int]:
-        """Whoever lies in a file that may go keeps it open; files that cannot be opened now, and so have to stay."""
+        """Have tensors that lie in files to be removed keep these open; the files that cannot be opened have to
+        stay."""
         opened: dict[int, OpenFile] = {}
         spared: set[int] = set()
         for stretch in stretches_in(self.target.path):

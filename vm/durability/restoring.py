@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from ...interpreter.checkpoints.record import INNER, Generation, Record
+from ...interpreter.checkpoints.record import INNER, Generation
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.programs.program import Program
 from ...streams.kept import KeptReader, KeptStretch
@@ -129,7 +129,8 @@ class Restoring(Generic[Kind]):
             if name in self.failed or not self._is_wanted(name) or OF in fields:
                 continue
             try:
-                self.given[name] = self.published(name, record, fields)
+                routine = record.meta is None
+                self.given[name] = self.routine(name, fields) if routine else Published((self.tensor(name),))
             except (TensordError, TypeError, ValueError) as error:
                 self.failed[name] = str(error)
         return len(piece) == PIECE
@@ -158,10 +159,6 @@ class Restoring(Generic[Kind]):
 
     def _is_wanted(self, name: str) -> bool:
         return not self.names or name in self.names
-
-    def published(self, name: str, record: Record, fields: Mapping[str, Any]) -> Published[Kind]:
-        """What is to stand under a name."""
-        return self.routine(name, fields) if record.meta is None else Published((self.tensor(name),))
 
     def tensor(self, name: str) -> Kind:
         """The tensor of a name; the one of another name, if it was one tensor."""

@@ -50,8 +50,7 @@ Told = Callable[[Any, TensordError | None], None]
 
 
 class Asked(NamedTuple):
-    """A wish for a checkpoint: the session that caused it, at which line of it, and `told`, which gets what there is to
-    say, or an error."""
+    """A request for a checkpoint: its session, the line there, and `told`, which gets the report, or an error."""
 
     session: VmSession
     location: int
@@ -59,8 +58,7 @@ class Asked(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A checkpoint whose values are read for a session, on a stream of the store; its commit writes `link`, as each of
-    its readers does."""
+    """A checkpoint under way, whose values are read on a stream of the store. Readers and commit write `link`."""
 
     asked: Asked
     job: CheckpointJob
@@ -108,11 +106,11 @@ class Checkpoints:
         """Durable names are written, or not: an operator has to know of what is not their clients' doing."""
         failed = {} if report is None else report["failed"]
         listed = [f"{name}: {why}" for name, why in failed.items() if why != NOT_THERE]
-        self.failure = "; ".join(listed) if error is None else error.message  # whoever had asked
+        self.failure = "; ".join(listed) if error is None else error.message  # whichever session asked
         told(report, error)
 
     def keep_those_who_wait(self) -> None:
-        """Durable names have been written, and somebody asked meanwhile: for the first of those who are still there."""
+        """Durable names have been written. If sessions asked meanwhile, write them again, for the first open one."""
         self.due.clear()
         waiting, self.waiting = self.waiting, []
 
@@ -181,8 +179,7 @@ class Checkpoints:
         return tuple(name for name in every.names if name in wanted)
 
     def group(self, job: CheckpointJob) -> list[Group]:
-        """If the directory is that of durable names, begin to note anew what is changed together. What was until now is
-        written together."""
+        """The groups that are to be written together, if the directory is that of durable names. Noting begins anew."""
         if job.target.path != self.durable:
             return []
         durable = self.directory.durable

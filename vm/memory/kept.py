@@ -20,8 +20,7 @@ def kept_back(device: DeviceState, account: Account | None) -> str:
 
 
 def full_below(device: DeviceState, account: Account | None, nbytes: int) -> str:
-    """`; nothing can leave it for cpu:0, with 1 GiB of 1 GiB, or store:0, ..`; empty if there are no tiers
-    below, or one has room for so many bytes."""
+    """`; nothing can leave it for cpu:0, with 1 GiB of 1 GiB`; empty if no tier is below, or one has room."""
     tiers, full = device.tiers, []
     for tier in tiers:
         share = account.shares.get(tier, 0) if tier.ceiling and account is not None else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..model.charges import count, credit, uncount
-from ..model.device_state import DeviceState
+from ..model.device_state import DeviceState, add_to
 from ..model.tensor import Copy, Storage
 from .release import release
 
@@ -88,8 +88,7 @@ def note_dropped(copy: Copy, storage: Storage) -> None:
     device = copy.device
     if copy.view is None:
         storage.evicted = device
-    device.dropped[0] += 1
-    device.dropped[1] += copy.nbytes
+    add_to(device.dropped, copy.nbytes)
 
 
 def is_there(copies: Iterable[Copy]) -> bool:

@@ -138,8 +138,7 @@ def need_alone(instruction: Instruction) -> int:
 
 
 def too_large(instruction: Instruction, made: int, beside: int) -> TensordError:
-    """The error of an instruction that needs more than its device has: for its results, temporaries, and what is
-    `beside` these."""
+    """The error of an instruction whose results, temporaries and bytes `beside` these exceed its device's memory."""
     device, scratch = instruction.device, scratch_of(instruction)
     if device.backend.lost is not None:
         return loss_of(device)

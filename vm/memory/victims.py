@@ -4,7 +4,7 @@
   some day, another one has to be taken away as well. When that day comes, the storage's rest says: so of a
   loop over more than fits, the greatest part stays where it is, and what was used last leaves, as it is used again
   last. The most recently used half of the memory stays if there is anything else, though: a copy leaves once its last
-  reader has run, and whoever needs its memory waits for that.
+  reader has run, and an instruction that needs its memory waits for that.
 - `lru`: first what was used least recently.
 - `never`: as `cost`, but only what is valid elsewhere leaves.
 

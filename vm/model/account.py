@@ -5,7 +5,7 @@ if that depends on data) until the storage is released, even if only other sessi
 ended session lives on in the storages that others still hold.
 
 Where a device has a ceiling, an account also has a *share* of it: the bytes that the plan counts for current copies of
-those storages there, of single views too, whoever had them brought there.
+those storages there, of single views too, whichever session had them brought there.
 
 `charges` charges it.
 """

@@ -60,6 +60,12 @@ class Uses:
 UNCOUNTED = 1 << 30  # bytes that a value may have on any device, however small
 
 
+def add_to(total: list[int], nbytes: int) -> None:
+    """Count one more, of so many bytes."""
+    total[0] += 1
+    total[1] += nbytes
+
+
 class DeviceState:
     __slots__ = (
         "abandoned",
@@ -153,9 +159,7 @@ class DeviceState:
         return self.compute[0].inline
 
     def count_move(self, kind: str, nbytes: int) -> None:
-        moved = self.moved.setdefault(kind, [0, 0])
-        moved[0] += 1
-        moved[1] += nbytes
+        add_to(self.moved.setdefault(kind, [0, 0]), nbytes)
 
     def refuse_vast(self, nbytes: int, what: str) -> None:
         """DeviceMemoryError for a value of more bytes than the device has, which a view of one element may have.

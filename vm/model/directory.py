@@ -20,7 +20,7 @@ GOLDEN: Final = (5**0.5 - 1) / 2  # its multiples are spread evenly between whol
 class Leaving:
     """An ended session with the tensors that are still to be released, by handle.
 
-    `unseen`: blocks of handles that were not looked at yet, device by device, for those who need memory there.
+    `unseen`: blocks of handles that were not looked at yet, device by device, for instructions that need memory there.
     """
 
     __slots__ = ("session", "tensors", "unseen")

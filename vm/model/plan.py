@@ -162,8 +162,7 @@ class Plan:
         return check_targets(op, infer.infer(op, metas, self.attributes), targets)
 
     def _bound_kernel(self) -> tuple[BoundKernel, int]:
-        """The kernel for the device's arrays, and the bytes of its temporaries: none if it can work on pieces, or if
-        operands are not known yet."""
+        """The kernel, and the bytes of its temporaries: 0 if it can work on pieces, or operands are not known yet."""
         op, metas, outputs, backend = self.op, self.metas, self.outputs, self.device.backend
         given, aliased, on_host = dict(self.attributes), self.in_place, backend.xp is np
         kernel = op.bind(backend.xp, len(metas), given, aliased=aliased, room=backend.limit)
@@ -181,8 +180,7 @@ class Plan:
 
 
 def runs_at_once(op: OpDef) -> bool:
-    """May calls of the op run where they are admitted, if they are small? One of several results may fail alone, which
-    the fast path cannot report."""
+    """May small calls run at admission? The fast path cannot report that one of several results failed alone."""
     return op.prompt and op.outputs == 1 and op.view is None and not op.partial
 
 

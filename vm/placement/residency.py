@@ -24,7 +24,7 @@ from ..memory.pins import move_pins
 from ..memory.replicas import drop_copies, forget, hold, leave_to_readers, may_drop
 from ..memory.victims import touch
 from ..model.charges import charge, check_bytes, check_share, count
-from ..model.device_state import DeviceState
+from ..model.device_state import DeviceState, add_to
 from ..model.instruction import PENDING, Instruction
 from ..model.reason import RETURN
 from ..model.session import Cause, VmSession
@@ -269,9 +269,9 @@ class Residency:
         """Plan the transfers of what the session has moved; the copies that are not there yet, those begun before, too.
 
         `to_device` moves nothing by itself. A move begins when its session next asks for anything, or needs any
-        transfer (docs/decisions/0015); what has been released by then stays where it is. No error is raised: who needs
-        the tensor there, or waits for it, is told. What the message being admitted has bound waits for the next one:
-        it may be about to be written.
+        transfer (docs/decisions/0015); what has been released by then stays where it is. No error is raised here: an
+        instruction that needs the tensor there, or a wait for it, gets it. What the message being admitted has bound
+        waits for the next one: it may be about to be written.
         """
         bound = self.scheduler.bound
         taken = set(bound)
@@ -433,8 +433,7 @@ def note_return(storage: Storage, device: DeviceState, nbytes: int, *, whole: bo
     """Count a value, or a part of it, that comes back to where it had to leave: the word for its transfer."""
     if storage.evicted is not device:
         return ""
-    device.returned[0] += 1
-    device.returned[1] += nbytes
+    add_to(device.returned, nbytes)
     if whole:
         storage.evicted = None
         storage.returns += 1

@@ -12,7 +12,7 @@ from ...interpreter.types.meta import Meta
 from ..memory.kept import full_below
 from ..memory.ledger import undecided
 from ..model.charges import check_share, count
-from ..model.device_state import DeviceState
+from ..model.device_state import DeviceState, add_to
 from ..model.instruction import Instruction
 from ..model.session import Cause
 from ..model.tensor import Binding, Copy, Storage, Tensor
@@ -94,8 +94,7 @@ class Tiers:
         transfer = self.transfers.plan(source, Binding(target, raw, 0, None), storage, cause, why)
         del self.scheduler.bound[kept:]
         storage.evicted = device
-        device.evicted[0] += 1
-        device.evicted[1] += storage.nbytes
+        add_to(device.evicted, storage.nbytes)
         return transfer
 
 

@@ -15,7 +15,7 @@ from ...streams.spill import copy_from
 from ...streams.stored import copy_to
 from ...streams.stream import Stream, StreamKind
 from ..memory.replicas import forget
-from ..model.device_state import DeviceState
+from ..model.device_state import DeviceState, add_to
 from ..model.instruction import Instruction
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, Storage
@@ -104,12 +104,6 @@ class Transfers:
             forget(copy, storage)
         if kind is StreamKind.READ:
             self.files.look()
-
-
-def add_to(total: list[int], nbytes: int) -> None:
-    """One more, of so many bytes."""
-    total[0] += 1
-    total[1] += nbytes
 
 
 def source_first(copy: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:

@@ -35,8 +35,10 @@ class Client(NamedTuple):
 
 
 def answer_with(answers: Mapping[str, Callable[..., Any]], what: object, arguments: object, asked: Any) -> Any:
-    """The answer to one question. `asked`: what each of the `answers` gets in front of its arguments: whose machine it
-    is about, and who asks. ProtocolError for a question that is not among the answers, or unfit arguments."""
+    """The answer to one question. `asked`, the machine and the asking session, precedes the arguments.
+
+    ProtocolError for an unknown question, or unfit arguments.
+    """
     found = answers.get(what) if type(what) is str else None
     if found is None:
         raise ProtocolError(f"no question is called {what!r:.40}; there are {', '.join(answers)}")

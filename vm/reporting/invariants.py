@@ -157,8 +157,7 @@ def the_plan_adds_up(census: Census) -> Iterator[str]:
 
 
 def every_copy_may_be_evicted(census: Census) -> Iterator[str]:
-    """Where there is a tier below and memory was short, the candidates are the current copies there, each with its
-    storage."""
+    """Where there is a tier below and memory was short, candidates are the current copies, each with its storage."""
     found: dict[DeviceState, dict[Copy, Storage]] = {device: {} for device in census.engine.tiers.values()}
     for storage in census.storages:
         for copy in storage.current():
@@ -170,8 +169,7 @@ def every_copy_may_be_evicted(census: Census) -> Iterator[str]:
 
 
 def memory_adds_up(census: Census) -> Iterator[str]:
-    """Every allocated byte belongs to a copy or to a kernel's temporaries, or can be reused by a stream; no two copies
-    share a buffer."""
+    """Each allocated byte is a copy's, a kernel's temporaries' or reusable by a stream; no copies share a buffer."""
     owners: dict[int, Copy] = {}
     held: Counter[DeviceState] = Counter()
     for copy in census.copies:
@@ -223,8 +221,7 @@ def accounts_add_up(census: Census) -> Iterator[str]:
 
 
 def shares_add_up(census: Census) -> Iterator[str]:
-    """Where a device has a ceiling, a session's share is what its storages have there, and what results may have whose
-    size data decide."""
+    """With a ceiling, a session's share is what its storages have there, and results whose size data decide."""
     engine = census.engine
     held: Counter[tuple[int, str]] = Counter()
     for storage in census.storages:

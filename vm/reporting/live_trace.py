@@ -147,8 +147,7 @@ def _later(entries: deque[tuple[Any, ...]], since: int) -> Iterable[tuple[Any, .
 
 
 class _Texts:
-    """What many entries share is sent once, in front of the first: lines, names of spans, and
-    signatures, which get numbers."""
+    """Sends what entries share once, in front of the first: lines, names of spans, and numbered signatures."""
 
     def __init__(self, where: Where) -> None:
         self._where = where

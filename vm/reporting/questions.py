@@ -1,9 +1,9 @@
 """Questions that a session may ask about the machine: plain values, made of msgpack's types, from an engine.
 
-Asked on the driving thread, so every answer costs little at once. What may be long (a trace, a list of tensors) is an
-iterator of slices: whoever has others to serve takes one slice at a time, whoever has not takes them all (`whole`).
-An answer is made of what is there; it changes nothing, and waits for nothing. `detail` says what shall be
-recorded, and `evict` acts.
+The driving thread answers, so each step of an answer is short. A long answer (a trace, a list of tensors) is an
+iterator of slices: a daemon takes one slice at a time between its turns, an embedded machine takes them all (`whole`).
+An answer changes nothing and waits for nothing, except that `detail` says what is recorded from now on, and `evict`
+acts.
 """
 
 from __future__ import annotations
@@ -83,14 +83,6 @@ def _stats(asked: Asked) -> dict[str, Any]:
     found["hung"] = plain(list(asked.about.hung()))
     found["recent_errors"] = [error_text(error) for error in asked.about.errors()]
     return found
-
-
-def _residency(asked: Asked, id_: object) -> dict[str, str]:
-    return residency(tensor_asked(asked.session, natural("id", id_)))
-
-
-def _state(asked: Asked, id_: object) -> dict[str, Any]:
-    return state_row(tensor_asked(asked.session, natural("id", id_)))
 
 
 def _trace(asked: Asked, since: object = 0, live: object = True, routines: object = None) -> Any:
@@ -233,10 +225,6 @@ def _names(asked: Asked, limit: object = MOST, kind: object = "") -> Iterator[li
     return name_slices(asked.engine.directory.names, min(natural("limit", limit), MOST), name_kind(kind))
 
 
-def _devices(asked: Asked) -> list[dict[str, Any]]:
-    return [describe(asked.engine, device, asked.about.where) for device in asked.engine.pools.values()]
-
-
 def _invariants(asked: Asked) -> dict[str, Any]:
     """Takes time in proportion to what is there, and nobody else is served meanwhile."""
     engine = asked.engine
@@ -246,10 +234,6 @@ def _invariants(asked: Asked) -> dict[str, Any]:
         "instructions": len(engine.live),
         "violations": violations(engine),
     }
-
-
-def _routine(asked: Asked, id_: object) -> dict[str, Any]:
-    return routine_row(asked.session, natural("id", id_))
 
 
 def _detail(asked: Asked, every: object, everywhere: object = False) -> int:
@@ -269,25 +253,21 @@ def _returns(asked: Asked, limit: object = 10) -> Iterator[list[Any]]:
     return returning_slices(asked.engine, min(natural("limit", limit), MOST), asked.about.where)
 
 
-def _evict(asked: Asked, names: object = (), owner: object = 0, device: object = "") -> dict[str, Any]:
-    return evict(asked.engine, asked.session, names, owner, device)
-
-
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
-    "residency": _residency,
-    "state": _state,
+    "residency": lambda asked, id_: residency(tensor_asked(asked.session, natural("id", id_))),
+    "state": lambda asked, id_: state_row(tensor_asked(asked.session, natural("id", id_))),
     "trace": _trace,
     "status": _status,
     "checkpoints": _checkpoints,
     "sessions": _sessions,
     "tensors": _tensors,
     "memory": _memory,
-    "devices": _devices,
+    "devices": lambda asked: [describe(asked.engine, one, asked.about.where) for one in asked.engine.pools.values()],
     "names": _names,
     "invariants": _invariants,
-    "routine": _routine,
+    "routine": lambda asked, id_: routine_row(asked.session, natural("id", id_)),
     "detail": _detail,
     "returns": _returns,
-    ACTS: _evict,
+    ACTS: lambda asked, names=(), owner=0, device="": evict(asked.engine, asked.session, names, owner, device),
 }

@@ -146,5 +146,5 @@ class State:
             self.poison_value(tensor, errors)
 
     def poison_value(self, tensor: SerialTensor, errors: Errors) -> None:
-        """Put errors in the place of a tensor's value, whoever holds it."""
+        """Put errors in the place of a tensor's value, for all its holders."""
         tensor.value = Value(None, (*errors, *tensor.meta_errors))

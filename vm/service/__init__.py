@@ -6,7 +6,7 @@
 - `loop`: the daemon's one thread; `busy_polling`: how long it looks for news before it sleeps
 - `descriptors`: the share of each use in the descriptors
 - `connections/`: from a socket to the engine, and back
-- `access/`: who may connect, and what may be kept of those who do not behave
+- `access/`: which peers may connect, and a bound on the memory that a connection costs
 - `settings/`: the configuration
 - `process/`: files, locks, logs, signals, and the service manager
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import socket as sockets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from ...interpreter.errors import TensordError
@@ -18,7 +18,7 @@ from ...interpreter.types.sizes import size
 from ...interpreter.wire.addresses import pid_of
 from ...streams import kernel_cache
 from ...streams.catalogue import check_devices
-from ...streams.stream import Sink, Task
+from ...streams.stream import Sink
 from ..engine import INLINE_WORK
 from ..runtime import Runtime
 from .access.listen_address import ListenAddress, guards
@@ -44,7 +44,7 @@ def check(config: Config) -> None:
         check_port(address)
     look_after_kernels(config, kernel_cache.check)
     found_in(config)
-    runtime = open_runtime(config, ignore)
+    runtime = open_runtime(config, lambda _tasks: None)
     try:
         warming_of(config, runtime)
     finally:
@@ -147,7 +147,3 @@ def open_runtime(config: Config, sink: Sink) -> Runtime:
 def warming_of(config: Config, runtime: Runtime) -> Warming:
     """What is to be compiled at the start; StartError if an entry names a device that is not there."""
     return Warming(runtime, [wish_of(entry) for entry in config.warm])
-
-
-def ignore(_tasks: Sequence[Task]) -> None:
-    """The sink of devices that get nothing to do."""

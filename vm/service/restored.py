@@ -1,4 +1,4 @@
-"""What the daemon has from a checkpoint before its sockets are there: whoever can connect finds every name.
+"""Names that the daemon restores from a checkpoint, before its sockets are there: every client finds them.
 
 It takes some 0.3 s for 10,000 names, whatever the size of their values, which stay where they are until an op needs
 them: half of that to look whether the files are there, the rest to make the tensors.

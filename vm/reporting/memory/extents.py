@@ -47,10 +47,10 @@ SORTS: Final = (TENSOR, VIEW, MAPPED, CHECKPOINT, STANDBY, IN_USE, ARENA, TEMPOR
 class Extent(NamedTuple):
     """A piece of a device's pool.
 
-    `since`: when its storage was made, or its instruction dispatched, by the engine's clock; 0 if nobody knows.
-    `session`: who made it, and `location` the number of the line there; of a stale copy, whose storage is forgotten,
-    those of the instruction that keeps it. `holders`, `names`: the sessions and the names that hold it. `detail`: which
-    run, or which stream. `poisoned`: an error is in the place of its value; such a piece may have no bytes.
+    `since`: when its storage was made, or its instruction dispatched, by the engine's clock; 0 if unknown. `session`
+    and `location`: the session that made it, and the number of its line; for a stale copy, whose storage is forgotten,
+    those of the instruction that keeps it. `holders`, `names`: the sessions and names that hold it. `detail`: the run
+    or the stream. `poisoned`: an error is in the place of its value; such a piece may have no bytes.
     """
 
     device: str
@@ -185,16 +185,14 @@ class Walk:
     def _reusable(self, device: DeviceState) -> Iterator[Extent]:
         for stream, buffers in device.reusable.items():
             for buffer in buffers:
-                nbytes, run = self._note(device, buffer), self._run_in(buffer)
+                nbytes = self._note(device, buffer)
+                # The run whose arena is the last that was bound to the buffer.
+                run = self._arenas.get(id(owner_of(buffer.raw))) if self._arenas else None
                 if run is None:
                     yield Extent(device.name, STREAM, nbytes, 0, 0, 0, (), detail=stream.name)
                 else:
                     author, line = run.author.id, run.location
                     yield Extent(device.name, ARENA, nbytes, run.dispatched, author, line, (author,), detail=run.label)
-
-    def _run_in(self, buffer: Buffer) -> Instruction | None:
-        """The run whose arena is the last that was bound to the buffer."""
-        return self._arenas.get(id(owner_of(buffer.raw))) if self._arenas else None
 
     def _bytes_of(self, copy: Copy) -> int:
         """The bytes of a copy's buffer, as its pool counts them."""

@@ -7,8 +7,8 @@ Besides what is allocated, a device has memory that nobody waits for, told apart
 - `idle_arenas`: blocks of arenas that replays of routines are still bound to, though the pool has let go of them; as
   long as the pool keeps such a block, or somebody uses it, it counts there.
 
-A replay that waits for the next run of its routine keeps the pages of its arena (`running.instruction`), whoever has
-the block meanwhile.
+A replay that waits for the next run of its routine keeps the pages of its arena (`running.instruction`), even while a
+buffer has the block.
 
 Blocks of these pools come from the system one by one, so free memory that is not cached is in no pieces. What there is
 of fragmentation is `rounding`, the bytes that blocks have beyond those that were asked for, and among the cached blocks

@@ -33,8 +33,7 @@ OFTEN = 3  # times that a tensor has come back before it is told
 
 
 def eviction_row(device: DeviceState) -> dict[str, Any]:
-    """What left a device to make room, by a transfer (`evicted`) or without one (`dropped`), and came back; and what is
-    pinned there."""
+    """What left a device to make room, by a transfer (`evicted`) or without (`dropped`); what came back; its pins."""
     return {
         "below": "" if device.below is None else device.below.name,
         "evicted": total(device.evicted),
@@ -75,7 +74,7 @@ def returning_slices(engine: Engine, limit: int, where: Where) -> Iterator[list[
 
 
 def returning_row(storage: Storage, device: str, names: Named, where: Where) -> dict[str, Any]:
-    """One storage that goes round: how often it came back, and who made it."""
+    """One storage that leaves and comes back: how often, and its maker."""
     session, location = maker_of(storage, where)
     return {
         "names": sorted(names.get(storage, ())),

@@ -3,6 +3,6 @@
 - `passes`: programs after their passes, and `compiled`: what is compiled of programs; for all sessions
 - `segments`: cutting a program into segments and single steps
 - `recipe`: compiling a segment: its memory, its calls; `arena`: offsets in its memory; `layouts`: views
-- `liveness`: who uses its values, and until when
+- `liveness`: the uses of its values
 - `inside`: a compiled segment as the trace has it
 """

@@ -1,4 +1,4 @@
-"""Who uses a segment's values: until which step, inside and outside; and what depends on what."""
+"""The uses of a segment's values, inside and outside, up to the last one; and the dependences among the values."""
 
 from __future__ import annotations
 
@@ -62,8 +62,7 @@ def outside_of(
 
 
 def overwritten_by(program: Program, fusion: Fusion, value: int) -> int | None:
-    """The value from outside of a fusion, or needed outside, over which one of its outputs is written; None for a new
-    variable."""
+    """The value from outside, or needed outside, over which a fusion writes an output; None for a new variable."""
     makers = {program.steps[n].first: program.steps[n] for n in fusion.steps}
     while (into := makers[value].into) is not None:
         value = into[0]

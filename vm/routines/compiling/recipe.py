@@ -19,7 +19,7 @@ from ....interpreter.programs.passes.table import IN_PLACE, IN_SEGMENTS, MEMORY_
 from ....interpreter.programs.program import Program
 from ....interpreter.schema.opdef import UNNOTICED, BoundKernel
 from ....interpreter.types.meta import Meta
-from ....streams.crew import Crew, InParts
+from ....streams.crew import InParts
 from ....streams.fused_kernel import FusedKernel
 from ...model.plan import Plan
 from .arena import Arena
@@ -227,17 +227,14 @@ class Compiler:
             self.enter(value, old)
             places.append(old)
         work = sum(self.plans[n - self.steps.start].work for n in fusion.steps)
-        kernel = self.kernel(FusedKernel(self.program, fusion), work, plan.device.backend.crew)
+        fused, crew = FusedKernel(self.program, fusion), plan.device.backend.crew
+        kernel: FusedKernel | InParts = fused
+        if crew is not None and work >= SHARED:
+            kernel = InParts(fused.split(PARTS * (crew.size + 1)), crew)
         if kernel.scratch > UNNOTICED:
             self.scratch = max(self.scratch, kernel.scratch)
         reads = dependences(self.program, fusion)
         return [Call(position, plan, kernel, (*inputs, *places), reads, fusion.outputs, work)]
-
-    def kernel(self, fused: FusedKernel, work: int, crew: Crew | None) -> FusedKernel | InParts:
-        """The kernel of a fusion, in parts if it is large and there are threads for them."""
-        if crew is None or work < SHARED:
-            return fused
-        return InParts(fused.split(PARTS * (crew.size + 1)), crew)
 
     def dying(self) -> tuple[int, ...]:
         """The variables from outside that die in the segment."""

@@ -231,13 +231,13 @@ class RunInstruction(Instruction):
         return True
 
     def fail_in(self, place: int, left: int, error: BaseException) -> None:
-        """A kernel has failed that somebody else called, with `left` calls behind it in that slice; do those now.
+        """A kernel that admission called has failed, with `left` calls behind it in that slice; do those now.
 
         `advance` does the slices behind it.
         """
         replay = self.replay
         if replay is None:
-            raise AssertionError("the one who called it has given its replay")
+            raise AssertionError("admission has given its replay")
         start, calls = replay.slices[place]
         done = len(calls) - left
         self.claim()
@@ -395,8 +395,7 @@ class RunInstruction(Instruction):
 
 
 def arena_at_admission(device: DeviceState, nbytes: int) -> Any:
-    """The start of the memory of runs at admission, aligned as the values in it are. The device's limit does not count
-    it."""
+    """The start of the memory of runs at admission, aligned like its values. No limit counts it."""
     if device.arena is None:
         memory = device.backend.workspace(KEPT + ALIGNMENT)
         device.arena = np.ndarray((KEPT,), np.uint8, memory, -memory.ctypes.data % ALIGNMENT)

@@ -5,7 +5,7 @@ its operands, views of them, and its numbers in their places, and calls one kern
 run at a time. Operands that are the same ones as in the run before are in their places already, if they were not
 forgotten.
 
-A run that somebody wants to see in detail has the times of its calls (`Stamps`). The calls are the same, made by the
+A run that is recorded in detail has the times of its calls (`Stamps`). The calls are the same, made by the
 same loop: it goes through `timed` instead of a list's iterator, which costs two clock reads a call.
 """
 

@@ -124,7 +124,12 @@ class MemoryGuard:
         expected = _expected(memory, before)
         if expected < self.limit * SHORT_FROM:
             return []
-        return self._cut_off(self._suspects(urgent=expected > self.limit))
+        suspects = self._suspects(urgent=expected > self.limit)
+        done = [fd for fd in suspects if self._cut(fd, self._watched[fd].inode)]
+        for fd in suspects:
+            self.closed(fd)
+        self.cuts += len(done)
+        return done
 
     def _tidy_up(self) -> None:
         """Trim the heap once libzmq has closed connections that ended: by then it has freed what they had sent."""
@@ -164,13 +169,6 @@ class MemoryGuard:
             most = max((w.busy for _, w in watched), default=0)
             found = [fd for fd, w in watched if most and w.busy == most]
         return found
-
-    def _cut_off(self, suspects: list[int]) -> list[int]:
-        done = [fd for fd in suspects if self._cut(fd, self._watched[fd].inode)]
-        for fd in suspects:
-            self.closed(fd)
-        self.cuts += len(done)
-        return done
 
 
 def _expected(memory: int, before: int) -> int:

@@ -102,14 +102,9 @@ class Listener:
         while frame.more and len(frames) < self.most:
             frame = receive(NOW, False)
             frames.append(frame)
-        if frame.more:
-            self.drop_rest()
+        while frame.more and self.socket.getsockopt(zmq.RCVMORE):
+            receive(NOW)  # and dropped
         return identity, frames
-
-    def drop_rest(self) -> None:
-        """Receive and drop the rest of a message."""
-        while self.socket.getsockopt(zmq.RCVMORE):
-            self.socket.recv(NOW)
 
     def watch(self) -> None:
         """Process the monitor's events."""

@@ -33,6 +33,14 @@ _SHARED: Final[list[Processor]] = [
 ]
 
 
+JSON: Final[list[Processor]] = [
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.StackInfoRenderer(),
+    structlog.processors.format_exc_info,
+    structlog.processors.JSONRenderer(default=str),
+]
+
+
 @contextmanager
 def logging_to(file: Path | None = None, *, level: str = "info", form: Format = "console") -> Iterator[None]:
     """Send every log to stderr or to the end of a file while entered; OSError if the file cannot be opened."""
@@ -70,16 +78,7 @@ def _handler(file: Path | None, form: Format) -> logging.Handler:
 
         handler = WatchedFileHandler(file, encoding="utf-8")  # logrotate may move the file
     colours = file is None and sys.stderr.isatty()
-    final = _json() if form == "json" else console(colours=colours)
+    final = JSON if form == "json" else console(colours=colours)
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[remove, *final], foreign_pre_chain=[*_SHARED]))
     return handler
-
-
-def _json() -> list[Processor]:
-    return [
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.StackInfoRenderer(),
-        structlog.processors.format_exc_info,
-        structlog.processors.JSONRenderer(default=str),
-    ]

@@ -189,14 +189,10 @@ def settings(kind: type[Any]) -> Iterator[tuple[str, checks.Check]]:
     """The keys of one table, and their checks; the keys of `Config` without its tables."""
     for declared in fields(kind):
         if kind is Limits:
-            yield declared.name, _limit(declared.name)
+            bounded = checks.size if declared.name in _SIZES else checks.count
+            yield declared.name, bounded(_LEAST.get(declared.name, 1))
         elif "check" in declared.metadata:
             yield declared.name, declared.metadata["check"]
-
-
-def _limit(name: str) -> checks.Check:
-    kind = checks.size if name in _SIZES else checks.count
-    return kind(_LEAST.get(name, 1))
 
 
 def _similar(kind: type[Any], key: str) -> str:

@@ -202,7 +202,7 @@ def _ticks(trace: Records) -> Iterator[Problem]:
 
 
 def _unfenced(trace: Records) -> Iterator[Problem]:
-    """Check that whoever depends on a launch, and does not follow it on its stream, waits for a fence behind it."""
+    """Check that each record that depends on a launch, and does not follow it on its stream, waits for a fence."""
     launches = Launches()
     for _tick, phase, index in _events(trace):
         record = trace.records[index]

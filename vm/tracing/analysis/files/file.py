@@ -55,8 +55,7 @@ _Records = TypeVar("_Records", bound=Records)
 
 
 def load(path: str | Path, kind: type[_Records]) -> _Records:
-    """Read a trace, as that class. Raises OSError if the file cannot be read, ProtocolError if it is not a whole, valid
-    trace."""
+    """Read a trace, as that class. Raises OSError, or ProtocolError if the file is not a whole, valid trace."""
     with Path(path).open("rb") as file:
         return _Reader(file, str(path)).read(kind)
 

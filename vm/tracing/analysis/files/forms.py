@@ -21,7 +21,7 @@ Form: TypeAlias = Callable[[str, object], T]
 LARGEST: Final = 2**63 - 1
 
 
-class Malformed(ValueError):  # noqa: N818 - the fault of a value; whoever reads adds its place
+class Malformed(ValueError):  # noqa: N818 - the fault of a value; the reader adds its place
     """A value has not the form that it should have."""
 
 

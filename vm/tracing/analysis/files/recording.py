@@ -83,8 +83,7 @@ class Recording:
         self.nbytes += len(text)
 
     def finish(self, about: Records) -> None:
-        """Complete the file with what is known beside its records, and give it its name. If that is impossible, raises
-        OSError and leaves no file."""
+        """Complete the file and give it its name. If that is impossible, raises OSError and leaves no file."""
         # Where there is no room, the holdings go first, then what is said of routines.
         memory, used = (encode(memory_line(one)) for one in (about.memory, Memory(about.memory.used)))
         routines = routine_lines(about.runs, about.routines.values())

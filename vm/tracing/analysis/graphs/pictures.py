@@ -64,7 +64,9 @@ def page_of(graph: Graph, node: str = "", *, legend: bool = True) -> str:
     data = {
         "shown": shown,
         "records": {id_: _filled(as_dict(record)) for id_, record in records.items()},
-        "pictures": {name: _drawn(picture) for name, picture in pictures.items()},
+        "pictures": {
+            name: {"nodes": list(_nodes(one)), "edges": list(arrows(one.edges))} for name, one in pictures.items()
+        },
     }
     parts = {
         "LEGEND": escape("; ".join(LEGEND)) if legend else "",
@@ -81,10 +83,6 @@ def _readable(sizes: Mapping[str, int]) -> str:
 def _filled(fields: Mapping[str, object]) -> dict[str, object]:
     """The fields that say something."""
     return {name: value for name, value in fields.items() if value or value is False}
-
-
-def _drawn(picture: Picture) -> dict[str, object]:
-    return {"nodes": list(_nodes(picture)), "edges": list(arrows(picture.edges))}
 
 
 def _nodes(picture: Picture) -> Iterator[tuple[object, ...]]:

@@ -39,8 +39,7 @@ def inner_dict(inner: Inner | None) -> dict[str, object] | None:
 
 
 class Opened(NamedTuple):
-    """A run's steps, in their order; and for each copy that they read or write the ids of the first and of the last
-    step that do so."""
+    """A run's steps, in order; for each copy that they read or write, the ids of the first and last such step."""
 
     steps: tuple[tuple[Record, Inner], ...]
     firsts: Uses

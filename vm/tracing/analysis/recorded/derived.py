@@ -66,8 +66,7 @@ def width(dtype: str) -> int:
 
 
 def touched(record: Record) -> int:
-    """Bytes of all operands and results: what a kernel reads and writes, if it does so once. Of a transfer or an access
-    the bytes that it moved."""
+    """Bytes of all operands and results, each counted once; of a transfer or an access the bytes that it moved."""
     return record.nbytes or sum(map(nbytes, record.inputs)) + sum(map(nbytes, record.outputs))
 
 

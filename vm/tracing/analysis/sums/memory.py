@@ -1,12 +1,12 @@
 """Memory over time: which copies stood in each device's memory, made by what, for how long; the peak.
 
-A record says how much of its device's memory was in use once its results had theirs, exactly. What happens until the
-next record that does so, uploads and releases, is worked out, and so is who had the memory: a copy stands from the time
-when the instruction that wrote it first got memory for it until the end of the last one that mentions it, its release
-included. An operand whose memory a result took over stands until then. A copy that had memory when the trace was taken
-stands to the end, and from the beginning if the trace does not show what wrote it. What these do not explain is counted
-as "other": a replica from its last use until it was dropped to make room, for example. Names are those that tensors had
-when the trace was taken.
+A record says exactly how much of its device's memory was in use once its results had theirs. The course of time between
+two such records is derived, and so are the copies that had the memory. A copy stands in memory from the time when the
+instruction that wrote it first got memory for it until the end of the last instruction that mentions it, its release
+included, or until a result took its memory over. A copy that had memory when the trace was taken stands to the end, and
+from the beginning if the trace does not show its writer. Bytes that the copies do not explain count as "other": a
+replica from its last use until it was dropped to make room, for example. Names are those that tensors had when the
+trace was taken.
 """
 
 from __future__ import annotations

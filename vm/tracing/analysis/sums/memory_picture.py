@@ -52,7 +52,9 @@ def _panel(device: DeviceMemory, top: int) -> Iterator[str]:
     yield f'<polygon points="{" ".join(steps)}" fill="#cfe2f3" stroke="#3d6a99"/>'
     yield f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{top + _HEIGHT}" stroke="#cc0000" stroke-dasharray="4 3"/>'
     yield f'<text x="{_LEFT + 80}" y="{top - 14}" fill="#cc0000">peak {_size(device.peak)}</text>'
-    for number, line in enumerate(_standing(device), 2):
+    holders = device.holders(lambda stay: f"{HOLDERS['op'](stay)} {stay.location}".rstrip())[:_NAMED]
+    for number, holder in enumerate(holders, 2):
+        line = f"{_size(holder.nbytes)} {holder.key}"
         shown = line if len(line) <= _LETTERS else f"{line[:_LETTERS]}\N{HORIZONTAL ELLIPSIS}"
         yield (
             f'<text x="{_LEFT}" y="{top + _HEIGHT + number * _LINE}" fill="#cc0000">{_text(shown)}'
@@ -62,12 +64,6 @@ def _panel(device: DeviceMemory, top: int) -> Iterator[str]:
         yield f'<text x="{_LEFT - 6}" y="{y(amount) + 4:.1f}" text-anchor="end">{_size(amount)}</text>'
     yield f'<text x="{_LEFT}" y="{top + _HEIGHT + 16}">0</text>'
     yield f'<text x="{_WIDTH - 20}" y="{top + _HEIGHT + 16}" text-anchor="end">{duration(end - begin)}</text>'
-
-
-def _standing(device: DeviceMemory) -> list[str]:
-    """Who stood in the peak, a line each."""
-    holders = device.holders(lambda stay: f"{HOLDERS['op'](stay)} {stay.location}".rstrip())[:_NAMED]
-    return [f"{_size(holder.nbytes)} {holder.key}" for holder in holders]
 
 
 def _size(nbytes: int) -> str:

@@ -161,8 +161,7 @@ class _Timeline:
 
 
 def span_extents(trace: Records, until: int) -> dict[tuple[int, tuple[str, ...]], tuple[int, int]]:
-    """(session, path of a span) -> from when to when instructions of it, or caused there, were received, waited or
-    ran."""
+    """(session, path of a span) -> from the first receipt to the last end of instructions caused there."""
     found: dict[tuple[int, tuple[str, ...]], tuple[int, int]] = {}
     for record in trace.records:
         stamps = [time for time in times(record) if time] or [until]

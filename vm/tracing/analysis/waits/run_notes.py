@@ -14,7 +14,7 @@ from ..recorded.records import Records
 from ..recorded.text import plural
 
 if TYPE_CHECKING:
-    from .....interpreter.programs.program import Step
+    pass
 
 _LINES_SHOWN = 3
 
@@ -87,7 +87,8 @@ class Notes:
         for variable, each in copies_of(record, form.segment).items():
             if each == copy and (variable, writes) in uses:
                 n = uses[variable, writes]
-                return f"step {n} {_step_text(form.program.steps[n])}"
+                step = form.program.steps[n]
+                return f"step {n} {step.op}" + (f" at {step.location}" if step.location else "")
         return ""
 
     # -- calls -----------------------------------------------------------------------------------------------------
@@ -154,10 +155,6 @@ class Notes:
             "inside": inside,
             "chain": [call.step for call in self.chain(record)] if inside else [],
         }
-
-
-def _step_text(step: Step) -> str:
-    return f"{step.op} at {step.location}" if step.location else step.op
 
 
 def _listed(lines: Sequence[str]) -> str:
