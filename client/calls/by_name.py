@@ -47,7 +47,9 @@ def call(
         calls = core.calls
         key, operands = call_key(core, name, inputs, attributes, out, device) if calls.native else UNKNOWN
         entry = None if key is None else calls.known.get(key)
-        if entry is not None and not (entry.integers and has_large(inputs)):
+        # An int that is not small may not fit some dtype: then it has to be checked.
+        large = entry is not None and entry.integers and any(type(x) is int and not 0 <= x <= SMALL for x in inputs)
+        if entry is not None and not large:
             issued = calls.issue(core, entry, operands, out, core.outbox.locations.here())
             if issued is not None:
                 return issued
@@ -117,11 +119,6 @@ def is_plain(value: Any) -> bool:
     if type(value) is tuple:
         return ITEMS.issuperset(map(type, value))
     return type(value) in PLAIN or isinstance(value, np.dtype)
-
-
-def has_large(inputs: Sequence[Any]) -> bool:
-    """Is there an int that some dtype might not hold?"""
-    return any(type(value) is int and not 0 <= value <= SMALL for value in inputs)
 
 
 def are_tensors(values: object) -> bool:

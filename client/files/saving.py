@@ -196,9 +196,11 @@ def begun(path: str | os.PathLike[str], metas: Mapping[str, Meta], metadata: Map
     """A file with its header, beside its place; and a descriptor of the directory."""
     try:
         where = Path(path)
-        folder = opened_folder(where.parent)
+        folder = os.open(where.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except TypeError as error:
         raise MetadataTypeError(f"save: {error}") from None
+    except OSError as error:
+        raise FileError(f"{printable(str(where.parent))}: cannot be opened: {error.strerror}") from None
     with ExitStack() as undo:
         undo.callback(os.close, folder)
         try:
@@ -207,14 +209,6 @@ def begun(path: str | os.PathLike[str], metas: Mapping[str, Meta], metadata: Map
             raise metadata_error(error, f"save: {error}", "save") from None
         undo.pop_all()
     return Begun(where, writer, folder)
-
-
-def opened_folder(folder: Path) -> int:
-    """A descriptor of a directory. FileError if there is none."""
-    try:
-        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise FileError(f"{printable(str(folder))}: cannot be opened: {error.strerror}") from None
 
 
 def issue(outbox: Outbox, file: Begun, tensors: Mapping[str, Tensor], location: int) -> Reply:

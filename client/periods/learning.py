@@ -96,7 +96,9 @@ class Learning:
     def _add(self, form: Form) -> bool:
         """Make a period of a form; False if it cannot be a program."""
         period = Period(form, self.signatures)
-        if not self._is_sound(period):
+        try:
+            Building(period, self.signatures).program(tuple([True for _ in period.places.made]))
+        except TensordError:
             self._give_up(form, NEVER)
             return False
         period.name = shown_name(f"auto:{self._locations.place(line_in(form.tokens[0]))}")
@@ -108,14 +110,6 @@ class Learning:
         """Forget surplus periods."""
         while (surplus := self._periods.surplus()) is not None:
             self.forget(surplus)
-
-    def _is_sound(self, period: Period) -> bool:
-        """Can it be a program?"""
-        try:
-            Building(period, self.signatures).program(tuple([True for _ in period.places.made]))
-        except TensordError:
-            return False
-        return True
 
     def note_signatures(self, batch: Sequence[Message]) -> None:
         """Note the meaning of signature numbers, and forget what a former meaning was used for."""

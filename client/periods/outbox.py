@@ -340,13 +340,9 @@ class PeriodicOutbox(Outbox):
             if period not in self.periods:
                 continue
             if len(period.programs) >= VARIANTS:
-                self._drop_program(period)
+                period.seen.clear()
+                self.release(period.programs.pop(next(iter(period.programs))).id)
             period.programs[results], messages = link(self, period, results, self._learning.signatures)
             found += messages
         self._learning.limit()
         return found
-
-    def _drop_program(self, period: Period) -> None:
-        oldest = next(iter(period.programs))
-        period.seen.clear()
-        self.release(period.programs.pop(oldest).id)

@@ -81,7 +81,9 @@ def look_at_function(search: Search, function: FunctionType, name: str) -> None:
     if owner is Owner.PROGRAM and ran:
         look_at_code(search, code, function.__globals__)
     if ran or id(function) in search.whole or search.attributes.intersection(_DEFAULTS):
-        look_at_defaults(search, function)
+        for attribute in _DEFAULTS:  # which may be replaced, and those of keywords are in a dict
+            if found := getattr(function, attribute):
+                search.note(function.__getattribute__, attribute, found, f"{function.__name__}.{attribute}")
     look_at_closure(search, function)
     for attribute in search.attributes.intersection(_OF_FUNCTIONS):
         search.attribute(function, attribute, name)
@@ -114,14 +116,6 @@ def look_at_cell(search: Search, cell: CellType, name: str) -> None:
             search.follow(each, name)
     else:
         search.note(get, "cell_contents", found, name, by=VARIABLE)
-
-
-def look_at_defaults(search: Search, function: FunctionType) -> None:
-    """The defaults of arguments, which can be replaced; those of keywords are in a dict."""
-    for attribute in _DEFAULTS:
-        found = getattr(function, attribute)
-        if found:
-            search.note(function.__getattribute__, attribute, found, f"{function.__name__}.{attribute}")
 
 
 def look_at_code(search: Search, code: CodeType, outer: dict[str, Any]) -> None:

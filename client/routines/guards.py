@@ -49,16 +49,13 @@ class Guards:
         self._seen: set[tuple[CodeType, int]] = set()  # calls that have asked an object that is known
         self._expression = ""  # the first of those calls
         self._asked = ""  # the expression by which a function in C asks for any attributes
-        self._search: Search | None = self._first()
-        self._arrange(self._search)
-        self.tensors = self._search.tensors
-
-    def _first(self) -> Search:
-        """The state before the capture; without computed names if they lead to too much: that code may not run."""
         try:
-            return self._searched()
-        except CaptureError:
-            return self._searched(computed=False)
+            search = self._searched()
+        except CaptureError:  # names that code computes lead to too much, and that code may not run
+            search = self._searched(computed=False)
+        self._search: Search | None = search
+        self._arrange(search)
+        self.tensors = search.tensors
 
     def _searched(
         self, ran: AbstractSet[CodeType] | None = None, *, after: bool = False, computed: bool = True

@@ -3,7 +3,7 @@
 # ruff: noqa: T201
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
@@ -20,7 +20,8 @@ _IDLE = "idle"
 def show_status(found: Mapping[str, Any]) -> None:
     for line in summary(found):
         print(line)
-    print_table(MEMORY, _memory(found))
+    rows = ({"name": name, "moved": found["transfers"][name], **one} for name, one in found["devices"].items())
+    print_table(MEMORY, rows)
     _show_troubles(found)
 
 
@@ -43,11 +44,6 @@ def summary(found: Mapping[str, Any]) -> list[str]:
             for one in found["checkpoints"]
         ),
     ]
-
-
-def _memory(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for name, one in found["devices"].items():
-        yield {"name": name, "moved": found["transfers"][name], **one}
 
 
 MEMORY: Final = (
