@@ -59,8 +59,6 @@ class CheckpointJob:
         self._directory: CheckpointDirectory | None = None
         self._writer: GenerationWriter | None = None
 
-    # -- writing ---------------------------------------------------------------------------------------------------
-
     def write(self, name: str, meta: Meta, array: NDArray[Any] | StoredArray) -> None:
         """Write one value. It raises what ends the checkpoint, and once it has ended, too. It also raises what is wrong
         with this value alone, as a file that cannot be read: then the checkpoint goes on without it."""
@@ -119,8 +117,6 @@ class CheckpointJob:
                     spreading = True
                     why = f"it belongs together with {first.replace(INNER, ' ')!r}: {self.failed[first]}"
                     self.failed |= {name: why for name in sorted(group) if name not in self.failed}
-
-    # -- how -------------------------------------------------------------------------------------------------------
 
     def _report(self, generation: Generation | None, kept: int, collected: int) -> dict[str, Any]:
         names = set(self.contents.names)

@@ -24,8 +24,6 @@ from ..model.account import Account
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_MEMORY, Instruction
 
-# -- instructions that still need memory -------------------------------------------------------------------------------
-
 
 def expect(device: DeviceState, instruction: Instruction, nbytes: int | None) -> None:
     """At admission: the instruction will reserve that many bytes (None: not known yet)."""
@@ -105,9 +103,6 @@ def has_spare(device: DeviceState, nbytes: int) -> bool:
     """Are that many bytes free beyond the needs of all unreserved instructions?"""
     backend = device.backend
     return not device.unknown and backend.limit - backend.allocated - nbytes >= device.unreserved_bytes
-
-
-# -- instructions that wait for memory ---------------------------------------------------------------------------------
 
 
 def wait_for_memory(instruction: Instruction) -> None:

@@ -58,9 +58,6 @@ def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
         yield some
 
 
-# -- arguments ---------------------------------------------------------------------------------------------------------
-
-
 def natural(name: str, value: object) -> int:
     """A number that is not negative; ProtocolError for anything else."""
     if type(value) is not int or not 0 <= value <= LARGEST:
@@ -83,9 +80,6 @@ def session_or_any(session: object, sessions: Collection[int]) -> int:
     if number and number not in sessions:
         raise ProtocolError(f"there is no session {number}; open sessions: {', '.join(map(str, list(sessions)[:10]))}")
     return number
-
-
-# -- plain values ------------------------------------------------------------------------------------------------------
 
 
 def error_row(error: TensordError) -> dict[str, Any]:

@@ -23,10 +23,9 @@ from .memory.extents import Walk
 from .memory.held import DEVICE, SESSION, Sums, by_what, held_slices
 from .rows.devices import cached, describe, lost, plain, transfers
 from .rows.eviction import evict, eviction_row, returning_slices, total
-from .rows.names import name_kind
 from .rows.routines import routine_row
 from .rows.statistics import residency, share_rows, statistics, tensor_asked
-from .rows.tensors import name_slices, state_row, tensor_slices
+from .rows.tensors import name_kind, name_slices, state_row, tensor_slices
 
 if TYPE_CHECKING:
     from ..engine import Engine

@@ -66,8 +66,6 @@ class SerialMachine:
             BLAS.ask(threads)
         SHIELD.install()
 
-    # -- sessions --------------------------------------------------------------------------------------------------
-
     def attach(self, reply: ReplySink, name: str = "", *, strict: bool = False) -> SerialSession:
         with self.inside():
             session = self.engine.open_session(reply, name, strict=strict)
@@ -129,8 +127,6 @@ class SerialMachine:
             with self.lock:
                 self.take_cancellations()
 
-    # -- looking inside --------------------------------------------------------------------------------------------
-
     def report(self, session: SerialSession, error: TensordError) -> None:
         """Keep the newest errors; log those that nobody waits for."""
         self.recent_errors.append(error)
@@ -140,8 +136,6 @@ class SerialMachine:
     def query(self, session: SerialSession, message: Query) -> Any:
         """The answer to a session's question about the machine."""
         return answer(Asked(self.engine, session, list(self.recent_errors)), message.what, message.arguments)
-
-    # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End every session. Does not wait: no work is left."""

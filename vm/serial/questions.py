@@ -14,7 +14,7 @@ from ..reporting.answering import MOST, answer_with, device_or_any, error_text, 
 from ..reporting.memory.extents import TENSOR, Extent
 from ..reporting.memory.held import DEVICE, Sums, by_what
 from ..reporting.rows.eviction import NO_EVICTION
-from ..reporting.rows.names import name_kind, name_row, names_of
+from ..reporting.rows.tensors import name_kind, name_row, names_of
 from ..routines.programs import routine_of
 from .engine import SerialEngine
 from .values import SerialSession, SerialTensor
@@ -33,9 +33,6 @@ class Asked(NamedTuple):
 def answer(asked: Asked, what: object, arguments: object) -> Any:
     """The answer to one question. ProtocolError for one that the serial machine cannot answer."""
     return answer_with(_ANSWERS, what, arguments, asked)
-
-
-# -- the questions -----------------------------------------------------------------------------------------------------
 
 
 def _trace(_asked: Asked, *_: object) -> Any:
@@ -174,9 +171,6 @@ def _routine(asked: Asked, id_: object) -> dict[str, Any]:
         "values": [],
         "metas": [],
     }
-
-
-# -- plain values ------------------------------------------------------------------------------------------------------
 
 
 def memory_by_device(engine: SerialEngine) -> dict[str, int]:

@@ -33,8 +33,6 @@ class State:
         self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
         self.look_up: Callable[[], None] = lambda: None
 
-    # -- what messages refer to --------------------------------------------------------------------------------------
-
     def signature(self, session: SerialSession, message: SignatureMessage) -> None:
         """Keep a signature under its number, or the error of its inference."""
         number, name, attributes, metas, device, targets = message
@@ -71,8 +69,6 @@ class State:
         if missing is None:
             raise MetadataError(f"there is no device {device!r}; there are {', '.join(self.devices)}")
         return missing
-
-    # -- errors ------------------------------------------------------------------------------------------------------
 
     def request(self, what: str, handler: Callable[[SerialSession, Any], Any]) -> Callable[[SerialSession, Any], None]:
         """The handler of messages that ask for something: it replies with what `handler` returns, or with the error."""

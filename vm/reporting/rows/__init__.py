@@ -1,6 +1,6 @@
 """Counters and tables.
 
 - `statistics`: counters of the engine, its devices and a session
-- `devices`, `tensors`, `routines`, `names`: a row each
+- `devices`, `tensors` (and names), `routines`: a row each
 - `eviction`: what leaves and comes back
 """

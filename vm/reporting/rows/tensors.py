@@ -1,4 +1,5 @@
-"""Rows that describe the largest tensors of a machine. Only the requested number: there may be a million tensors.
+"""Rows that describe the largest tensors of a machine, and what stands under names, on either engine. Only the
+requested number: there may be a million tensors.
 
 The search is sliced, like the trace: between two slices the machine goes on, so a tensor that was released meanwhile is
 left out.
@@ -6,19 +7,19 @@ left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ....interpreter.errors import TensordError
+from ....interpreter.errors import ProtocolError, TensordError
+from ....interpreter.wire.forms import shown
 from ...model.device_state import DeviceState
-from ...model.directory import Published, handles_of
+from ...model.directory import Published, PublishedRoutine, handles_of
 from ...model.tensor import Moved, Tensor
 from ...tracing.analysis.recorded.derived import described
 from ...tracing.flat import Where
 from ..answering import batched, error_text, properties, state_of
 from ..memory.holdings import keep_largest, maker_of
-from .names import name_row, names_of
 from .statistics import residency
 
 if TYPE_CHECKING:
@@ -139,3 +140,45 @@ def shape_of(tensor: Tensor) -> dict[str, Any]:
 def error_of(tensor: Tensor) -> TensordError | None:
     """The error that reading the tensor would raise."""
     return tensor.meta_error or next((c.poison for c in tensor.storage.current() if c.poison is not None), None)
+
+
+TENSOR: Final = "tensor"
+ROUTINE: Final = "routine"
+
+
+def name_kind(kind: object) -> str:
+    """The kind that was asked for: "" for any. ProtocolError for one that does not exist."""
+    if type(kind) is not str or kind not in ("", TENSOR, ROUTINE):
+        raise ProtocolError(f"a name stands for a {TENSOR} or a {ROUTINE}, not for {shown(kind)}")
+    return kind
+
+
+def names_of(names: Mapping[str, Published[Any]], kind: str) -> list[str]:
+    """The names, sorted; only those of tensors, or of routines, unless the kind is ""."""
+    return sorted(name for name, one in names.items() if kind in ("", kind_of(one)))
+
+
+def kind_of(published: Published[Any]) -> str:
+    return TENSOR if published.routine is None else ROUTINE
+
+
+def name_row(name: str, published: Published[Any], shape_of: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    routine = published.routine
+    found = {"name": name, "kind": kind_of(published)}
+    if routine is None:
+        return found | shape_of(published.tensors[0])
+    return found | routine_row(routine) | {"tensors": [shape_of(tensor) for tensor in published.tensors]}
+
+
+def routine_row(routine: PublishedRoutine) -> dict[str, Any]:
+    """A published routine: what it takes, where it runs, and how many results it has."""
+    program = routine.program
+    return {
+        "program": program.digest,
+        "devices": list(routine.devices),
+        "ops": len(program.steps),
+        "parameters": [f"{source.name} {source.meta}".strip() for source in program.parameters],
+        "numbers": [f"{number.name} {number.kind}".strip() for number in program.number_parameters],
+        "results": len(program.results),
+        "captured": [source.name for source in program.captured],
+    }

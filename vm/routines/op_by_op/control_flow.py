@@ -184,8 +184,6 @@ class Construct:
                 found.append(next(given) if number.op == PARAMETER else 0)
         return found
 
-    # -- asking ----------------------------------------------------------------------------------------------------
-
     def decision(self) -> Generator[Message, None, Any]:
         """The value that the step decides by; None if it has a test."""
         if self.head is None:

@@ -75,20 +75,17 @@ class Header(NamedTuple):
     fields: Sequence[str]
     devices: Sequence[str]
     records: int
-    dropped: int
-    before: int
-    base_tick: int
-    taken: int
+    counts: dict[str, int]  # of `_COUNTS`
 
 
-_COUNTS = ("records", "dropped", "before", "base_tick", "taken")
+_COUNTS = ("dropped", "before", "base_tick", "taken")
 
 
 def header(devices: Iterable[str], records: int, about: Records, lost: int = 0) -> object:
     """The first line of so many records. `about` tells the rest, but for those that were `lost` since."""
-    counts = (records, about.dropped + lost, about.before, about.base_tick, about.taken)
-    found = Header(VERSION, Record._fields, [_writable(device) for device in devices], *counts)
-    return {"format": FORMAT, **found._asdict()}
+    head = {"format": FORMAT, "version": VERSION, "fields": Record._fields, "devices": [*map(_writable, devices)]}
+    counts = {name: getattr(about, name) for name in _COUNTS}
+    return {**head, "records": records, **counts, "dropped": about.dropped + lost}
 
 
 def plain(record: Record) -> list[object]:
@@ -155,17 +152,7 @@ class _Reader:
             self._fail("the checksum does not match the lines above: the file was changed or damaged")
         if self._file.read(1):
             self._fail("something follows the last line")
-        return kind(
-            records,
-            devices=head.devices,
-            dropped=head.dropped,
-            before=head.before,
-            base_tick=head.base_tick,
-            taken=head.taken,
-            memory=memory,
-            routines=routines,
-            runs=runs,
-        )
+        return kind(records, devices=head.devices, memory=memory, routines=routines, runs=runs, **head.counts)
 
     def _parse(self, validate: Callable[[object], _T]) -> _T:
         line = self._next()
@@ -201,8 +188,9 @@ def _header(value: object) -> Header:
     named = version > _WITHOUT_FIELDS
     absent = set() if named else {"before"}
     absent |= {"taken"} if version == _WITHOUT_TAKEN else set()
-    counts = [0 if name in absent else natural(name, value.get(name)) for name in _COUNTS]
-    return Header(version, _fields(value.get("fields")) if named else _ALWAYS, devices, *counts)
+    records = natural("records", value.get("records"))
+    counts = {name: 0 if name in absent else natural(name, value.get(name)) for name in _COUNTS}
+    return Header(version, _fields(value.get("fields")) if named else _ALWAYS, devices, records, counts)
 
 
 def _fields(value: object) -> Sequence[str]:

@@ -131,9 +131,6 @@ def meta_record(meta: OperandMeta | None) -> MetaRecord:
     return MetaRecord(*plain(meta))
 
 
-# -- what a step depends on --------------------------------------------------------------------------------------------
-
-
 def waits_of(program: Program, steps: range) -> dict[int, tuple[tuple[int, Reason], ...]]:
     """For each of these steps those before it that it depends on, and why."""
     makers: dict[int, int] = {}
@@ -192,9 +189,6 @@ def copies_of(record: Record, segment: SegmentRecord) -> dict[int, int]:
     if len(reads) == len(segment.reads) + len(segment.written):
         found |= dict(zip(segment.reads, reads, strict=False))
     return found
-
-
-# -- memory ------------------------------------------------------------------------------------------------------------
 
 
 def memory_of(program: Program, segment: SegmentRecord) -> dict[int, str]:

@@ -91,8 +91,6 @@ class Notes:
                 return f"step {n} {step.op}" + (f" at {step.location}" if step.location else "")
         return ""
 
-    # -- calls -----------------------------------------------------------------------------------------------------
-
     def calls(self, record: Record) -> list[NotedCall]:
         """The calls inside of a run, in their order, if they were timed."""
         form = self._form(record) if record.stamps else None
