@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
 }
 
 
+@cache
 def extremes(dtype: str) -> np.ndarray:
     """All that is special about a dtype: 24 values, more of them than a vector register holds."""
     kind: Any = np.dtype(dtype)
@@ -70,7 +72,10 @@ def extremes(dtype: str) -> np.ndarray:
 
 
 def operands_of(op: OpDef, dtype: str, others: str) -> Iterator[list[Any]]:
-    """Tensors in all pairs of extremes; of one dtype, also in several shapes, and numbers in the place of one."""
+    """Tensors in all pairs of extremes; of one dtype, also in several shapes, and numbers in the place of one.
+
+    Half of the numbers with each dtype, in turn.
+    """
     x, y = extremes(dtype), extremes(others)
     count = op.least_operands()
     if count > 1:
@@ -80,7 +85,8 @@ def operands_of(op: OpDef, dtype: str, others: str) -> Iterator[list[Any]]:
     if dtype == others:
         for shape in ((24,), (4, 6), (8, 3), (0,), (0, 3), (2, 0), ()):
             yield [x[: math.prod(shape)].reshape(shape)] * count
-        for place, number in itertools.product(range(count), SCALARS):
+        turn = (TOTAL.index(op.name) + list(DTYPES).index(dtype)) % 2
+        for place, number in itertools.product(range(count), SCALARS[turn::2]):
             yield [*[x] * place, number, *[x] * (count - 1 - place)]
 
 
