@@ -145,7 +145,7 @@ def test_without_a_command_the_help_is_shown(run):
         assert run(*group)[0] == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shell", "told"),
     [
         ("bash", "complete -o nosort -F _tensord_completion tensord"),

@@ -43,7 +43,7 @@ class TestNobodyRuns:
         monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
-    @pytest.mark.parametrize("command", ON_A_DAEMON)
+    @each_case("command", ON_A_DAEMON)
     def test_it_is_one_line_that_says_how_to_start_one(self, run, command):
         code, out, err = run(*command)
         assert (code, out) == (1, "")
@@ -52,7 +52,7 @@ class TestNobodyRuns:
             f"tensord: no daemon is running at {there}; start one with `tensord serve`, or name another's address\n"
         )
 
-    @pytest.mark.parametrize("command", ON_A_DAEMON)
+    @each_case("command", ON_A_DAEMON)
     def test_it_is_an_object_for_programs(self, run, command):
         code, out, err = run(*command, "--json")
         assert (code, err) == (1, "")
@@ -212,7 +212,7 @@ class TestEvict:
         assert code == 0
         assert out == "nothing left: nothing of that is on a device that has a tier below it, or may leave it\n"
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("arguments", "message", "status"),
         [
             ((), "say what: names, --session or --device", 2),
@@ -272,7 +272,7 @@ class TestTop:
 
 
 class TestHelpAndCompletion:
-    @pytest.mark.parametrize("command", [[name] for name in COMMANDS if name != "trace"] + [["trace", "record"]])
+    @each_case("command", [[name] for name in COMMANDS if name != "trace"] + [["trace", "record"]])
     def test_every_command_has_an_example_in_its_help(self, run, command):
         code, out, _ = run(*command, "--help")
         assert code == 0

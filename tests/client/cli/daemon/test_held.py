@@ -11,6 +11,8 @@ from tensord.client.cli.daemon import admin
 from tensord.client.cli.daemon.listed import show_held
 from tensord.vm.reporting.memory.held import KEYS
 
+from ....each_case import each_case
+
 WEIGHTS = 256 * 256 * 4
 
 
@@ -24,7 +26,7 @@ def test_memory_can_be_summed_up_by_all_that_the_machine_offers():
 
 @pytest.mark.usefixtures("watched")
 class TestBy:
-    @pytest.mark.parametrize("by", admin.BY)
+    @each_case("by", admin.BY)
     def test_the_last_row_is_what_the_devices_have_allocated(self, run, address, by):
         found = json.loads(run("tensors", "--address", address, "--by", by, "--json")[1])
         assert sum(row["bytes"] for row in found["rows"]) == found["total"] == 3 * WEIGHTS

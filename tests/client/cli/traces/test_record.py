@@ -123,7 +123,7 @@ class TestDump:
 
 @pytest.mark.usefixtures("watched")
 class TestEveryCommandOnADaemon:
-    @pytest.mark.parametrize("command", [["verify"], ["dag"], ["timeline"], ["show"], ["why", "1"]])
+    @each_case("command", [["verify"], ["dag"], ["timeline"], ["show"], ["why", "1"]])
     def test_without_a_file_it_is_about_the_daemon(self, run, address, command):
         code, out, err = run("trace", *command, "--address", address)
         assert (code, err) == (0, "")
@@ -250,7 +250,7 @@ class TestRecord:
     def test_durations(self, text, seconds):
         assert Seconds().convert(text, None, None) == seconds
 
-    @pytest.mark.parametrize("text", ["", "s", "-1s", "ten", "1d", "1e9"])
+    @each_case("text", ["", "s", "-1s", "ten", "1d", "1e9"])
     def test_what_is_no_duration_is_wrong_usage(self, run, text):
         code, _, err = run("trace", "record", "-o", "x", "--for", text)
         assert code == 2

@@ -48,9 +48,7 @@ class TestRoot:
         assert code == 0
         assert all(command in out for command in ("verify", "dag", "timeline", "why", "show"))
 
-    @pytest.mark.parametrize(
-        "arguments", [["nonsense"], ["--nonsense"], ["trace", "why", "x"], ["trace", "dag", "--format", "gif"]]
-    )
+    @each_case("arguments", [["nonsense"], ["--nonsense"], ["trace", "why", "x"], ["trace", "dag", "--format", "gif"]])
     def test_wrong_usage_is_one_line(self, run, arguments):
         code, out, err = run(*arguments)
         assert (code, out) == (2, "")
@@ -104,7 +102,7 @@ class TestErrors:
         assert (code, out) == (1, "")
         assert err == f"tensord: {tmp_path / 'none'}: No such file or directory. Check the path and its permissions.\n"
 
-    @pytest.mark.parametrize("command", [["verify"], ["dag"], ["timeline"], ["show"], ["why", "1"]])
+    @each_case("command", [["verify"], ["dag"], ["timeline"], ["show"], ["why", "1"]])
     def test_a_damaged_file(self, run, good, command):
         good.write_bytes(good.read_bytes()[:-10])
         code, out, err = run("trace", *command, good)
@@ -112,7 +110,7 @@ class TestErrors:
         assert "the file ends here, it was cut short" in err
         assert err.count("\n") == 1
 
-    @pytest.mark.parametrize("command", [["verify"], ["show"], ["why", "1"]])
+    @each_case("command", [["verify"], ["show"], ["why", "1"]])
     def test_a_damaged_file_for_programs(self, run, good, command):
         good.write_bytes(good.read_bytes()[:-10])
         code, out, err = run("trace", *command, good, "--json")
@@ -184,7 +182,7 @@ class TestVerify:
 
 
 class TestPictures:
-    @pytest.mark.parametrize(("name", "start"), [("dot", "digraph"), ("mermaid", "flowchart"), ("json", "{")])
+    @each_case(("name", "start"), [("dot", "digraph"), ("mermaid", "flowchart"), ("json", "{")])
     def test_dag(self, run, good, name, start):
         code, out, err = run("trace", "dag", good, "--format", name)
         assert (code, err) == (0, "")

@@ -13,6 +13,7 @@ from tensord.vm.tracing.analysis.recorded.records import Memory
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import Holding, MetaRecord
 
+from ....each_case import each_case
 from ....full_disk import longest_file
 from ....vm.tracing.analysis.trace_programs import random_trace, record
 
@@ -114,7 +115,7 @@ class TestDiff:
 
 
 class TestSelection:
-    @pytest.mark.parametrize(
+    @each_case(
         ("options", "ids"),
         [
             (["--op", "mat*"], [1]),
@@ -157,7 +158,7 @@ class TestMemory:
         assert {stay["op"] for stay in device["standing"]} == {"matmul"}
         assert run("trace", "memory", saved, "--op", "no_such*")[1] == "no such record made a copy in memory\n"
 
-    @pytest.mark.parametrize("by", ["op", "location", "span", "session", "name"])
+    @each_case("by", ["op", "location", "span", "session", "name"])
     def test_summed_up(self, run, saved, by):
         (device,) = json.loads(run("trace", "memory", saved, "--by", by, "--json")[1])["devices"]
         assert (device["peak"], device["holders"][0]["nbytes"]) == (4096, 4096)
