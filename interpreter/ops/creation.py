@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,34 +18,34 @@ from ..schema.attributes import (
     number,
     optional,
 )
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Kernel, OutputMetas, define
 from ..schema.promotion import DType, check_fits, promote
 from ..schema.scratch import scratch
 from ..types import kinds
-from ..types.meta import Meta, OperandMeta, tensor
+from ..types.meta import Meta, Metas, OperandMeta, tensor
 from .positions import check_scatter
 
 _FLOAT64 = Attribute("dtype", check_dtype, "float64")
 
 
-def infer_shaped(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_shaped(_metas: Metas, attributes: Attributes) -> OutputMetas:
     """The shape and dtype of the attributes."""
     return (Meta.of(attributes["shape"], attributes["dtype"]),)
 
 
-def infer_like(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_like(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The operand's meta, with another dtype if one is given."""
     x = tensor(metas)
     return (Meta.of(x.shape, attributes["dtype"] or x.dtype),)
 
 
-def infer_full(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_full(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The scalar's own dtype by default: bool, int64, float64 or complex128."""
     dtype = attributes["dtype"] or promote((_scalar(metas[0]),))
     return (Meta.of(attributes["shape"], _fillable(metas[0], np.dtype(dtype))),)
 
 
-def infer_full_like(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_full_like(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The first operand's meta, as in `infer_like`; the second operand is the scalar."""
     (like,) = infer_like(metas, attributes)
     if like is not None:
@@ -68,7 +67,7 @@ def _fillable(scalar: OperandMeta, dtype: DType) -> DType:
     return dtype
 
 
-def infer_arange(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_arange(_metas: Metas, attributes: Attributes) -> OutputMetas:
     """int64 if start, stop and step are ints, else float64, unless `dtype` says otherwise."""
     start, stop, step = _arange_bounds(attributes)
     if step == 0:
@@ -88,7 +87,7 @@ def _arange_bounds(attributes: Attributes) -> tuple[Any, Any, Any]:
     return (0, number(start), number(step)) if stop is None else (number(start), number(stop), number(step))
 
 
-def infer_linspace(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_linspace(_metas: Metas, attributes: Attributes) -> OutputMetas:
     """`num` numbers, floats unless `dtype` says otherwise."""
     bounds = number(attributes["start"]), number(attributes["stop"])
     is_complex = any(isinstance(bound, complex) for bound in bounds)
@@ -100,20 +99,20 @@ def infer_linspace(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> O
     return (Meta.of((attributes["num"],), dtype),)
 
 
-def infer_eye(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_eye(_metas: Metas, attributes: Attributes) -> OutputMetas:
     """Square unless `n_cols` is given."""
     rows, columns = attributes["n_rows"], attributes["n_cols"]
     return (Meta.of((rows, rows if columns is None else columns), attributes["dtype"]),)
 
 
 def _filling(value: int) -> Kernel:
-    def kernel(_xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    def kernel(_xp: ArrayModule, _inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
         outputs[0].fill(value)
 
     return kernel
 
 
-def full_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def full_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """The scalar is the last operand, in full and full_like alike."""
     value, out = inputs[-1], outputs[0]
     out.fill(value)
@@ -128,12 +127,12 @@ def _parts(x: Array) -> tuple[Array, ...]:
     return (x.real, x.imag) if x.dtype.kind == "c" else (x,)
 
 
-def arange_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def arange_kernel(xp: ArrayModule, _inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The array module's own values, bit for bit."""
     outputs[0][...] = xp.arange(*_arange_bounds(attributes), dtype=outputs[0].dtype)
 
 
-def linspace_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def linspace_kernel(xp: ArrayModule, _inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The array module's own values, bit for bit."""
     start, stop, num = number(attributes["start"]), number(attributes["stop"]), attributes["num"]
     (out,), endpoint = outputs, attributes["endpoint"]
@@ -145,7 +144,7 @@ def linspace_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[A
         part[...] = xp.linspace(low, high, num, endpoint=endpoint, dtype=part.dtype)
 
 
-def eye_kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def eye_kernel(xp: ArrayModule, _inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """In place; NumPy's own function holds the interpreter lock."""
     (out,) = outputs
     rows, columns = out.shape

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from ..schema.attributes import DTYPE_OR_NONE, axis_attribute, check_bool, check_int, optional
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, cost_of, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, cost_of, define
 from ..schema.promotion import promote
-from ..types.meta import Meta, OperandMeta, Shape, normal_axis, tensor, tensors
+from ..types.meta import Meta, Metas, Shape, normal_axis, tensor, tensors
 from .reductions import accumulated_dtype
 
 
@@ -34,7 +31,7 @@ def _cumulative_axis(axis: int | None, ndim: int) -> int:
     return normal_axis(axis or 0, ndim)
 
 
-def infer_cumulative(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_cumulative(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The shape of x, one longer with the initial value; the dtype of a sum."""
     x = tensor(metas)
     axis = _cumulative_axis(attributes["axis"], x.ndim)
@@ -43,7 +40,7 @@ def infer_cumulative(metas: tuple[OperandMeta, ...], attributes: Attributes) -> 
 
 
 def _define_cumulative(name: str, function: str, initial: int) -> None:
-    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
         (x,), (out,) = inputs, outputs
         axis = _cumulative_axis(attributes["axis"], x.ndim)
         if attributes["include_initial"]:
@@ -52,7 +49,7 @@ def _define_cumulative(name: str, function: str, initial: int) -> None:
         if x.size:
             getattr(xp, function)(x, axis=axis, dtype=out.dtype, out=out)
 
-    def casts(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    def casts(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
         x, out = tensor(metas), outputs[0]
         return out.nbytes if out is not None and out.dtype != x.dtype else 0
 
@@ -80,7 +77,7 @@ _define_cumulative("cumulative_prod", "cumprod", 1)
 # --- differences
 
 
-def infer_diff(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_diff(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Prepended and appended tensors have x's shape except along the axis, which the differences shorten by n."""
     x, *ends = tensors(metas)
     if len(ends) != attributes["prepend"] + attributes["append"]:
@@ -95,7 +92,7 @@ def infer_diff(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Output
     return (Meta.of(_resized(x.shape, axis, max(length, 0)), promote(metas)),)
 
 
-def diff_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def diff_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The difference of bools is `not_equal`, as in NumPy."""
     (out,), axis, n = outputs, normal_axis(attributes["axis"], inputs[0].ndim), attributes["n"]
     values = _joined(xp, inputs, axis, prepend=attributes["prepend"])
@@ -109,21 +106,21 @@ def diff_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
     subtract(values[later], values[earlier], out)
 
 
-def _joined(xp: ArrayModule, inputs: Sequence[Any], axis: int, *, prepend: bool) -> Array:
+def _joined(xp: ArrayModule, inputs: Arrays, axis: int, *, prepend: bool) -> Array:
     x, *ends = inputs
     if not ends:
         return x
     return xp.concatenate((ends[0], x, *ends[1:]) if prepend else (x, *ends), axis=axis)
 
 
-def diff_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def diff_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The operands joined, the differences of one order and those of the next."""
     joined = sum(m.size for m in tensors(metas)) * (0 if outputs[0] is None else outputs[0].dtype.itemsize)
     orders: int = min(max(attributes["n"] - 1, 0), 2)
     return joined * ((len(metas) > 1) + orders)
 
 
-def diff_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def diff_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """One pass for each order, and one to join."""
     operands = tensors(metas)
     axis: int = attributes["axis"]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..schema.attributes import check_bool, check_float, choice, optional
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import in_double, total
 from ..types.kinds import NUMERIC, REAL
-from ..types.meta import Meta, OperandMeta, tensors
+from ..types.meta import Meta, Metas, tensors
 from .linalg import product_work
 
 
@@ -27,14 +26,14 @@ def check_period(value: Any) -> float:
 # --- interp
 
 
-def _outside(operands: Sequence[Any], attributes: Attributes) -> tuple[Any, Any]:
+def _outside(operands: Arrays, attributes: Attributes) -> tuple[Any, Any]:
     """The values left and right of the points, None where they are not given."""
     rest = iter(operands[3:])
     left = next(rest) if attributes["left"] else None
     return left, next(rest) if attributes["right"] else None
 
 
-def infer_interp(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_interp(metas: Metas, attributes: Attributes) -> OutputMetas:
     """float64, or complex128 if the points' values are complex, in the shape of x."""
     x, points, values = tensors(metas[:3])
     if points.ndim != 1 or points.shape != values.shape:
@@ -47,7 +46,7 @@ def infer_interp(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
     return (Meta.of(x.shape, np.dtype(np.complex128 if complex_values else np.float64)),)
 
 
-def interp_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def interp_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The array module's own function, in double precision."""
     (x, points, values), (out,) = inputs[:3], outputs
     left, right = _outside(inputs, attributes)
@@ -56,7 +55,7 @@ def interp_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
     out[...] = xp.interp(x, points, values, left=left, right=right, period=attributes["period"])
 
 
-def interp_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def interp_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The curve before it is stored, x in double precision, and the points with their values and slopes; sorted points
     and values besides if they are periodic."""
     x, points, values = tensors(metas[:3])
@@ -64,7 +63,7 @@ def interp_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attribu
     return total(outputs) + 8 * x.size + packed * (2 if attributes["period"] is None else 4)
 
 
-def interp_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def interp_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """One search for each element, and one pass over the points."""
     x, points = tensors(metas[:2])
     return x.size * 4 * (points.size.bit_length() + 1) + 8 * points.size
@@ -73,7 +72,7 @@ def interp_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attribut
 # --- convolve
 
 
-def infer_convolve(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_convolve(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Vectors, or numbers, of one kind of dtype; neither is empty."""
     left, right = tensors(metas)
     for each in (left, right):
@@ -86,19 +85,19 @@ def infer_convolve(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Ou
     return (Meta.of((length,), promote(metas)),)
 
 
-def convolve_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def convolve_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The array module's own function."""
     left, right = (xp.reshape(x, (-1,)) for x in inputs)
     outputs[0][...] = xp.convolve(left, right, mode=attributes["mode"])
 
 
-def convolve_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def convolve_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The result before it is stored, and the operands, packed and in its dtype."""
     out = outputs[0]
     return 0 if out is None else out.nbytes + out.dtype.itemsize * sum(m.size for m in tensors(metas))
 
 
-def convolve_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def convolve_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """A product for each pair of elements."""
     left, right = metas
     if not isinstance(left, Meta) or not isinstance(right, Meta) or outputs[0] is None:

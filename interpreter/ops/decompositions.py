@@ -7,9 +7,7 @@ iterations may end without converging, or with wrong numbers that look right.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +15,7 @@ from ..schema.attributes import check_bool, choice
 from ..schema.opdef import (
     Array,
     ArrayModule,
+    Arrays,
     Attribute,
     Attributes,
     Infer,
@@ -29,12 +28,12 @@ from ..schema.opdef import (
 from ..schema.promotion import DType
 from ..schema.scratch import in_double, is_single, largest
 from ..types.kinds import LAPACK
-from ..types.meta import Meta, OperandMeta, tensor
+from ..types.meta import Meta, Metas, tensor
 
 # --- shared by ops on stacks of matrices
 
 
-def matrices(metas: tuple[OperandMeta, ...]) -> Meta:
+def matrices(metas: Metas) -> Meta:
     """The first operand, whose last two axes are matrices."""
     x = tensor(metas)
     if x.ndim < 2:
@@ -42,7 +41,7 @@ def matrices(metas: tuple[OperandMeta, ...]) -> Meta:
     return x
 
 
-def square_matrices(metas: tuple[OperandMeta, ...]) -> Meta:
+def square_matrices(metas: Metas) -> Meta:
     """The first operand, whose last two axes are square matrices."""
     x = matrices(metas)
     if x.shape[-1] != x.shape[-2]:
@@ -69,20 +68,20 @@ def lapack_work(x: Meta, factor: int, elements: int = 0) -> int:
 def constant_work(factor: int) -> Work:
     """`lapack_work` of the first operand."""
 
-    def work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+    def work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
         return lapack_work(tensor(metas), factor)
 
     return work
 
 
-def _sweeping_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, factor: int) -> int:
+def _sweeping_work(metas: Metas, outputs: OutputMetas, factor: int) -> int:
     return lapack_work(tensor(metas), factor, largest(outputs))
 
 
 def lapack_scratch(copies: int) -> Scratch:
     """So many copies of one matrix, and the results of all, in the double precision that NumPy computes in."""
 
-    def scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    def scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
         x = matrices(metas)
         return cast(x) + sum(map(in_double, outputs)) + copies * one(x)
 
@@ -99,7 +98,7 @@ def one(x: Meta | None) -> int:
     return 0 if x is None else in_double(x) // max(math.prod(x.shape[:-2]), 1)
 
 
-def values_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def values_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """Of singular values alone: one matrix at a time."""
     x = matrices(metas)
     return cast(x) + one(x) + x.size
@@ -114,14 +113,14 @@ def svd_bytes(x: Meta, left: int, right: int) -> int:
     return cast(x) + (count + 1) * both + one(x) + 4 * size * min(rows, columns) ** 2
 
 
-def svd_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def svd_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """U and Vh are square if full."""
     x = matrices(metas)
     rows, columns = x.shape[-2:]
     return svd_bytes(x, rows, columns) if attributes["full_matrices"] else svd_bytes(x, *(min(rows, columns),) * 2)
 
 
-def qr_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def qr_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """x and the results, and of one matrix Q and x again."""
     x = matrices(metas)
     return cast(x) + in_double(x) + sum(map(in_double, outputs)) + one(outputs[0]) + one(x)
@@ -138,7 +137,7 @@ def require_finite(xp: ArrayModule, x: Array) -> None:
         raise np.linalg.LinAlgError("there is a NaN or an infinity in the matrix, which has no such decomposition")
 
 
-def store(outputs: Sequence[Array], results: Sequence[Array]) -> None:
+def store(outputs: Arrays, results: Arrays) -> None:
     """Copy the results that the array module, which takes no `out`, has allocated."""
     for out, result in zip(outputs, results, strict=True):
         out[...] = result
@@ -147,7 +146,7 @@ def store(outputs: Sequence[Array], results: Sequence[Array]) -> None:
 def routine(name: str, *, finite: bool = False) -> Kernel:
     """The function of that name in the array module's `linalg`, with the op's attributes. `finite`: of nothing else."""
 
-    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
         if finite:
             require_finite(xp, inputs[0])
         found = getattr(xp.linalg, name)(inputs[0], **attributes)
@@ -159,12 +158,12 @@ def routine(name: str, *, finite: bool = False) -> Kernel:
 # --- cholesky
 
 
-def infer_square(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_square(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Square matrices; the result has their meta."""
     return (square_matrices(metas),)
 
 
-def cholesky_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def cholesky_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The upper factor is the lower one's conjugate transpose. LinAlgError: not positive definite."""
     (x,), (out,) = inputs, outputs
     lower = xp.linalg.cholesky(x)
@@ -177,7 +176,7 @@ def cholesky_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Ar
 # --- qr
 
 
-def infer_qr(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_qr(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Q (..., M, K) and R (..., K, N), where K is M if complete, else the smaller of M and N."""
     x = matrices(metas)
     rows, columns = x.shape[-2:]
@@ -186,7 +185,7 @@ def infer_qr(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMe
     return Meta.of((*stack, rows, inner), x.dtype), Meta.of((*stack, inner, columns), x.dtype)
 
 
-def qr_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def qr_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """A complete Q may be larger than x."""
     return _sweeping_work(metas, outputs, 8)
 
@@ -194,7 +193,7 @@ def qr_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: A
 # --- svd
 
 
-def infer_svd(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_svd(metas: Metas, attributes: Attributes) -> OutputMetas:
     """U, S and Vh; U and Vh are square if full, else they have K columns and rows, K being the smaller of M and N."""
     x = matrices(metas)
     rows, columns = x.shape[-2:]
@@ -208,13 +207,13 @@ def infer_svd(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputM
     )
 
 
-def infer_svdvals(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_svdvals(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """As many values as the smaller of rows and columns; real."""
     x = matrices(metas)
     return (Meta.of((*x.shape[:-2], min(x.shape[-2:])), real_dtype(x.dtype)),)
 
 
-def svdvals_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def svdvals_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """In descending order."""
     store(outputs, [singular_values(xp, inputs[0])])
 
@@ -225,7 +224,7 @@ def singular_values(xp: ArrayModule, x: Array) -> Array:
     return xp.linalg.svd(x, compute_uv=False)
 
 
-def svd_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def svd_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """A full U or Vh may be larger than x."""
     return _sweeping_work(metas, outputs, 16)
 
@@ -233,7 +232,7 @@ def svd_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: 
 # --- eigh
 
 
-def infer_eigh(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_eigh(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Eigenvalues (..., M), real; eigenvectors (..., M, M) in columns."""
     x = square_matrices(metas)
     return Meta.of(x.shape[:-1], real_dtype(x.dtype)), x
@@ -242,7 +241,7 @@ def infer_eigh(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outpu
 # --- eig
 
 
-def infer_eig(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_eig(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Eigenvalues (..., M) and eigenvectors (..., M, M) in columns; both complex, in the precision of x."""
     x = square_matrices(metas)
     dtype = np.result_type(x.dtype, np.complex64)

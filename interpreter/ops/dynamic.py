@@ -4,32 +4,30 @@ the output's meta is pending."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from ..schema.opdef import Array, ArrayModule, Attributes, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Arrays, Attributes, OutputMetas, define
 from ..schema.scratch import scratch
 from ..types import kinds
-from ..types.meta import Meta, OperandMeta, tensor, tensors
+from ..types.meta import Meta, Metas, tensor, tensors
 from .indexing import mask_fits
 
 
-def infer_unique(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_unique(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Any tensor."""
     tensor(metas)
     return (None,)
 
 
-def infer_nonzero(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_nonzero(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Any tensor that has axes to count along."""
     if tensor(metas).ndim == 0:
         raise ValueError("a 0-d tensor has no positions")
     return (None,)
 
 
-def infer_masked_select(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_masked_select(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The mask's shape is that of x, or that of its first axes; an axis of the mask may be empty."""
     x, mask = tensors(metas)
     if mask.ndim > x.ndim or not mask_fits(mask.shape, x.shape[: mask.ndim]):
@@ -37,55 +35,49 @@ def infer_masked_select(metas: tuple[OperandMeta, ...], _attributes: Attributes)
     return (None,)
 
 
-def unique_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], _attributes: Attributes
-) -> tuple[Array]:
+def unique_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array]:
     """NaNs differ from each other, as the array API says."""
     return (xp.unique(inputs[0], equal_nan=False),)
 
 
-def nonzero_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], _attributes: Attributes
-) -> tuple[Array]:
+def nonzero_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array]:
     """One row per axis."""
     return (xp.stack(xp.nonzero(inputs[0])).astype(np.int64, copy=False),)
 
 
-def masked_select_kernel(
-    _xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], _attributes: Attributes
-) -> tuple[Array]:
+def masked_select_kernel(_xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array]:
     """Boolean indexing."""
     return (inputs[0][inputs[1]],)
 
 
-def sort_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def sort_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """A sort compares every element with about log2(n) others."""
     size = max((m.size for m in metas if isinstance(m, Meta)), default=0)
     return 4 * size * max(math.ceil(math.log2(size)), 1) if size else 0
 
 
-def scan_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def scan_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """Two scans and a gather."""
     return 4 * max((m.size for m in metas if isinstance(m, Meta)), default=0)
 
 
-def positions_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def positions_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """The positions along each axis before they are joined."""
     return every_position(metas)
 
 
-def partial_mask_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def partial_mask_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """The positions that a mask of the first axes selects; a mask of all of them needs none."""
     x, mask = tensors(metas)
     return 0 if mask.ndim == x.ndim else 8 * mask.size * mask.ndim
 
 
-def first_operand(metas: tuple[OperandMeta, ...]) -> int:
+def first_operand(metas: Metas) -> int:
     """At most all bytes of the first operand."""
     return tensor(metas).nbytes
 
 
-def every_position(metas: tuple[OperandMeta, ...]) -> int:
+def every_position(metas: Metas) -> int:
     """At most the position of each element, as int64."""
     x = tensor(metas)
     return x.size * x.ndim * 8

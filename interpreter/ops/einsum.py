@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import largest
-from ..types.meta import Meta, OperandMeta, tensors
+from ..types.meta import Meta, Metas, tensors
 from .linalg import product_work
 
 LONGEST = 512  # characters of the subscripts
@@ -93,11 +93,11 @@ def sizes_of(subscripts: Subscripts, given: Sequence[Meta]) -> dict[Label, int]:
     return sizes
 
 
-def _subscripts(given: Sequence[Any], attributes: Attributes) -> Subscripts:
+def _subscripts(given: Arrays, attributes: Attributes) -> Subscripts:
     return parse(attributes["subscripts"], tuple(each.ndim for each in given))
 
 
-def infer_einsum(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_einsum(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Operands of one kind of dtype."""
     given = tensors(metas)
     if len(given) > MOST:
@@ -107,7 +107,7 @@ def infer_einsum(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
     return (Meta.of(tuple(sizes[label] for label in subscripts.output), promote(metas)),)
 
 
-def einsum_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def einsum_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """By products of two operands at a time, with a BLAS where that is possible; small ones in one loop."""
     (out,) = outputs
     inputs = [x.astype(out.dtype, copy=False) for x in inputs]
@@ -118,7 +118,7 @@ def einsum_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
 SMALL = 256  # elements of the largest operand, up to which the one loop is quicker than to look for products
 
 
-def einsum_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def einsum_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The operands in one dtype and in the order of a product, the result before it is stored; of more than two
     operands, also products of some of them, which are no larger than the largest operand or result."""
     out = outputs[0]
@@ -131,7 +131,7 @@ def einsum_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attrib
     return size * (casts + copies + partial)
 
 
-def einsum_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def einsum_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """As one loop over all labels, at the speed of a BLAS if there are two operands or more."""
     given = tensors(metas)
     sizes = sizes_of(_subscripts(given, attributes), given)

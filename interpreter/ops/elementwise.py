@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ import numpy as np
 from ..schema.attributes import DTYPE
 from ..schema.indexing import INT64
 from ..schema.opdef import (
-    Array,
     ArrayModule,
+    Arrays,
     Attributes,
     Infer,
     Kernel,
@@ -26,7 +25,7 @@ from ..schema.promotion import DType, accepts_any, accepts_promoted, broadcast, 
 from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.kinds import DTypes
-from ..types.meta import DTYPES, Meta, OperandMeta, tensor
+from ..types.meta import DTYPES, Meta, Metas, tensor
 from . import corrections
 
 # Our name, or our name and NumPy's where they differ.
@@ -48,18 +47,18 @@ SLOW = 8
 _BITWISE = 16  # cost of a remainder of floats, relative to another slow function
 
 
-def slow_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def slow_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Work of a transcendental function of each element."""
     return SLOW * sum(m.size for m in outputs if m is not None) * cost_of((*metas, *outputs))
 
 
-def division_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def division_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """Remainders of floats are computed bit by bit of the quotient, which may have two thousand bits."""
     real = any(isinstance(m, Meta) and m.dtype.kind == "f" for m in metas)
     return slow_work(metas, outputs, attributes) * (_BITWISE if real else 1)
 
 
-def accepts_word(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attributes) -> None:
+def accepts_word(value: int, _metas: Metas, _attributes: Attributes) -> None:
     """OverflowError for ints that int64 cannot hold, for any dtype of the tensor."""
     if value not in INT64:
         raise OverflowError(f"the integer {value} does not fit int64")
@@ -68,7 +67,7 @@ def accepts_word(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attri
 def infer_ufunc(ufunc: np.ufunc) -> Infer:
     """The infer function of a NumPy ufunc with one output."""
 
-    def infer(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    def infer(metas: Metas, _attributes: Attributes) -> OutputMetas:
         shape = broadcast(metas)
         check_mixing(metas)
         # resolve_dtypes knows int, float and complex as weak types; a Python bool is no weaker than a bool tensor.
@@ -163,7 +162,7 @@ CORRECTED: dict[str, corrections.Correction] = {
 }
 
 
-def corrected_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def corrected_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """What replaces special values, and masks of these. Real numbers have few."""
     (out,) = outputs
     if out is None or out.dtype.kind in "biu" or (out.dtype.kind == "f" and len(metas) == 1):
@@ -171,12 +170,12 @@ def corrected_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _att
     return 3 * out.size + (out.nbytes if out.dtype.kind == "c" else 0)
 
 
-def floor_divide_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def floor_divide_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The sums that show whether an operand is infinite, or the quotients if one is."""
     return corrected_scratch(metas, outputs, attributes) + sum(m.nbytes for m in outputs if m and m.dtype.kind == "f")
 
 
-def is_total_power(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> bool:
+def is_total_power(metas: Metas, _attributes: Attributes) -> bool:
     """Signed integers have no negative powers: data decide whether the kernel raises."""
     return promote(metas).kind != "i"
 
@@ -197,7 +196,7 @@ for _entry, _correction in CORRECTED.items():
 def extremum_kernel(name: str) -> Kernel:
     """No ufunc, although it is one: NumPy deprecated a positional `out` for these two only."""
 
-    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
         getattr(xp, name)(*inputs, out=outputs[0])
 
     return kernel
@@ -208,7 +207,7 @@ for _name in ("maximum", "minimum"):
 
 
 def _rounding_kernel(name: str) -> Kernel:
-    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
         if outputs[0].dtype.kind in "biu":
             xp.copyto(outputs[0], inputs[0])
         else:
@@ -221,7 +220,7 @@ def _infer_rounding(ufunc: str) -> Infer:
     """Integers keep their dtype, as the array API says; NumPy 2.0 and CuPy would make floats of them."""
     of_floats = infer_ufunc(getattr(np, ufunc))
 
-    def infer(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    def infer(metas: Metas, attributes: Attributes) -> OutputMetas:
         x = tensor(metas)
         return (x,) if x.dtype.kind in "biu" else of_floats(metas, attributes)
 
@@ -237,18 +236,18 @@ for _entry in ROUNDING.split():
     define(**_fields, kernel=_rounding_kernel(_ufunc))
 
 
-def infer_part(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_part(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """A real dtype of half the size."""
     x = tensor(metas)
     return (Meta.of(x.shape, _PARTS[x.dtype.name]) if x.dtype.name in _PARTS else x,)
 
 
-def real_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def real_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """A strided copy; a real number is its own real part."""
     xp.copyto(outputs[0], inputs[0].real)
 
 
-def imag_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def imag_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """A strided copy; zeros for real numbers."""
     if inputs[0].dtype.kind == "c":
         xp.copyto(outputs[0], inputs[0].imag)
@@ -269,19 +268,19 @@ for _part, _take in (("real", real_kernel), ("imag", imag_kernel)):
     )
 
 
-def infer_where(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_where(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The condition has to be bool; the others promote."""
     if not isinstance(metas[0], Meta) and metas[0] is not bool:
         raise TypeError(f"the condition has to be bool, not {metas[0].__name__}")
     return (Meta.of(broadcast(metas), promote(metas[1:])),)
 
 
-def accepts_chosen(value: int, metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
+def accepts_chosen(value: int, metas: Metas, attributes: Attributes) -> None:
     """OverflowError unless the value fits the promoted dtype of the choices; the condition does not matter."""
     accepts_promoted(value, metas[1:], attributes)
 
 
-def where_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def where_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """Through a temporary: it costs less than two masked copies, and lets the output be any of the inputs."""
     condition, x, y = inputs
     if isinstance(condition, bool):  # CuPy asks it for its dtype
@@ -290,7 +289,7 @@ def where_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
         outputs[0][...] = xp.where(condition, x, y)
 
 
-def infer_clip(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_clip(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """All three promote; only ordered dtypes. NumPy would choose a dtype of its own for a scalar x."""
     if not isinstance(metas[0], Meta):
         raise TypeError(f"x has to be a tensor, not a Python {metas[0].__name__}")
@@ -298,7 +297,7 @@ def infer_clip(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outpu
     return (Meta.of(broadcast(metas), dtype),)
 
 
-def infer_astype(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_astype(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Any dtype to any other, except complex to real numbers, which would silently lose a part."""
     x, dtype = tensor(metas), np.dtype(attributes["dtype"])
     if x.dtype.kind == "c" and dtype.kind in "iuf":
@@ -306,12 +305,12 @@ def infer_astype(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
     return (Meta.of(x.shape, dtype),)
 
 
-def is_exact_cast(metas: tuple[OperandMeta, ...], attributes: Attributes) -> bool:
+def is_exact_cast(metas: Metas, attributes: Attributes) -> bool:
     """A float that fits no integer becomes one by its place: vectors of a processor give others than single numbers."""
     return tensor(metas).dtype.kind in "biu" or np.dtype(attributes["dtype"]).kind not in "iu"
 
 
-def astype_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def astype_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """Assignment casts as `astype` does."""
     outputs[0][...] = inputs[0]
 

@@ -7,18 +7,17 @@ computes in float16, which counts as float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..schema.attributes import DTYPE_OR_NONE, check_axes, check_axis, check_float, check_int, choice, optional
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ..schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import is_single, scratch
 from ..types.kinds import FLOATING, REAL_FLOATING, DTypes
-from ..types.meta import Meta, OperandMeta, Shape, normal_axes, normal_axis, tensor
+from ..types.meta import Meta, Metas, Shape, normal_axes, normal_axis, tensor
 from .decompositions import real_dtype
 from .rearranging import BLOCK
 
@@ -104,20 +103,20 @@ def result_dtype(dtype: DType, form: Form) -> DType:
 # --- the table of transforms
 
 
-def fft_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def fft_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """x and the result as complex numbers of double precision; what is single is cast besides."""
     size = sum(m.size for m in outputs if m is not None)
     return 16 * (tensor(metas).size + size * (2 if is_single(metas) else 1))
 
 
-def single_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def single_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The result before it is stored, where NumPy computes in the precision of x; float16 is cast."""
     x = tensor(metas)
     return sum(m.nbytes for m in outputs if m is not None) + (4 * x.size if x.dtype == np.float16 else 0)
 
 
 def _define_transform(name: str, form: Form, summary: str, *attributes: Attribute) -> None:
-    def infer(metas: tuple[OperandMeta, ...], given: Attributes) -> OutputMetas:
+    def infer(metas: Metas, given: Attributes) -> OutputMetas:
         x = tensor(metas)
         axes, lengths = plan(x.shape, form, given)
         shape = list(x.shape)
@@ -127,7 +126,7 @@ def _define_transform(name: str, form: Form, summary: str, *attributes: Attribut
             shape[axes[-1]] = lengths[-1] // 2 + 1
         return (Meta.of(tuple(shape), result_dtype(x.dtype, form)),)
 
-    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], given: Attributes) -> None:
+    def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, given: Attributes) -> None:
         (x,), (out,) = inputs, outputs
         axes, lengths = plan(x.shape, form, given)
         if not x.size or not axes:
@@ -138,7 +137,7 @@ def _define_transform(name: str, form: Form, summary: str, *attributes: Attribut
         along = {"n": lengths[0], "axis": axes[0]} if "axis" in given else {"s": lengths, "axes": axes}
         out[...] = getattr(xp.fft, name)(x, **along, norm=given["norm"])
 
-    def work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, given: Attributes) -> int:
+    def work(metas: Metas, outputs: OutputMetas, given: Attributes) -> int:
         x = tensor(metas)
         size = max(m.size for m in (x, *outputs) if m is not None)
         return size * math.prod(plan(x.shape, form, given)[1]).bit_length()
@@ -180,7 +179,7 @@ for _name, _form, _attributes, _summary in (
 
 
 def _define_frequencies(name: str, *, half: bool, summary: str) -> None:
-    def infer(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    def infer(_metas: Metas, attributes: Attributes) -> OutputMetas:
         n, dtype = attributes["n"], attributes["dtype"] or "float64"
         if dtype not in REAL_FLOATING:
             raise TypeError(f"frequencies are real floating-point numbers, not {dtype}")
@@ -188,7 +187,7 @@ def _define_frequencies(name: str, *, half: bool, summary: str) -> None:
             raise ValueError("the spacing `d` of the samples cannot be zero")
         return (Meta.of((n // 2 + 1 if half else n,), dtype),)
 
-    def kernel(xp: ArrayModule, _inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    def kernel(xp: ArrayModule, _inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
         outputs[0][...] = getattr(xp.fft, name)(attributes["n"], attributes["d"])
 
     define(
@@ -210,21 +209,21 @@ _define_frequencies("rfftfreq", half=True, summary="Frequencies of the points of
 # --- shifts
 
 
-def infer_shift(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_shift(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The meta of x."""
     x = tensor(metas)
     normal_axes(attributes["axes"], x.ndim)
     return (x,)
 
 
-def shift_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def shift_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """The work of a roll along the axes."""
     x = tensor(metas)
     return x.size + (BLOCK << sum(x.shape[a] > 1 for a in normal_axes(attributes["axes"], x.ndim)))
 
 
 def _define_shift(name: str, summary: str) -> None:
-    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
         (x,), (out,) = inputs, outputs
         axes = normal_axes(attributes["axes"], x.ndim)
         out[...] = getattr(xp.fft, name)(x, axes=axes) if axes else x

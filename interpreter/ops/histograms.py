@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..schema.attributes import check_bool, check_float, check_int, optional
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import largest, total
 from ..types.kinds import ANY, REAL
-from ..types.meta import Meta, OperandMeta, tensors
+from ..types.meta import Meta, Metas, tensors
 
 _BLOCK = 1 << 16  # elements that NumPy takes at a time
 MOST_EDGES = 1 << 30  # that CuPy finds a place among: it adds two places in 32 bits
@@ -40,14 +39,14 @@ def histogram_dtypes(x: DType, edges: DType | None, weights: DType | None, *, de
     return found[0].dtype, found[1].dtype
 
 
-def _parts(operands: Sequence[Any], attributes: Attributes) -> tuple[Any, Any, Any]:
+def _parts(operands: Arrays, attributes: Attributes) -> tuple[Any, Any, Any]:
     """x, the edges and the weights, None where they are not given."""
     rest = iter(operands[1:])
     edges = next(rest) if attributes["bins"] is None else None
     return operands[0], edges, next(rest) if attributes["weighted"] else None
 
 
-def infer_histogram(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_histogram(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One count for each bin, and one edge more."""
     given, bins = tensors(metas), attributes["bins"]
     if len(given) != 1 + (bins is None) + attributes["weighted"]:
@@ -71,7 +70,7 @@ def infer_histogram(metas: tuple[OperandMeta, ...], attributes: Attributes) -> O
     return Meta.of((count,), counts), Meta.of((count + 1,), ends)
 
 
-def histogram_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def histogram_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The array module's own function. ValueError if the elements or edges are not fit for bins."""
     x, edges, weights = _parts(inputs, attributes)
     if x.dtype.kind == "b":
@@ -133,12 +132,12 @@ def _counted_by_kernel(xp: ArrayModule, x: Array, weights: Array | None) -> Arra
     return xp.where(xp.isnan(x), xp.zeros_like(weights), weights) if x.dtype.kind == "f" else weights
 
 
-def histogram_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def histogram_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Packed operands, the bins some times over, and what is computed of one block of the elements."""
     return total(metas) + 4 * total(outputs) + 48 * min(largest(metas), _BLOCK)
 
 
-def histogram_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def histogram_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """One search for each element."""
     return _SEARCH * sum(m.size for m in (metas[0], *outputs) if isinstance(m, Meta))
 

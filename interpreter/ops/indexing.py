@@ -15,15 +15,15 @@ import numpy as np
 
 from ..schema.attributes import INDEX, SHAPE, TENSOR_INDEX, check_dtype
 from ..schema.indexing import Entry, Index, native_index, select, selected_shape, selects_all
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import accepts_promoted, broadcast_shapes, promote
 from ..schema.scratch import scratch
 from ..types import kinds
-from ..types.meta import Meta, OperandMeta, Shape, tensor, tensors
+from ..types.meta import Meta, Metas, OperandMeta, Shape, tensor, tensors
 from .positions import check_gather, check_scatter, from_either_end, wide
 
 
-def infer_setitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_setitem(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The value broadcasts to the selection, and casts to x's dtype within its kind."""
     x, value = tensor(metas), metas[1]
     check_fits(value, selected_shape(attributes["index"], x.shape))
@@ -31,7 +31,7 @@ def infer_setitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Out
     return (x,)
 
 
-def infer_overwrite(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_overwrite(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The meta of the attributes; the value has to fit as in `infer_setitem`."""
     x = overwritten(attributes)
     if not selects_all(attributes["index"], x.shape):
@@ -75,22 +75,22 @@ def check_assignable(value: OperandMeta, x: Meta) -> None:
         raise TypeError(f"{name} values cannot be assigned to {x.dtype.name}")
 
 
-def accepts_assigned(value: int, metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
+def accepts_assigned(value: int, metas: Metas, attributes: Attributes) -> None:
     """OverflowError unless the value fits x's dtype; the selectors do not matter."""
     accepts_promoted(value, metas[:1], attributes)
 
 
-def accepts_overwriting(value: int, _metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
+def accepts_overwriting(value: int, _metas: Metas, attributes: Attributes) -> None:
     """As `accepts_assigned`."""
     accepts_promoted(value, (overwritten(attributes),), attributes)
 
 
-def overwrite_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def overwrite_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Writes each element of the output, which is not read."""
     outputs[0][native_index(attributes["index"])] = written(inputs[0])
 
 
-def setitem_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def setitem_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Copies x first, unless the output is x."""
     (x, value), (out,) = inputs, outputs
     if not same_memory(x, out):
@@ -109,20 +109,20 @@ def _address(x: Array) -> int:
     return address
 
 
-def infer_advanced_getitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_advanced_getitem(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Tensors of integers select: the shape is known."""
     x, selectors = tensor(metas), _selectors(metas[1:], attributes["index"])
     return (Meta.of(advanced_shape(attributes["index"], x.shape, selectors), x.dtype),)
 
 
-def infer_dynamic_getitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_dynamic_getitem(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Masks select, or tensors that may turn out to be masks: only the known parts are checked."""
     x, selectors = tensor(metas), _selectors(metas[1:], attributes["index"])
     advanced_shape(attributes["index"], x.shape, selectors)
     return (None,)
 
 
-def infer_advanced_setitem(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_advanced_setitem(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The meta of x. Only the kernel sees how many elements a mask selects, and so whether the values fit."""
     x, value, selectors = tensor(metas), metas[1], _selectors(metas[2:], attributes["index"])
     selected = advanced_shape(attributes["index"], x.shape, selectors)
@@ -134,7 +134,7 @@ def infer_advanced_setitem(metas: tuple[OperandMeta, ...], attributes: Attribute
     return (x,)
 
 
-def _selectors(metas: tuple[OperandMeta, ...], index: Index) -> tuple[Meta, ...]:
+def _selectors(metas: Metas, index: Index) -> tuple[Meta, ...]:
     if index.count("tensor") != len(metas):
         raise ValueError(f"the index names {index.count('tensor')} tensors, {len(metas)} are given")
     for m in metas:
@@ -218,7 +218,7 @@ def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]
 
 
 def _native(
-    xp: ArrayModule, x: Array, index: Index, selectors: Sequence[Array], *, write: bool = False
+    xp: ArrayModule, x: Array, index: Index, selectors: Arrays, *, write: bool = False
 ) -> tuple[Array, tuple[Any, ...]]:
     """x and the index in a form for which the array module follows NumPy's rules. `write`: to write there."""
     if xp is not np:
@@ -230,7 +230,7 @@ def _native(
     return x, tuple(next(rest) if entry == "tensor" else native_index((entry,))[0] for entry in index)
 
 
-def _chosen_first(x: Array, index: Index, selectors: Sequence[Array]) -> tuple[Array, Index]:
+def _chosen_first(x: Array, index: Index, selectors: Arrays) -> tuple[Array, Index]:
     """A view of x, and an index of it, with the axes that tensors and ints index in front, as in the result.
 
     Array modules do not agree with NumPy on such entries that stand apart.
@@ -246,7 +246,7 @@ def _chosen_first(x: Array, index: Index, selectors: Sequence[Array]) -> tuple[A
     return x.transpose(axes[True] + axes[False]), (*entries[True], *entries[False])
 
 
-def _checked(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array]) -> list[Array]:
+def _checked(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays) -> list[Array]:
     """The selectors, whose positions are in bounds: CuPy wraps around where NumPy raises."""
     rest, metas = iter(selectors), [Meta.of(s.shape, s.dtype) for s in selectors]
     made = []
@@ -257,7 +257,7 @@ def _checked(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Ar
     return made
 
 
-def _check_counts(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array], *, write: bool) -> None:
+def _check_counts(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays, *, write: bool) -> None:
     """ValueError if the index selects more than a device can count. A mask by itself may select any number."""
     metas = [Meta.of(s.shape, s.dtype) for s in selectors]
     if [m.dtype.kind for m in metas] == ["b"]:
@@ -272,25 +272,19 @@ def _check_counts(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequen
         check_gather(xp, before, count, after)
 
 
-def advanced_getitem_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def advanced_getitem_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """A gather."""
     whole, native = _native(xp, inputs[0], attributes["index"], inputs[1:])
     outputs[0][...] = whole[native]
 
 
-def dynamic_getitem_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], attributes: Attributes
-) -> tuple[Array]:
+def dynamic_getitem_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, attributes: Attributes) -> tuple[Array]:
     """A gather whose size is known only afterwards."""
     whole, native = _native(xp, inputs[0], attributes["index"], inputs[1:])
     return (xp.array(whole[native]),)
 
 
-def advanced_setitem_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def advanced_setitem_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """A scatter; of several values for one element the last one stays. Copies x first, unless the output is x."""
     x, value, *selectors = inputs
     (out,) = outputs
@@ -304,7 +298,7 @@ def advanced_setitem_kernel(
     whole[native] = value
 
 
-def _check_selected(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequence[Array], value: Any) -> None:
+def _check_selected(xp: ArrayModule, shape: Shape, index: Index, selectors: Arrays, value: Any) -> None:
     """ValueError for values that do not fit the nothing that a mask alone selects: CuPy accepts any. Waits for it."""
     if len(selectors) != 1 or selectors[0].dtype.kind != "b" or getattr(value, "ndim", 0) == 0:
         return
@@ -314,7 +308,7 @@ def _check_selected(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequ
         check_fits(Meta.of(value.shape, value.dtype), (*whole[:of_mask], 0, *whole[of_mask + 1 :]))
 
 
-def _last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequence[Array], value: Any) -> Any:
+def _last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Arrays, value: Any) -> Any:
     """The value with, for each element, the last of its several values in the places of all of them.
 
     CuPy writes in no order, and NumPy keeps the last. Only positions are compared, and only if there may be duplicates:
@@ -339,14 +333,14 @@ def _last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Sequen
     return spread.reshape(sizes)[:, last].reshape(spread.shape)
 
 
-def _axes_behind(index: Index, shape: Shape, selectors: Sequence[Array]) -> int:
+def _axes_behind(index: Index, shape: Shape, selectors: Arrays) -> int:
     """How many axes of the selection follow those of the tensors and ints."""
     entries = [entry for entry, *_ in _consumed(index, shape, [Meta.of(s.shape, s.dtype) for s in selectors])]
     first = next(place for place, entry in enumerate(entries) if _chooses(entry)) if _together(index) else 0
     return sum(not _chooses(entry) for entry in entries[first:])
 
 
-def _places(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Array]) -> Array:
+def _places(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays) -> Array:
     """The position of each selected element along the axes that tensors index, as one number."""
     places: Any = 0
     rest = iter(selectors)
@@ -359,14 +353,14 @@ def _places(xp: ArrayModule, index: Index, shape: Shape, selectors: Sequence[Arr
     return places
 
 
-def _most(metas: tuple[OperandMeta, ...]) -> int:
+def _most(metas: Metas) -> int:
     """An upper bound: every mask all true, and only tensors of integers make the result larger than x."""
     x, *selectors = tensors(metas)
     sizes = (m.size for m in selectors if m.dtype.kind != "b")
     return x.nbytes * max([1, *sizes])
 
 
-def mask_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def mask_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """The positions that masks select; a mask of all axes needs none."""
     x, *selectors = (m for m in metas if isinstance(m, Meta))
     masks = [m for m in selectors if m.dtype.kind == "b"]
@@ -375,7 +369,7 @@ def mask_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attribut
     return sum(8 * m.size * m.ndim for m in masks)
 
 
-def selection_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def selection_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The selected elements before they are packed, too."""
     return _most(metas) + mask_scratch(metas, outputs, attributes)
 
@@ -385,7 +379,7 @@ def selects_by_numbers(metas: tuple[OperandMeta | None, ...], _attributes: Attri
     return all(isinstance(meta, Meta) and meta.dtype.kind != "b" for meta in metas[2:])
 
 
-def _gather_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def _gather_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     known = (m.size for m in (*metas[1:], *outputs) if isinstance(m, Meta))
     return 4 * max(known, default=0)
 

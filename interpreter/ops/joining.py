@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from ..schema.attributes import axis_attribute, check_int, optional
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
-from ..types.meta import Meta, OperandMeta, normal_axis, tensors
+from ..types.meta import Meta, Metas, normal_axis, tensors
 
 
-def infer_concat(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_concat(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The shapes agree except along the axis; without an axis they do not matter."""
     first, *rest = tensors(metas)
     if attributes["axis"] is None:
@@ -25,7 +22,7 @@ def infer_concat(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
     return (Meta.of((*fixed[0], length, *fixed[1]), promote(metas)),)
 
 
-def infer_stack(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_stack(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The shapes agree."""
     first, *rest = tensors(metas)
     axis = normal_axis(attributes["axis"], first.ndim + 1)
@@ -35,12 +32,12 @@ def infer_stack(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outpu
     return (Meta.of((*first.shape[:axis], len(metas), *first.shape[axis:]), promote(metas)),)
 
 
-def concat_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def concat_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Casts while it copies."""
     xp.concatenate(tuple(inputs), axis=attributes["axis"], out=outputs[0])
 
 
-def stack_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def stack_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Casts while it copies."""
     xp.stack(tuple(inputs), axis=attributes["axis"], out=outputs[0])
 

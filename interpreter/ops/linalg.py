@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..schema.attributes import axis_attribute, check_axes, check_int
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, BoundKernel, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, BoundKernel, OutputMetas, define
 from ..schema.promotion import DType, broadcast_shapes, promote
 from ..schema.scratch import scratch, total
 from ..types.kinds import NUMERIC
-from ..types.meta import Meta, OperandMeta, Shape, normal_axes, normal_axis, tensor, tensors
+from ..types.meta import Meta, Metas, Shape, normal_axes, normal_axis, tensor, tensors
 from .positions import SIGNED
 
 # Multiplications per nanosecond of a BLAS on one core, roughly.
@@ -91,18 +91,18 @@ def _matmul_shape(left: Shape, right: Shape) -> Shape:
     return (*batch, *rows[-2:-1][: len(left) - 1], *columns[-1:][: len(right) - 1])
 
 
-def infer_matmul(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_matmul(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Two tensors of at least one dimension."""
     left, right = tensors(metas)
     return (Meta.of(_matmul_shape(left.shape, right.shape), promote(metas)),)
 
 
-def matmul_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def matmul_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """The array module's own product."""
     multiply_matrices(xp, inputs[0], inputs[1], outputs[0])
 
 
-def matmul_direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> BoundKernel | None:
+def matmul_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> BoundKernel | None:
     """NumPy's own product, where nothing is cast and the sums need no parts."""
     left, right, out = metas[0], metas[1], outputs[0]
     if not (isinstance(left, Meta) and isinstance(right, Meta)) or out is None or out.size == 0:
@@ -112,7 +112,7 @@ def matmul_direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribu
     return np.matmul
 
 
-def matmul_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def matmul_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Operands that are cast."""
     out = outputs[0]
     if out is None:
@@ -120,7 +120,7 @@ def matmul_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attrib
     return sum(m.size * out.dtype.itemsize for m in metas if isinstance(m, Meta) and m.dtype != out.dtype)
 
 
-def matmul_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def matmul_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """As many multiplications for each element of the result as x1 has columns."""
     left, out = metas[0], outputs[0]
     if not isinstance(left, Meta):
@@ -147,7 +147,7 @@ def _without(shape: Shape, axis: int) -> Shape:
     return shape[:axis] + shape[len(shape) + axis + 1 :]
 
 
-def infer_vecdot(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_vecdot(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The sizes along the axis are equal, the other axes broadcast."""
     left, right = tensors(metas)
     axis = _axis_from_the_back(left, right, attributes)
@@ -157,7 +157,7 @@ def infer_vecdot(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
     return (Meta.of(shape, promote(metas)),)
 
 
-def vecdot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def vecdot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Rows times columns: the array module may have no vecdot, but its matmul uses a dot product here."""
     left, right = (xp.moveaxis(x, attributes["axis"], -1) for x in inputs)
     if left.dtype.kind == "c":
@@ -165,13 +165,13 @@ def vecdot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
     multiply_matrices(xp, left[..., None, :], right[..., :, None], outputs[0][..., None, None])
 
 
-def conjugate_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def conjugate_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The conjugates of complex vectors, besides those of a product."""
     left = tensor(metas)
     return (left.nbytes if left.dtype.kind == "c" else 0) + matmul_scratch(metas, outputs, attributes)
 
 
-def vecdot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def vecdot_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """One multiplication for each pair of elements."""
     left, out = metas[0], outputs[0]
     if not isinstance(left, Meta) or out is None:
@@ -179,7 +179,7 @@ def vecdot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes
     return product_work(out.dtype, out.size * left.shape[attributes["axis"]]) + _EACH * (out.size - 1)
 
 
-def infer_cross(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_cross(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Three components along the axis in both operands; only the other axes are broadcast."""
     left, right = tensors(metas)
     axis = _axis_from_the_back(left, right, attributes)
@@ -189,7 +189,7 @@ def infer_cross(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outpu
     return (Meta.of(broadcast_shapes((left.shape, right.shape)), promote(metas)),)
 
 
-def cross_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def cross_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """One component of the result after the other: x1[j] * x2[k] - x1[k] * x2[j]."""
     behind = (slice(None),) * (-1 - attributes["axis"])
     left, right, out = ([x[(..., i, *behind)] for i in range(3)] for x in (*inputs, *outputs))
@@ -231,7 +231,7 @@ def _kept(ndim: int, contracted: Shape) -> Shape:
     return tuple(a for a in range(ndim) if a not in contracted)
 
 
-def infer_tensordot(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_tensordot(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Contracted axes agree in size, without broadcasting; the result has the other axes of x1, then those of x2."""
     left, right = tensors(metas)
     axes = _contracted(left.ndim, right.ndim, attributes)
@@ -243,7 +243,7 @@ def infer_tensordot(metas: tuple[OperandMeta, ...], attributes: Attributes) -> O
     return (Meta.of(rows + columns, promote(metas)),)
 
 
-def tensordot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def tensordot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """One product of two matrices, which copies operands whose axes are not in the required order."""
     (x1, x2), (out,) = inputs, outputs
     left, right = _contracted(x1.ndim, x2.ndim, attributes)
@@ -258,13 +258,13 @@ def tensordot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
         out[...] = product.reshape(out.shape)
 
 
-def tensordot_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def tensordot_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """Copies of operands whose axes are not in the order of the product, besides those of the product."""
     copies = total(m for m in tensors(metas) if m.ndim > 2)
     return copies + matmul_scratch(metas, outputs, attributes)
 
 
-def tensordot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def tensordot_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """As many multiplications for each element of the result as there are contracted elements."""
     left, right, out = metas[0], metas[-1], outputs[0]
     if not isinstance(left, Meta) or not isinstance(right, Meta) or out is None:
@@ -273,7 +273,7 @@ def tensordot_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attribu
     return product_work(out.dtype, out.size * math.prod(left.shape[a] for a in axes))
 
 
-def infer_outer(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_outer(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Two vectors."""
     left, right = tensors(metas)
     if left.ndim != 1 or right.ndim != 1:
@@ -281,7 +281,7 @@ def infer_outer(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outp
     return (Meta.of(left.shape + right.shape, promote(metas)),)
 
 
-def outer_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def outer_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """A column times a row, by broadcasting."""
     xp.multiply(inputs[0][:, None], inputs[1][None, :], outputs[0])
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Layout, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import in_working
 from ..types.kinds import FLOATING
-from ..types.meta import Meta, OperandMeta, Shape, normal_axes, reduced_shape, tensor
+from ..types.meta import Meta, Metas, Shape, normal_axes, reduced_shape, tensor
 from .decompositions import lapack_work, matrices, real_dtype, singular_values, values_scratch
 from .reductions import accumulated_dtype, as_summed
 
@@ -72,16 +71,14 @@ def _extreme(xp: ArrayModule, x: Array, axis: Any, *, largest: bool, keepdims: b
 # --- vector_norm
 
 
-def infer_vector_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_vector_norm(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One real number for each vector, over any axes."""
     x = tensor(metas)
     shape = reduced_shape(x.shape, normal_axes(attributes["axis"], x.ndim), keepdims=attributes["keepdims"])
     return (Meta.of(shape, real_dtype(x.dtype)),)
 
 
-def vector_norm_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def vector_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """All axes together are one vector."""
     (x,), (out,) = inputs, outputs
     x = x.astype(_wide(x.dtype), copy=False)
@@ -92,7 +89,7 @@ def vector_norm_kernel(
         out[...] = _p_norm(xp, x, order, axis, keepdims=keepdims)
 
 
-def norm_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def norm_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Absolute values or squares, and their powers; float16 is cast."""
     x = tensor(metas)
     if attributes["ord"] == 0:
@@ -101,7 +98,7 @@ def norm_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attribut
     return in_working(x) * (passes + (x.dtype == np.float16))
 
 
-def vector_norm_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def vector_norm_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Powers cost more than products."""
     size = tensor(metas).size
     return size if attributes["ord"] in {"inf", "-inf", 0.0, 1.0, 2.0} else _SLOW * size
@@ -114,7 +111,7 @@ def _takes_singular_values(order: float | str) -> bool:
     return order in {"nuc", 2.0, -2.0}
 
 
-def infer_matrix_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_matrix_norm(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One real number for each matrix."""
     x, order = matrices(metas), attributes["ord"]
     if x.dtype == np.float16 and _takes_singular_values(order):
@@ -123,9 +120,7 @@ def infer_matrix_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
     return (Meta.of(shape, real_dtype(x.dtype)),)
 
 
-def matrix_norm_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def matrix_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Of no columns, rows or singular values, the largest is 0 and the smallest inf."""
     (x,), (out,) = inputs, outputs
     order = attributes["ord"]
@@ -147,7 +142,7 @@ def _from_singular_values(xp: ArrayModule, x: Array, order: float | str) -> Arra
     return xp.sum(values, axis=-1) if order == "nuc" else values[..., 0 if order == 2 else -1]
 
 
-def matrix_norm_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def matrix_norm_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """As of singular values, or of the sums of a vector's norm."""
     if _takes_singular_values(attributes["ord"]):
         return values_scratch(metas, outputs, attributes)
@@ -155,7 +150,7 @@ def matrix_norm_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, at
     return in_working(x) * (1 + (x.dtype == np.float16))
 
 
-def matrix_norm_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def matrix_norm_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Singular values cost n**3."""
     x = tensor(metas)
     return lapack_work(x, 6) if _takes_singular_values(attributes["ord"]) else x.size
@@ -170,7 +165,7 @@ def _diagonal_size(shape: Shape, offset: int) -> int:
     return max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
 
 
-def infer_diagonal(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_diagonal(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The last two axes become one."""
     x = matrices(metas)
     return (Meta.of((*x.shape[:-2], _diagonal_size(x.shape, attributes["offset"])), x.dtype),)
@@ -185,18 +180,18 @@ def diagonal_view(_x: Meta, layout: Layout, out: Meta, attributes: Attributes) -
     return start, (*stack, down + right)
 
 
-def diagonal_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def diagonal_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """A copy, where a view is not wanted."""
     outputs[0][...] = xp.diagonal(inputs[0], attributes["offset"], -2, -1)
 
 
-def infer_trace(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_trace(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One number for each matrix, in the dtype of a sum."""
     x = matrices(metas)
     return (Meta.of(x.shape[:-2], accumulated_dtype(x.dtype, attributes["dtype"])),)
 
 
-def trace_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def trace_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Computed in the dtype of the result."""
     (x,), (out,) = inputs, outputs
     offset = attributes["offset"]
@@ -207,7 +202,7 @@ def trace_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
         xp.sum(diagonal, axis=-1, dtype=out.dtype, out=out)
 
 
-def diagonal_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def diagonal_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Only the diagonals are read."""
     shape = tensor(metas).shape
     return math.prod(shape[:-2]) * _diagonal_size(shape, attributes["offset"])

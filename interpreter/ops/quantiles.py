@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..schema.attributes import AXIS, KEEPDIMS, choice
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Infer, Kernel, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import scratch
 from ..types.kinds import REAL
-from ..types.meta import Meta, OperandMeta, ScalarType, Shape, normal_axes, reduced_shape, tensor
+from ..types.meta import Meta, Metas, ScalarType, Shape, normal_axes, reduced_shape, tensor
 
 METHODS = (
     "inverted_cdf",
@@ -53,13 +52,13 @@ def _is_of_none(shape: Shape, attributes: Attributes) -> bool:
     return any(shape[axis] == 0 for axis in normal_axes(attributes["axis"], len(shape)))
 
 
-def infer_median(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_median(metas: Metas, attributes: Attributes) -> OutputMetas:
     """float64 of integers and bools, else the dtype of x."""
     x = tensor(metas)
     return (Meta.of(_reduced(x, attributes), np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype),)
 
 
-def median_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def median_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """NaN of no elements."""
     (x,), (out,) = inputs, outputs
     if _is_of_none(x.shape, attributes):
@@ -78,7 +77,7 @@ def quantile_dtype(name: str, x: str, q: str | ScalarType, method: str) -> DType
 
 
 def _infer_quantile(name: str) -> Infer:
-    def infer(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+    def infer(metas: Metas, attributes: Attributes) -> OutputMetas:
         x, q = tensor(metas), metas[1]
         reduced = _reduced(x, attributes)
         if math.prod(reduced) and _is_of_none(x.shape, attributes):
@@ -94,7 +93,7 @@ def _infer_quantile(name: str) -> Infer:
 
 
 def _quantile_kernel(name: str) -> Kernel:
-    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
         (x, q), (out,) = inputs, outputs
         if xp is np and out.size:
             options = {key: attributes[key] for key in ("axis", "keepdims", "method")}
@@ -201,7 +200,7 @@ def _in_bounds(xp: ArrayModule, at: Array, last: int) -> Array:
     return xp.minimum(xp.maximum(at.astype(np.int64), 0), last)
 
 
-def selection_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def selection_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """A selection compares each element with some others."""
     return _COMPARISONS * tensor(metas).size
 

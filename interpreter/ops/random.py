@@ -23,6 +23,7 @@ from ..schema.opdef import (
     VARIADIC,
     Array,
     ArrayModule,
+    Arrays,
     Attribute,
     Attributes,
     Infer,
@@ -35,7 +36,7 @@ from ..schema.promotion import WIRE_INTEGERS
 from ..schema.scratch import total
 from ..types import kinds
 from ..types.kinds import DTypes
-from ..types.meta import Meta, OperandMeta, tensor
+from ..types.meta import Meta, Metas, OperandMeta, tensor
 from .elementwise import slow_work
 
 Host: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -51,7 +52,7 @@ _BLOCK = 1 << 16  # elements drawn at a time where NumPy cannot draw in place; d
 # --- streams
 
 
-def check_seed(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attributes) -> None:
+def check_seed(value: int, _metas: Metas, _attributes: Attributes) -> None:
     """ValueError unless a seed, or the number of a call or a part, is an unsigned 64-bit integer."""
     if type(value) is not int or value not in SEEDS:  # for other types a range compares its numbers one by one
         raise ValueError(f"a seed is in [0, 2**64), like the numbers of calls; not {value}")
@@ -103,13 +104,13 @@ def _bound(normal: int | str) -> int:
     return WIRE_INTEGERS.stop if isinstance(normal, str) else normal
 
 
-def infer_shaped(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_shaped(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The shape and dtype of the attributes; bool without a dtype."""
     _check_stream(metas)
     return (Meta.of(attributes["shape"], attributes.get("dtype", "bool")),)
 
 
-def infer_uniform(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_uniform(metas: Metas, attributes: Attributes) -> OutputMetas:
     """low <= high, both within the dtype."""
     low, high = attributes["low"], attributes["high"]
     if low > high:
@@ -121,14 +122,14 @@ def infer_uniform(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Out
     return infer_shaped(metas, attributes)
 
 
-def infer_normal(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_normal(metas: Metas, attributes: Attributes) -> OutputMetas:
     """std >= 0."""
     if attributes["std"] < 0:
         raise ValueError(f"std is negative: {attributes['std']}")
     return infer_shaped(metas, attributes)
 
 
-def infer_integers(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_integers(metas: Metas, attributes: Attributes) -> OutputMetas:
     """low < high, and all integers in [low, high) fit the dtype."""
     low, high = _bound(attributes["low"]), _bound(attributes["high"])
     if low >= high:
@@ -139,14 +140,14 @@ def infer_integers(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Ou
     return infer_shaped(metas, attributes)
 
 
-def infer_bernoulli(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_bernoulli(metas: Metas, attributes: Attributes) -> OutputMetas:
     """0 <= p <= 1."""
     if not 0 <= attributes["p"] <= 1:
         raise ValueError(f"a probability is in [0, 1], not {attributes['p']}")
     return infer_shaped(metas, attributes)
 
 
-def infer_permutation(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_permutation(metas: Metas, attributes: Attributes) -> OutputMetas:
     """n int64."""
     _check_stream(metas)
     if attributes["n"] < 0:
@@ -154,7 +155,7 @@ def infer_permutation(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
     return (Meta.of((attributes["n"],), "int64"),)
 
 
-def infer_permute(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_permute(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The meta of x, which needs rows."""
     x = tensor(metas)
     _check_stream(metas[1:])
@@ -206,7 +207,7 @@ def _largest_below(high: float) -> np.float16:
     return largest if float(largest) < high else np.nextafter(largest, np.float16(-math.inf))
 
 
-def uniform_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def uniform_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """In [low, high), up to rounding. One float16 in thousands would round up to `high`, and is kept below."""
     (out,), low, high = outputs, attributes["low"], attributes["high"]
     host = _host(xp, out, _drawn(out.dtype))
@@ -216,7 +217,7 @@ def uniform_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
     _store(xp, host, out)
 
 
-def normal_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def normal_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Ziggurat, as in NumPy. The real part has half of a complex number's variance."""
     (out,), std = outputs, attributes["std"]
     host = _host(xp, out, _drawn(out.dtype))
@@ -225,14 +226,14 @@ def normal_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
     _store(xp, host, out)
 
 
-def integers_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def integers_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Unbiased. Source: Lemire, Fast random integer generation in an interval (2019), as NumPy does it."""
     low, high = _bound(attributes["low"]), _bound(attributes["high"])
     source, dtype = generator(inputs), outputs[0].dtype
     _draw_blocks(xp, outputs[0], lambda size: source.integers(low, high, size, dtype))
 
 
-def bernoulli_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def bernoulli_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """A uniform float64 below p: never for 0, always for 1."""
     source, p = generator(inputs), attributes["p"]
     _draw_blocks(xp, outputs[0], lambda size: source.random(size) < p)
@@ -244,14 +245,12 @@ def _order(stream: Sequence[int], n: int) -> Host:
     return order
 
 
-def permutation_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
-) -> None:
+def permutation_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """A Fisher-Yates shuffle."""
     outputs[0][...] = xp.asarray(_order(inputs, len(outputs[0])))
 
 
-def permute_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def permute_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """Row i of the result is row p[i] of x, p being `permutation` of as many rows."""
     x, *stream = inputs
     xp.take(x, xp.asarray(_order(stream, len(x))), axis=0, out=outputs[0])
@@ -260,7 +259,7 @@ def permute_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
 # --- the table
 
 
-def draw_scratch(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def draw_scratch(_metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """Integers are drawn in blocks, a permutation at once; float16 is drawn as float32, and rounded."""
     (out,) = outputs
     if out is None:
@@ -270,13 +269,13 @@ def draw_scratch(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, attribut
     return 8 * out.size if "n" in attributes else 9 * min(out.size, _BLOCK)
 
 
-def permute_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def permute_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """x, packed, its rows before they are stored, and their order."""
     x = tensor(metas)
     return x.nbytes + total(outputs) + 8 * x.shape[0]
 
 
-def permutation_work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def permutation_work(_metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """A shuffle jumps about in memory; then each row is copied."""
     return sum(20 * m.shape[0] + m.size for m in outputs if m is not None)
 

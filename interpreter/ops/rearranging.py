@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ..errors import DeviceMemoryError
 from ..schema.attributes import axis_attribute, check_axes, check_axis, check_int, optional
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OutputMetas, define
+from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Kernel, OutputMetas, define
 from ..schema.promotion import broadcast_shapes
 from ..schema.scratch import total
 from ..types.kinds import ANY, INTEGER
-from ..types.meta import LARGEST, Meta, OperandMeta, Shape, normal_axis, tensor, tensors
+from ..types.meta import LARGEST, Meta, Metas, Shape, normal_axis, tensor, tensors
 from ..types.sizes import exact_size
 from .positions import check_gather, from_either_end
 
@@ -31,7 +29,7 @@ _POSITION = 16
 # --- roll
 
 
-def infer_roll(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_roll(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One shift for all axes, or one for each axis; without axes, one."""
     x = tensor(metas)
     if attributes["axis"] is not None:
@@ -55,7 +53,7 @@ def _shifts(shape: Shape, attributes: Attributes) -> dict[int, int]:
     return total
 
 
-def roll_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def roll_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Block by block: along each axis the elements that stay inside, and those that wrap around."""
     (x,), (out,) = inputs, outputs
     if attributes["axis"] is None:
@@ -81,17 +79,17 @@ def _blocks(size: int, shift: int) -> tuple[tuple[slice, slice], ...]:
     return ((slice(shift, None), slice(None, cut)), (slice(None, shift), slice(cut, None)))
 
 
-def roll_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def roll_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Without an axis, the elements in C order, and those in their new order; of many axes what was rolled before."""
     return 2 * total(metas) if attributes["axis"] is None or _rolled(metas, attributes) > _AT_ONCE else 0
 
 
-def _rolled(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
+def _rolled(metas: Metas, attributes: Attributes) -> int:
     """How many axes are rolled."""
     return sum(map(bool, _shifts(tensor(metas).shape, attributes).values()))
 
 
-def roll_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def roll_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Each element is moved once, of many axes once more for each; each axis that is rolled at once doubles the number
     of blocks."""
     x = tensor(metas)
@@ -108,7 +106,7 @@ def _check_counts(counts: Shape, what: str) -> None:
         raise ValueError(f"a negative number of {what}: {min(counts)}")
 
 
-def infer_repeat(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_repeat(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The axis grows; without one, x in C order."""
     x, repeats = tensor(metas), attributes["repeats"]
     _check_counts((repeats,), "repeats")
@@ -118,7 +116,7 @@ def infer_repeat(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
     return (Meta.of((*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :]), x.dtype),)
 
 
-def repeat_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def repeat_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The repeats of an element form a new axis behind its own."""
     shape: Shape = inputs[0].shape
     behind = len(shape) if attributes["axis"] is None else normal_axis(attributes["axis"], len(shape)) + 1
@@ -133,14 +131,14 @@ def _padded(shape: Shape, attributes: Attributes) -> tuple[Shape, Shape]:
     return (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(repetitions)) + repetitions
 
 
-def infer_tile(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_tile(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Each axis grows; missing axes and repetitions count as one."""
     x = tensor(metas)
     _check_counts(attributes["repetitions"], "repetitions")
     return (Meta.of(tuple(n * r for n, r in zip(*_padded(x.shape, attributes), strict=True)), x.dtype),)
 
 
-def tile_kernel(_xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def tile_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The repetitions along an axis form a new axis in front of it."""
     pairs = tuple(zip(*_padded(inputs[0].shape, attributes), strict=True))
     once = tuple(n for size, _ in pairs for n in (1, size))
@@ -157,7 +155,7 @@ def _spread(x: Array, out: Array, once: Shape, repeated: Shape) -> None:
     out.reshape([repeated[a] for a in kept])[...] = x.reshape([once[a] for a in kept])
 
 
-def infer_repeat_each(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_repeat_each(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One count for each element of the axis, or of x without an axis; or one count for all."""
     x, counts = tensors(metas)
     axis = attributes["axis"]
@@ -175,9 +173,7 @@ def _check_room(nbytes: int, room: int) -> None:
         )
 
 
-def repeat_each_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], attributes: Attributes
-) -> tuple[Array]:
+def repeat_each_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, attributes: Attributes) -> tuple[Array]:
     """Position j of the result holds element k if the repeats of k elements end at or before j."""
     x, counts = inputs
     axis = attributes["axis"]
@@ -205,7 +201,7 @@ def _checked_counts(xp: ArrayModule, x: Array, axis: int, counts: Array) -> Arra
 # --- triangles
 
 
-def infer_triangle(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_triangle(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Matrices."""
     x = tensor(metas)
     if x.ndim < 2:
@@ -223,7 +219,7 @@ def _diagonal(xp: ArrayModule, shape: Shape, k: int) -> tuple[Array, Array]:
 def triangle_kernel(cleared: str) -> Kernel:
     """Copies, then clears the elements whose column is `cleared`, "greater" or "less", than that of the diagonal."""
 
-    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
         (x,), (out,) = inputs, outputs
         xp.copyto(out, x)
         xp.copyto(out, False, where=getattr(xp, cleared)(*_diagonal(xp, out.shape, attributes["k"])))
@@ -231,7 +227,7 @@ def triangle_kernel(cleared: str) -> Kernel:
     return kernel
 
 
-def triangle_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def triangle_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """The mask of one matrix."""
     x = tensor(metas)
     return x.shape[-2] * x.shape[-1]
@@ -240,7 +236,7 @@ def triangle_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _att
 # --- elements by their positions
 
 
-def infer_take(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_take(metas: Metas, attributes: Attributes) -> OutputMetas:
     """A list of positions along an axis, which may be left out if x has only one."""
     x, indices = tensors(metas)
     axis = attributes["axis"]
@@ -252,7 +248,7 @@ def infer_take(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Output
     return (Meta.of((*x.shape[:axis], indices.size, *x.shape[axis + 1 :]), x.dtype),)
 
 
-def take_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def take_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """A negative position counts from the end."""
     (x, indices), axis = inputs, attributes["axis"] or 0
     positions = _positions(xp, indices, x.shape[axis])
@@ -273,7 +269,7 @@ def rows_at(xp: ArrayModule, x: Array, positions: Array, axis: int) -> Array:
     return x[(*(slice(None),) * (axis % x.ndim), positions)]
 
 
-def infer_take_along_axis(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_take_along_axis(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Both have as many dimensions and broadcast except along the axis, whose size is that of the indices."""
     x, indices = tensors(metas)
     if x.ndim != indices.ndim:
@@ -283,9 +279,7 @@ def infer_take_along_axis(metas: tuple[OperandMeta, ...], attributes: Attributes
     return (Meta.of((*rest[:axis], indices.shape[axis], *rest[axis:]), x.dtype),)
 
 
-def take_along_axis_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def take_along_axis_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The array module's own function, which broadcasts."""
     (x, indices), axis = inputs, attributes["axis"]
     positions = _positions(xp, indices, x.shape[axis])
@@ -293,12 +287,12 @@ def take_along_axis_kernel(
         outputs[0][...] = xp.take_along_axis(x, positions, axis=axis)
 
 
-def gather_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def gather_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The elements before they are stored, and the positions as int64."""
     return total(outputs) + 8 * sum(m.size for m in metas[1:] if isinstance(m, Meta) and m.dtype != np.int64)
 
 
-def gather_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def gather_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Two passes over the indices, and one scattered read for each element of the result; x may be much larger."""
     return 4 * sum(m.size for m in (*metas[1:], *outputs) if isinstance(m, Meta))
 

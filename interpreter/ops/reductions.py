@@ -6,7 +6,6 @@ With `axis=()` every element is reduced alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, chec
 from ..schema.opdef import (
     Array,
     ArrayModule,
+    Arrays,
     Attribute,
     Attributes,
     BoundKernel,
@@ -29,7 +29,7 @@ from ..schema.opdef import (
 from ..schema.promotion import DType
 from ..schema.scratch import in_working, scratch
 from ..types.kinds import REAL
-from ..types.meta import Meta, OperandMeta, Shape, normal_axes, reduced_shape, tensor
+from ..types.meta import Meta, Metas, Shape, normal_axes, reduced_shape, tensor
 
 # The widest integer of each kind, the dtype of sums and products of integers.
 _ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
@@ -49,7 +49,7 @@ def _axes_of(x: Meta, attributes: Attributes) -> Shape:
     return normal_axes(attributes["axis"], x.ndim)
 
 
-def variance_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def variance_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """The deviations from the mean, and the squares of complex ones."""
     x = tensor(metas)
     return in_working(x) * (2 if x.dtype.kind == "c" else 1)
@@ -76,13 +76,13 @@ def accumulated_dtype(dtype: DType, wanted: str | None) -> DType:
     return np.dtype(wanted)
 
 
-def infer_sum(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_sum(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The result has the dtype of the computation."""
     x = tensor(metas)
     return _reduced(x, attributes, accumulated_dtype(x.dtype, attributes["dtype"]))
 
 
-def infer_max(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_max(metas: Metas, attributes: Attributes) -> OutputMetas:
     """ValueError for no elements, which have no maximum."""
     x = tensor(metas)
     if _reduced_count(x.shape, _axes_of(x, attributes)) == 0:
@@ -90,29 +90,29 @@ def infer_max(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputM
     return _reduced(x, attributes, x.dtype)
 
 
-def infer_argmax(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_argmax(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Positions are int64; over all axes they count in C order."""
     (reduced,) = infer_max(metas, attributes)
     return (Meta.of(reduced.shape, np.dtype(np.int64)),) if reduced else (None,)
 
 
-def infer_any(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_any(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Bool, for any dtype."""
     return _reduced(tensor(metas), attributes, np.dtype(np.bool_))
 
 
-def infer_count(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_count(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Counts are int64."""
     return _reduced(tensor(metas), attributes, np.dtype(np.int64))
 
 
-def infer_mean(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_mean(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Integers give float64."""
     x = tensor(metas)
     return _reduced(x, attributes, np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype)
 
 
-def infer_var(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_var(metas: Metas, attributes: Attributes) -> OutputMetas:
     """As the mean; a variance of complex numbers is real."""
     x = tensor(metas)
     real = Meta.of(x.shape, np.empty(0, x.dtype).real.dtype) if x.dtype.kind == "c" else x
@@ -127,7 +127,7 @@ def _accumulator(dtype: DType) -> DType:
 
 
 def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
-    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+    def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
         options = {"dtype": outputs[0].dtype} if dtype else {}
         x = as_summed(xp, inputs[0], outputs[0].dtype) if dtype else inputs[0]
         getattr(xp, name)(x, axis=attributes["axis"], keepdims=attributes["keepdims"], out=outputs[0], **options)
@@ -135,7 +135,7 @@ def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
     return kernel
 
 
-def min_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def min_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """CuPy's `min`, unlike its `max`, passes `out` to CUB in the place of the dtype (`_ndarray_min`, up to 14.2)."""
     options = {"axis": attributes["axis"], "keepdims": attributes["keepdims"]}
     if xp is np:
@@ -149,7 +149,7 @@ def as_summed(xp: ArrayModule, x: Array, dtype: DType) -> Array:
     return xp.not_equal(x, 0) if xp is not np and x.dtype.kind == "c" and dtype.kind == "b" else x
 
 
-def rows_of(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
+def rows_of(metas: Metas, attributes: Attributes) -> int:
     """The axes in front of those that are reduced; 0 if these are not the last ones."""
     x = tensor(metas)
     axes = sorted(_axes_of(x, attributes))
@@ -157,7 +157,7 @@ def rows_of(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
     return rows if axes == list(range(rows, x.ndim)) else 0
 
 
-def rows_of_sum(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
+def rows_of_sum(metas: Metas, attributes: Attributes) -> int:
     """None where elements are cast: NumPy does so in buffers, whose ends need not be ends of rows.
 
     In sums of integers the order is of no account.
@@ -168,13 +168,13 @@ def rows_of_sum(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
     return rows_of(metas, attributes) if exact or dtype == x.dtype else 0
 
 
-def rows_of_mean(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
+def rows_of_mean(metas: Metas, attributes: Attributes) -> int:
     """None where elements are cast, as for sums."""
     x = tensor(metas)
     return rows_of(metas, attributes) if _accumulator(x.dtype) == x.dtype else 0
 
 
-def rows_of_variance(metas: tuple[OperandMeta, ...], attributes: Attributes) -> int:
+def rows_of_variance(metas: Metas, attributes: Attributes) -> int:
     """None of complex numbers, too: their squares are computed in vectors, where signs of NaN depend on the place."""
     return rows_of_mean(metas, attributes) if tensor(metas).dtype.kind == "f" else 0
 
@@ -183,7 +183,7 @@ def directly(name: str) -> Direct:
     """The reduction that NumPy's function of that name calls in the end."""
     reduce = _UFUNCS[name].reduce
 
-    def direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
+    def direct(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
         out = outputs[0]
         if out is None or out.size == 0 or not isinstance(metas[0], Meta):
             return None
@@ -193,7 +193,7 @@ def directly(name: str) -> Direct:
     return direct
 
 
-def count_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def count_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Over all axes without a temporary; over some as a sum, since CuPy's function has no `keepdims`.
 
     NumPy's function holds the interpreter lock, so it gets a part at a time.
@@ -209,7 +209,7 @@ def count_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
         xp.sum(nonzero, axis=axis, dtype=np.int64, keepdims=attributes["keepdims"], out=out)
 
 
-def mean_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def mean_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Sum, then divide; xp.mean would warn about an empty slice, whose mean is just NaN."""
     (x,), (out,) = inputs, outputs
     axis = attributes["axis"]
@@ -237,12 +237,12 @@ def _variance(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
     return xp.divide(total, freedom if freedom > 0 else math.nan)
 
 
-def var_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def var_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The variance."""
     outputs[0][...] = _variance(xp, inputs[0], attributes)
 
 
-def std_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def std_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Root of the variance, which may be larger than any float16 where the root is not."""
     outputs[0][...] = xp.sqrt(_variance(xp, inputs[0], attributes))
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from ..schema.attributes import choice
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import total
 from ..types.kinds import INTEGER, REAL
-from ..types.meta import Meta, OperandMeta, tensors
+from ..types.meta import Meta, Metas, tensors
 from .positions import from_the_front
 
 
-def infer_searchsorted(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_searchsorted(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """x1 is 1-d, x2 anything of its kind or a Python number, the sorter as long as x1."""
     x1, *sorters = tensors((metas[0], *metas[2:]))
     x2 = metas[1]
@@ -30,9 +27,7 @@ def infer_searchsorted(metas: tuple[OperandMeta, ...], _attributes: Attributes) 
     return (Meta.of(x2.shape if isinstance(x2, Meta) else (), np.dtype(np.int64)),)
 
 
-def searchsorted_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def searchsorted_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """In the promoted dtype: CuPy would compare int32 with uint32 as C++ does, without sign."""
     x1, x2, *sorters = inputs
     dtype = np.promote_types(x1.dtype, getattr(x2, "dtype", x1.dtype))  # a number takes the dtype of x1
@@ -41,13 +36,13 @@ def searchsorted_kernel(
     outputs[0][...] = xp.searchsorted(x1.astype(dtype, copy=False), xp.asarray(x2, dtype), side=attributes["side"])
 
 
-def search_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def search_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The positions before they are stored, and the operands, packed and in one dtype."""
     widest = max(m.dtype.itemsize for m in metas[:2] if isinstance(m, Meta))
     return total(outputs) + widest * sum(m.size for m in metas if isinstance(m, Meta))
 
 
-def search_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def search_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """A search halves what is left, each time in another cache line; a sorter gathers all of x1."""
     x1, *sorters = tensors((metas[0], *metas[2:]))
     return (metas[1].size if isinstance(metas[1], Meta) else 1) * 4 * x1.size.bit_length() + sum(

@@ -8,16 +8,13 @@ order, NaNs last. Positions count in C order; positions and counts are int64.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from ..schema.attributes import check_bool
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, Scratch, define
+from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, Scratch, define
 from ..schema.promotion import promote
 from ..schema.scratch import scratch
-from ..types.meta import Meta, OperandMeta, tensor
+from ..types.meta import Meta, Metas, tensor
 from .dynamic import sort_work
 
 
@@ -25,20 +22,18 @@ def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summar
     """An op that gives the distinct elements and, of "index", "inverse" and "counts", these `results`."""
     options = {f"return_{result}": True for result in results}
 
-    def infer(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+    def infer(metas: Metas, _attributes: Attributes) -> OutputMetas:
         tensor(metas)
         return (None,) * (1 + len(results))
 
-    def kernel(
-        xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], _attributes: Attributes
-    ) -> tuple[Array, ...]:
+    def kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array, ...]:
         values, *rest = xp.unique(inputs[0], equal_nan=False, **options)
         # CuPy's inverse is flat in some versions, and so is NumPy's.
         shapes = (inputs[0].shape if result == "inverse" else values.shape for result in results)
         positions = (a.astype(np.int64, copy=False).reshape(shape) for a, shape in zip(rest, shapes, strict=True))
         return (values, *positions)
 
-    def most(metas: tuple[OperandMeta, ...]) -> int:
+    def most(metas: Metas) -> int:
         x = tensor(metas)  # at most all its elements are distinct
         return x.nbytes + x.size * len(results) * 8
 
@@ -74,7 +69,7 @@ _define_unique(
 )
 
 
-def infer_isin(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_isin(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Bool, in the shape of x1; one operand may be a Python scalar."""
     if not any(isinstance(m, Meta) for m in metas):
         raise TypeError("at least one operand has to be a tensor")
@@ -83,7 +78,7 @@ def infer_isin(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outpu
     return (Meta.of(x1.shape if isinstance(x1, Meta) else (), np.dtype(np.bool_)),)
 
 
-def isin_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def isin_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """In the promoted dtype, which a Python scalar takes from the tensor."""
     dtype = promote([Meta.of((), x.dtype) if hasattr(x, "dtype") else type(x) for x in inputs])
     x1, x2 = (xp.asarray(x, dtype=dtype) for x in inputs)

@@ -7,17 +7,16 @@ inverse: the kernels of inv, solve and matrix_power raise LinAlgError, for the w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..schema.attributes import check_float, check_int, optional
-from ..schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import broadcast_shapes, promote
 from ..schema.scratch import in_double, is_single, total
 from ..types.kinds import FLOATING, INTEGER, LAPACK, REAL_FLOATING
-from ..types.meta import Meta, OperandMeta, Shape, tensor, tensors
+from ..types.meta import Meta, Metas, Shape, tensor, tensors
 from .decompositions import (
     cast,
     constant_work,
@@ -42,7 +41,7 @@ from .linalg import product_work
 # --- determinants
 
 
-def infer_slogdet(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_slogdet(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The sign has the dtype of x, the logarithm is real."""
     x = square_matrices(metas)
     return Meta.of(x.shape[:-2], x.dtype), Meta.of(x.shape[:-2], real_dtype(x.dtype))
@@ -61,12 +60,12 @@ def _solved(xp: ArrayModule, name: str, *operands: Any) -> Array:
         raise np.linalg.LinAlgError("Singular matrix") from error
 
 
-def inv_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def inv_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """The array module's own function. LinAlgError for a singular matrix."""
     store(outputs, [_solved(xp, "inv", inputs[0])])
 
 
-def infer_solve(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_solve(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """x2 is one vector if it is 1-d, else a stack of matrices; the stacks broadcast."""
     left, right = tensors(metas)
     square_matrices(metas)
@@ -78,7 +77,7 @@ def infer_solve(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outp
     return (Meta.of(broadcast_shapes((left.shape[:-2], stack)) + sides, promote(metas)),)
 
 
-def solve_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def solve_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """Both as stacks of matrices, of one shape where the array module may differ in its rules for broadcasting."""
     (x1, x2), (out,) = inputs, outputs
     if out.size == 0:
@@ -95,14 +94,14 @@ def solve_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
     out[...] = solution[..., 0] if vector else solution
 
 
-def solve_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def solve_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The solutions, one matrix with its right-hand sides, and what is cast."""
     left, right = tensors(metas)
     casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
     return casts + sum(map(in_double, outputs)) + one(left) + one(right)
 
 
-def solve_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def solve_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """One factorisation for each matrix of the result, and as many substitutions as it has columns."""
     left, right, out = metas[0], metas[-1], outputs[0]
     if not isinstance(left, Meta) or not isinstance(right, Meta) or out is None:
@@ -116,7 +115,7 @@ def solve_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes
 # --- lstsq
 
 
-def infer_lstsq(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_lstsq(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """One matrix, and a vector or a matrix of as many rows."""
     left, right = tensors(metas)
     if left.ndim != 2 or right.ndim not in {1, 2}:
@@ -129,7 +128,7 @@ def infer_lstsq(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Outp
     return Meta.of((columns, *right.shape[1:]), dtype), Meta.of((), np.dtype(np.int64)), values
 
 
-def lstsq_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def lstsq_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The array module's own function."""
     for each in inputs:
         require_finite(xp, each)
@@ -138,7 +137,7 @@ def lstsq_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array
     store(outputs, [x, rank, values])
 
 
-def lstsq_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def lstsq_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Both operands, right-hand sides as long as the solutions some times over, and what is cast."""
     left, right = tensors(metas)
     casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
@@ -146,7 +145,7 @@ def lstsq_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribu
     return casts + in_double(left) + 3 * sides + sum(map(in_double, outputs))
 
 
-def infer_residuals(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_residuals(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The rank decides whether there are any."""
     left, right, *_ = tensors(metas)
     if left.ndim != 2 or right.ndim not in {1, 2}:
@@ -154,9 +153,7 @@ def infer_residuals(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> 
     return (None,)
 
 
-def residuals_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], _outputs: Sequence[Array], _attributes: Attributes
-) -> tuple[Array]:
+def residuals_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array]:
     """Sums of squares along the rows, one for each right-hand side; none if solutions are not unique."""
     a, b, x, rank = inputs
     columns = b if b.ndim == 2 else b[:, None]
@@ -165,7 +162,7 @@ def residuals_kernel(
     return (xp.sum(squares, axis=0)[: None if int(rank) == a.shape[1] else 0],)
 
 
-def residuals_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def residuals_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """The product, the differences and their squares; operands that are cast."""
     given = a, b, x = tensors(metas[:3])
     casts = a.size + x.size if len({m.dtype for m in given}) > 1 else 0
@@ -175,7 +172,7 @@ def residuals_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _at
 # --- pinv and matrix_rank, which take small singular values for zero
 
 
-def _check_tolerance(metas: tuple[OperandMeta, ...]) -> Meta:
+def _check_tolerance(metas: Metas) -> Meta:
     """x, the first operand; the second, rtol, is a number or broadcasts to the stack of x."""
     x = matrices(metas)
     rtol = metas[1] if len(metas) > 1 else float
@@ -193,25 +190,25 @@ def _broadcasts_to(shape: Shape, wanted: Shape) -> bool:
     return len(shape) <= len(wanted) and all(n in {1, m} for n, m in pairs)
 
 
-def infer_pinv(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_pinv(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Rows and columns exchanged."""
     x = _check_tolerance(metas)
     return (Meta.of((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype),)
 
 
-def infer_matrix_rank(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_matrix_rank(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """One int64 for each matrix."""
     return (Meta.of(_check_tolerance(metas).shape[:-2], np.dtype(np.int64)),)
 
 
-def _are_large(xp: ArrayModule, inputs: Sequence[Any], values: Array) -> Array:
+def _are_large(xp: ArrayModule, inputs: Arrays, values: Array) -> Array:
     """Which singular values (at least one for each matrix, descending) are more than rtol times the largest."""
     x = inputs[0]
     rtol = inputs[1] if len(inputs) > 1 else max(x.shape[-2:]) * float(xp.finfo(values.dtype).eps)
     return values > values[..., :1] * (rtol if isinstance(rtol, (int, float)) else rtol[..., None])
 
 
-def pinv_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def pinv_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """V S^-1 U^H with 0 in place of the reciprocals of small singular values."""
     (x, *_), (out,) = inputs, outputs
     require_finite(xp, x)
@@ -221,7 +218,7 @@ def pinv_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
     xp.matmul(xp.conjugate(xp.swapaxes(vh, -1, -2)), right, out=out)
 
 
-def pinv_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def pinv_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """Those of the decomposition, or its results and two matrices made of them."""
     x = matrices(metas)
     inner = min(x.shape[-2:])
@@ -229,9 +226,7 @@ def pinv_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attribu
     return max(svd_bytes(x, inner, inner), results + 2 * in_double(x))
 
 
-def matrix_rank_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
-) -> None:
+def matrix_rank_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """The number of singular values that are not small."""
     (x, *_), (out,) = inputs, outputs
     if x.size == 0:
@@ -244,7 +239,7 @@ def matrix_rank_kernel(
 # --- matrix_power
 
 
-def infer_matrix_power(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_matrix_power(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Square matrices; float16 has products but no inverses."""
     x = square_matrices(metas)
     if attributes["n"] < 0 and x.dtype == np.float16:
@@ -252,21 +247,19 @@ def infer_matrix_power(metas: tuple[OperandMeta, ...], attributes: Attributes) -
     return (x,)
 
 
-def matrix_power_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def matrix_power_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """By repeated squaring, of the inverse if n is negative. LinAlgError if there is no inverse."""
     store(outputs, [_solved(xp, "matrix_power", inputs[0], attributes["n"])])
 
 
-def matrix_power_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def matrix_power_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The power, a square and the next one; those of an inverse."""
     x = matrices(metas)
     inverse = in_double(x) + 2 * one(x) + cast(x) if attributes["n"] < 0 else 0
     return max(3 * total(outputs), inverse + total(outputs))
 
 
-def matrix_power_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def matrix_power_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """One product for each bit of n, and one more for each that is set."""
     x = tensor(metas)
     n: int = attributes["n"]

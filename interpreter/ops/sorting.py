@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from ..schema.attributes import axis_attribute, check_bool
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Infer, Kernel, OutputMetas, Scratch, define
+from ..schema.opdef import (
+    ArrayModule,
+    Arrays,
+    Attribute,
+    Attributes,
+    Infer,
+    Kernel,
+    OutputMetas,
+    Scratch,
+    define,
+)
 from ..schema.scratch import total
-from ..types.meta import Meta, OperandMeta, normal_axis, tensor
+from ..types.meta import Meta, Metas, normal_axis, tensor
 
 
-def infer_sort(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_sort(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The meta of x, which needs an axis."""
     x = tensor(metas)
     normal_axis(attributes["axis"], x.ndim)
     return (x,)
 
 
-def infer_argsort(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_argsort(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Positions are int64."""
     infer_sort(metas, attributes)
     return (Meta.of(tensor(metas).shape, np.dtype(np.int64)),)
@@ -31,7 +38,7 @@ def _algorithm(attributes: Attributes) -> str | None:
     return "stable" if attributes["stable"] else None
 
 
-def sort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def sort_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """For descending order x is reversed before and after, so that equal elements (0.0 and -0.0) keep their order.
 
     Sorting negated values would not do: unsigned integers, bools and the smallest integer have no negative.
@@ -46,7 +53,7 @@ def sort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
     out[...] = xp.flip(ordered, axis) if down else ordered
 
 
-def argsort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def argsort_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Descending as in `sort_kernel`; positions in the reversed x are counted from its end."""
     (x,), (out,) = inputs, outputs
     axis, down = attributes["axis"], attributes["descending"]
@@ -57,19 +64,19 @@ def argsort_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
         out[...] = order
 
 
-def sort_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def sort_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """One line along the axis, packed, and half of another one to merge or as much to distribute."""
     x = tensor(metas)
     return 2 * x.dtype.itemsize * x.shape[attributes["axis"]]
 
 
-def argsort_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def argsort_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The positions, those of one line, and a packed line."""
     x = tensor(metas)
     return total(outputs) + (16 + x.dtype.itemsize) * x.shape[attributes["axis"]]
 
 
-def lines_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def lines_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Every element is compared with about log2(n) others along the axis."""
     x = tensor(metas)
     return 4 * x.size * x.shape[attributes["axis"]].bit_length()

@@ -7,14 +7,14 @@ layout or the result may not share memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
 from ..schema.attributes import AXIS, INDEX, SHAPE, check_axes, check_axis, check_bool, check_new_shape, optional
 from ..schema.indexing import native_index, select, selected_shape
-from ..schema.opdef import Array, ArrayModule, Attribute, Attributes, Layout, OutputMetas, View, define
+from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, View, define
 from ..schema.promotion import broadcast_shapes
-from ..types.meta import Meta, OperandMeta, Shape, normal_axes, tensor
+from ..types.meta import Meta, Metas, Shape, normal_axes, tensor
 
 # The shape of a view op's result, from the input's shape.
 ShapeRule: TypeAlias = Callable[[Shape, Attributes], Shape]
@@ -231,22 +231,22 @@ def getitem_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) ->
 # --- the table
 
 
-def _work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def _work(_metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Only selected elements are copied."""
     return sum(m.size for m in outputs if m is not None)
 
 
-def may_copy(_metas: tuple[OperandMeta, ...], attributes: Attributes) -> bool:
+def may_copy(_metas: Metas, attributes: Attributes) -> bool:
     """A view that must not copy fails where the operand's layout allows no view."""
     return attributes.get("copy") is not False
 
 
 def _define_view(name: str, shape_of: ShapeRule, view: View, take: Take, summary: str, *attributes: Attribute) -> None:
-    def infer(metas: tuple[OperandMeta, ...], given: Attributes) -> OutputMetas:
+    def infer(metas: Metas, given: Attributes) -> OutputMetas:
         x = tensor(metas)
         return (Meta.of(shape_of(x.shape, given), x.dtype),)
 
-    def kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], given: Attributes) -> None:
+    def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, given: Attributes) -> None:
         outputs[0][...] = take(xp, inputs[0], given)
 
     define(

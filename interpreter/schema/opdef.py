@@ -27,7 +27,7 @@ import numpy as np
 
 from ..errors import MetadataError, MetadataTypeError, metadata_error
 from ..types.kinds import ANY, DTypes
-from ..types.meta import LARGEST, Meta, OperandMeta
+from ..types.meta import LARGEST, Meta, Metas, OperandMeta
 from ..wire.forms import shown
 from .library import Library
 from .op_table import similar
@@ -40,10 +40,12 @@ FrozenAttributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
 OutputMetas: TypeAlias = tuple[Meta | None, ...]
 # An array of the device's array module.
 Array: TypeAlias = Any
+# Operands, of which some may be Python scalars, or results.
+Arrays: TypeAlias = Sequence[Any]
 ArrayModule: TypeAlias = Any
 
-Infer: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], OutputMetas]
-Kernel: TypeAlias = Callable[[ArrayModule, Sequence[Any], Sequence[Array], Attributes], Sequence[Array] | None]
+Infer: TypeAlias = Callable[[Metas, Attributes], OutputMetas]
+Kernel: TypeAlias = Callable[[ArrayModule, Arrays, Arrays, Attributes], Arrays | None]
 # A kernel bound to array module and attributes: called as bound(*inputs, *outputs).
 BoundKernel: TypeAlias = Callable[..., Any]
 # (offset, strides) in bytes of a view into its storage.
@@ -53,22 +55,22 @@ Layout: TypeAlias = tuple[int, tuple[int, ...]]
 # can express it and an attribute forbids to copy.
 View: TypeAlias = Callable[[Meta, Layout, Meta, Attributes], Layout | None]
 # Estimated work of one call, in element operations (about a nanosecond each): decides between inline and a worker.
-Work: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], int]
+Work: TypeAlias = Callable[[Metas, OutputMetas, Attributes], int]
 # What a Python int operand has to satisfy, beyond its type: (value, operand metas, attributes); raises
 # TypeError/ValueError/OverflowError.
-ScalarCheck: TypeAlias = Callable[[int, tuple[OperandMeta, ...], Attributes], None]
+ScalarCheck: TypeAlias = Callable[[int, Metas, Attributes], None]
 # The most bytes that the results of a `dynamic` op can take, by the metas of its operands.
-Most: TypeAlias = Callable[[tuple[OperandMeta, ...]], int]
+Most: TypeAlias = Callable[[Metas], int]
 # The bytes that a kernel takes at its peak besides its operands and results: (operand metas, output metas, attributes).
-Scratch: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], int]
+Scratch: TypeAlias = Callable[[Metas, OutputMetas, Attributes], int]
 # A kernel for NumPy's arrays of these metas alone, or None: (operand metas, output metas, attributes).
-Direct: TypeAlias = Callable[[tuple[OperandMeta, ...], OutputMetas, Attributes], BoundKernel | None]
+Direct: TypeAlias = Callable[[Metas, OutputMetas, Attributes], BoundKernel | None]
 # A property that an op has for some operands: (operand metas, attributes).
-Property: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], bool]
+Property: TypeAlias = Callable[[Metas, Attributes], bool]
 # How many leading axes of the operand the rows of a reduction lie along: (operand metas, attributes).
-Rows: TypeAlias = Callable[[tuple[OperandMeta, ...], Attributes], int]
+Rows: TypeAlias = Callable[[Metas, Attributes], int]
 # How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
-Compose: TypeAlias = Callable[[Callable[..., list[Any]], Sequence[Any], Attributes], list[Any]]
+Compose: TypeAlias = Callable[[Callable[..., list[Any]], Arrays, Attributes], list[Any]]
 
 Fields = ParamSpec("Fields")  # of an op's definition
 MACHINE = "the machine's process"  # where a device lacks something, as far as the machine knows
@@ -208,7 +210,7 @@ class OpDef:
             raise MetadataError(f"{self.name}: unknown attribute {min(rest, key=str)!r} (known: {known})", op=self.name)
         return tuple(frozen)
 
-    def estimate(self, metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    def estimate(self, metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
         """Work of one call in element operations: the largest tensor's size times its dtypes' highest cost, unless the
         op has `work`.
 
@@ -221,7 +223,7 @@ class OpDef:
 
     def temporaries(
         self,
-        metas: tuple[OperandMeta, ...],
+        metas: Metas,
         outputs: OutputMetas,
         attributes: Attributes,
         *,
@@ -255,10 +257,10 @@ class OpDef:
         if self.dynamic:
             attributes = {**attributes, "room": room}
 
-        def run(*arrays: Any) -> Sequence[Array] | None:
+        def run(*arrays: Any) -> Arrays | None:
             return kernel(xp, arrays[:count], arrays[count:], attributes)
 
-        def run_unless_empty(*arrays: Any) -> Sequence[Array] | None:
+        def run_unless_empty(*arrays: Any) -> Arrays | None:
             # A tensor without elements may have axes of any size, along which a kernel would loop or allocate.
             outputs = arrays[count:]
             for out in outputs:

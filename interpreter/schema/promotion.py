@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..errors import metadata_error
-from ..types.meta import Meta, OperandMeta, ScalarType, Shape
+from ..types.meta import Meta, Metas, OperandMeta, ScalarType, Shape
 from .opdef import Attributes, OpDef, find
 
 DType: TypeAlias = np.dtype[np.generic]
@@ -44,7 +44,7 @@ def number_dtype(op: OpDef, metas: Sequence[OperandMeta | None]) -> DType | None
     return np.result_type(tensor.dtype, _WEAK[number])
 
 
-def check_mixing(operands: tuple[OperandMeta, ...]) -> None:
+def check_mixing(operands: Metas) -> None:
     """TypeError unless the tensors are of one kind, and each Python scalar mixes with it."""
     dtypes = [m.dtype for m in operands if isinstance(m, Meta)]
     if not dtypes:
@@ -122,13 +122,13 @@ def check_scalar(
         raise metadata_error(error, f"{op_name}: {error}", op_name) from None
 
 
-def accepts_any(value: int, _metas: tuple[OperandMeta, ...], _attributes: Attributes) -> None:
+def accepts_any(value: int, _metas: Metas, _attributes: Attributes) -> None:
     """For ops that do not cast the scalar to an integer dtype: comparisons, true division, logical ops."""
     if value not in WIRE_INTEGERS:
         raise OverflowError(f"the integer {value if abs(value) < 10**40 else '(huge)'} has more than 64 bits")
 
 
-def accepts_promoted(value: int, metas: tuple[OperandMeta, ...], attributes: Attributes) -> None:
+def accepts_promoted(value: int, metas: Metas, attributes: Attributes) -> None:
     """The default: the value has to fit the attribute `dtype` if there is one, else the operands' promoted dtype."""
     name = attributes.get("dtype")
     check_fits(value, promote(metas) if name is None else np.dtype(name))

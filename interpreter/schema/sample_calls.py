@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..errors import MetadataError, TensordError
 from ..types.kinds import DTypes
-from ..types.meta import DTYPES, Meta, OperandMeta
+from ..types.meta import DTYPES, Meta, Metas
 from .infer import infer_once
 from .op_table import similar
 from .opdef import REGISTRY, REQUIRED, OpDef
@@ -227,7 +227,7 @@ def operands_of(op: OpDef, dtype: str, shapes: Shapes) -> tuple[Any, ...]:
 
 def check(op: OpDef, sample: Sample) -> None:
     """MetadataError unless the call is valid."""
-    metas: tuple[OperandMeta, ...] = tuple([one if isinstance(one, Meta) else type(one) for one in sample.operands])
+    metas: Metas = tuple([one if isinstance(one, Meta) else type(one) for one in sample.operands])
     infer_once(op, metas, op.freeze(sample.attributes))
 
 

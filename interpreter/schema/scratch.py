@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..types.meta import Meta, OperandMeta
+from ..types.meta import Meta, Metas, OperandMeta
 from .opdef import Attributes, OutputMetas, Scratch
 from .promotion import DType
 
@@ -20,7 +20,7 @@ def scratch(*, operands: float = 0, results: float = 0, working: float = 0, elem
     """A sum of multiples: of the operands' bytes, of the results' bytes where they are known, of the bytes of the first
     operand in the dtype of computations, and of the number of elements of the largest tensor."""
 
-    def estimate(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+    def estimate(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
         found = operands * total(metas) + results * total(outputs) + elements * largest((*metas, *outputs))
         return int(found + (working * in_working(metas[0]) if working else 0))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .meta import DTYPE_NAMES, DTYPES, Meta, OperandMeta
+from .meta import DTYPE_NAMES, DTYPES, Meta, Metas
 
 DTypes: TypeAlias = frozenset[str]
 
@@ -50,7 +50,7 @@ def kind_name(dtypes: DTypes) -> str:
     return _NAMES.get(dtypes) or ", ".join(name for name in DTYPES if name in dtypes)
 
 
-def check_kinds(metas: tuple[OperandMeta, ...], dtypes: tuple[DTypes, ...], names: tuple[str, ...]) -> None:
+def check_kinds(metas: Metas, dtypes: tuple[DTypes, ...], names: tuple[str, ...]) -> None:
     """TypeError unless each tensor among the operands has one of its dtypes."""
     for position, meta in enumerate(metas):
         accepted = dtypes[min(position, len(dtypes) - 1)]

@@ -102,6 +102,7 @@ class Meta:
 
 
 OperandMeta: TypeAlias = Meta | ScalarType
+Metas: TypeAlias = tuple[OperandMeta, ...]
 
 _interned: WeakValueDictionary[tuple[Shape, np.dtype[np.generic]], Meta] = WeakValueDictionary()
 _newest: deque[Meta] = deque(maxlen=KEPT)
@@ -115,7 +116,7 @@ def packed_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def tensors(metas: tuple[OperandMeta, ...]) -> tuple[Meta, ...]:
+def tensors(metas: Metas) -> tuple[Meta, ...]:
     """The operands, all of which have to be tensors."""
     for m in metas:
         if not isinstance(m, Meta):
@@ -123,7 +124,7 @@ def tensors(metas: tuple[OperandMeta, ...]) -> tuple[Meta, ...]:
     return metas  # type: ignore[return-value]
 
 
-def tensor(metas: tuple[OperandMeta, ...]) -> Meta:
+def tensor(metas: Metas) -> Meta:
     """The first operand, which has to be a tensor."""
     return tensors(metas[:1])[0]
 

@@ -17,7 +17,7 @@ from ...schema.opdef import (
 )
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.meta import OperandMeta, tensor
+from ...types.meta import Metas, tensor
 from ..elementwise import slow_work
 from . import compose, kernels
 from .operands import same_meta
@@ -31,22 +31,22 @@ _APPROXIMATE = Attribute("approximate", choice("tanh", "none"), "tanh")
 # --- infer
 
 
-def infer_activation(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_activation(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The result has the tensor's meta."""
     return (tensor(metas),)
 
 
-def infer_gradient(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_gradient(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """dy and y agree in shape and dtype; nothing broadcasts."""
     return (same_meta(metas, ("dy", "the other operand")),)
 
 
-def gelu_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def gelu_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The exact form sums a series for each element."""
     return slow_work(metas, outputs, attributes) * (_SERIES if attributes["approximate"] == "none" else 1)
 
 
-def relu_direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> BoundKernel | None:
+def relu_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> BoundKernel | None:
     """The larger of x and an array that is 0."""
     if outputs[0] is None or outputs[0].size == 0:
         return None
@@ -54,9 +54,7 @@ def relu_direct(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribute
     return lambda x, out: np.maximum(x, zero, out=out)
 
 
-def relu_grad_direct(
-    metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes
-) -> BoundKernel | None:
+def relu_grad_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> BoundKernel | None:
     """`fill_masked` with its types and 0 at hand."""
     if outputs[0] is None or outputs[0].size == 0:
         return None

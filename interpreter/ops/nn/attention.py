@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ...schema.attributes import check_bool, check_float, optional
-from ...schema.opdef import VARIADIC, Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ...schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ...schema.promotion import broadcast_shapes
 from ...schema.scratch import working_size
 from ...types import kinds
-from ...types.meta import Meta, OperandMeta, tensors
+from ...types.meta import Meta, Metas, tensors
 from ..elementwise import SLOW
 from .blocks import block_bytes, parts
 from .operands import one_dtype, working_dtype
@@ -54,13 +54,13 @@ def _result(q: Meta, k: Meta, v: Meta, mask: Sequence[Meta]) -> Meta:
     return Meta.of((*q.shape[:-1], v.shape[-1]), q.dtype)
 
 
-def infer_attention(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_attention(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """q, k and v of one dtype, and a mask of bool or that dtype that broadcasts to the scores [..., l, s]."""
     q, k, v = one_dtype(metas[:3], FORWARD)
     return (_result(q, k, v, tensors(metas[3:])),)
 
 
-def infer_attention_grad(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_attention_grad(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """dy of the result's meta, and the operands; the gradients have the metas of q, k and v."""
     dy, q, k, v = one_dtype(metas[:4], GRADIENT)
     result = _result(q, k, v, tensors(metas[4:]))
@@ -69,7 +69,7 @@ def infer_attention_grad(metas: tuple[OperandMeta, ...], _attributes: Attributes
     return (q, k, v)
 
 
-def attention_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def attention_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Two products and a softmax of the scores; five and two for the gradients."""
     gradient = len(outputs) == 3
     q, k, v = tensors(metas[1:4] if gradient else metas[:3])
@@ -78,7 +78,7 @@ def attention_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attrib
     return (products + scores * SLOW) * (3 if gradient else 1)
 
 
-def attention_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def attention_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The scores of a block some times over, and queries, keys and values of a part of the batch."""
     gradient = len(outputs) == 3
     q, k, v = tensors(metas[1:4] if gradient else metas[:3])
@@ -105,7 +105,7 @@ class Attention(NamedTuple):
     causal: bool
 
     @classmethod
-    def of(cls, xp: ArrayModule, operands: Sequence[Array], attributes: Attributes) -> Attention:
+    def of(cls, xp: ArrayModule, operands: Arrays, attributes: Attributes) -> Attention:
         """The call of the operands q, k, v and an optional mask."""
         q, k, v, *mask = operands
         scale = attributes["scale"]
@@ -147,7 +147,7 @@ class Attention(NamedTuple):
         return scores
 
 
-def attention_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def attention_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """softmax(q @ k.T * scale) @ v."""
     call = Attention.of(xp, inputs, attributes)
     for batch in call.batches():
@@ -157,9 +157,7 @@ def attention_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
             outputs[0][(*batch, ..., rows, slice(None))] = xp.matmul(call.shares(queries, keys, batch, rows), values)
 
 
-def attention_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def attention_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """dq, dk and dv; the mask has no gradient."""
     dy, *operands = inputs
     if dy.size == 0:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ...schema.opdef import Attributes
+from ...schema.opdef import Arrays, Attributes
 
 # call(name, inputs, attributes) -> outputs
 Call: TypeAlias = Callable[..., list[Any]]
 
 
-def compose_relu(call: Call, inputs: Sequence[Any], _attributes: Attributes) -> list[Any]:
+def compose_relu(call: Call, inputs: Arrays, _attributes: Attributes) -> list[Any]:
     """maximum(x, 0)."""
     return call("maximum", [inputs[0], 0])
 
 
-def compose_sigmoid(call: Call, inputs: Sequence[Any], _attributes: Attributes) -> list[Any]:
+def compose_sigmoid(call: Call, inputs: Arrays, _attributes: Attributes) -> list[Any]:
     """1 / (1 + exp(-x))."""
     power = call("exp", call("negative", [inputs[0]]))
     return call("reciprocal", call("add", [*power, 1]))
 
 
-def compose_silu(call: Call, inputs: Sequence[Any], _attributes: Attributes) -> list[Any]:
+def compose_silu(call: Call, inputs: Arrays, _attributes: Attributes) -> list[Any]:
     """x / (1 + exp(-x))."""
     power = call("exp", call("negative", [inputs[0]]))
     return call("divide", [inputs[0], *call("add", [*power, 1])])
@@ -40,14 +40,14 @@ def _total(call: Call, powers: list[Any], reduced: Attributes) -> list[Any]:
     return call("maximum", [*call("sum", powers, reduced), 1])
 
 
-def compose_softmax(call: Call, inputs: Sequence[Any], attributes: Attributes) -> list[Any]:
+def compose_softmax(call: Call, inputs: Arrays, attributes: Attributes) -> list[Any]:
     """exp(x - max) / sum(exp(x - max))."""
     reduced = {"axis": attributes["axis"], "keepdims": True}
     powers = call("exp", _shifted(call, inputs[0], reduced))
     return call("divide", [*powers, *_total(call, powers, reduced)])
 
 
-def compose_log_softmax(call: Call, inputs: Sequence[Any], attributes: Attributes) -> list[Any]:
+def compose_log_softmax(call: Call, inputs: Arrays, attributes: Attributes) -> list[Any]:
     """(x - max) - log(sum(exp(x - max)))."""
     reduced = {"axis": attributes["axis"], "keepdims": True}
     shifted = _shifted(call, inputs[0], reduced)
@@ -55,7 +55,7 @@ def compose_log_softmax(call: Call, inputs: Sequence[Any], attributes: Attribute
     return call("subtract", [*shifted, *call("log", total)])
 
 
-def compose_cross_entropy(call: Call, inputs: Sequence[Any], _attributes: Attributes) -> list[Any]:
+def compose_cross_entropy(call: Call, inputs: Arrays, _attributes: Attributes) -> list[Any]:
     """-mean of the log-softmax at the labels; needs the logits' shape."""
     logits, labels = inputs
     (scores,) = call("log_softmax", [logits], {"axis": -1})

@@ -9,7 +9,7 @@ from ...schema.attributes import check_int
 from ...schema.opdef import VARIADIC, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import working_size
 from ...types import kinds
-from ...types.meta import Meta, OperandMeta, tensor, tensors
+from ...types.meta import Meta, Metas, tensor, tensors
 from .blocks import HOST, block_bytes
 from .convolution_kernels import conv2d_grad_kernel, conv2d_kernel
 from .operands import check_pair, check_positive_pair, one_dtype
@@ -44,7 +44,7 @@ def _result(x: Meta, weight: Meta, attributes: Attributes) -> Meta:
     return Meta.of((x.shape[0], filters, down.number, across.number), x.dtype)
 
 
-def infer_conv2d(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_conv2d(metas: Metas, attributes: Attributes) -> OutputMetas:
     """x [n, c, h, w], weight [o, c // groups, kh, kw] and bias [o]; the result is [n, o, rows, columns]."""
     x, weight, *bias = one_dtype(metas, FORWARD)
     result = _result(x, weight, attributes)
@@ -53,7 +53,7 @@ def infer_conv2d(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
     return (result,)
 
 
-def infer_conv2d_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_conv2d_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
     """dy of the result's meta, x and weight; the gradients have the metas of x, weight and bias."""
     dy, x, weight = one_dtype(metas, GRADIENT)
     result = _result(x, weight, attributes)
@@ -62,7 +62,7 @@ def infer_conv2d_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
     return (x, weight, Meta.of(weight.shape[:1], weight.dtype))
 
 
-def conv2d_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def conv2d_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """A product per result and tap, and the copy of each window's elements; three times that for the gradients."""
     gradient = len(outputs) == 3
     weight, result = (metas[2], metas[0]) if gradient else (metas[1], outputs[0])
@@ -73,7 +73,7 @@ def conv2d_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes
     return (products // _BLAS_SPEED + copied) * (3 if gradient else 1)
 
 
-def conv2d_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def conv2d_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The columns of a block and their product with the filters; in a gradient those of both, and of some images."""
     gradient = len(outputs) == 3
     x, weight = tensors(metas[1:3] if gradient else metas[:2])

@@ -11,10 +11,10 @@ High performance convolutional neural networks for document processing (2006).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ...schema.opdef import Array, ArrayModule, Attributes
+from ...schema.opdef import Array, ArrayModule, Arrays, Attributes
 from .blocks import parts
 from .operands import working_dtype
 from .windows import Line, Tap, lines
@@ -91,7 +91,7 @@ class Plan(NamedTuple):
         return part.reshape(self.groups, dy.shape[1] // self.groups, dy.shape[0] * math.prod(block.shape))
 
 
-def conv2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def conv2d_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """weight @ columns, block by block."""
     (x, weight, *bias), (out,) = inputs, outputs
     plan = Plan.of(xp, x, weight, attributes)
@@ -105,9 +105,7 @@ def conv2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arra
             out[images, :, block.rows, block.columns] = product.swapaxes(0, 1)
 
 
-def conv2d_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def conv2d_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """dx, dweight and dbias, block by block."""
     dy, x, weight = inputs
     if dy.size == 0:

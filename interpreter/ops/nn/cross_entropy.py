@@ -7,13 +7,13 @@ products, when the code that they call is in no cache any more: each call left o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...schema.opdef import Array, ArrayModule, Attributes, BoundKernel, OutputMetas
-from ...types.meta import Meta, OperandMeta, tensors
+from ...schema.opdef import Array, ArrayModule, Arrays, Attributes, BoundKernel, OutputMetas
+from ...types.meta import Meta, Metas, tensors
 from ..positions import SIGNED, check_scatter
 from .labels import in_range, mark
 from .operands import working_dtype
@@ -45,9 +45,7 @@ def _countable(xp: ArrayModule, out: Array) -> list[Any]:
     return [slice(start, start + step) for start in range(0, len(out), step)]
 
 
-def cross_entropy_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
-) -> None:
+def cross_entropy_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """Mean over rows of log-sum-exp minus the label's logit; NaN for no rows."""
     logits, labels = inputs
     labels, wrong = in_range(xp, labels, logits.shape[-1], "labels")
@@ -60,9 +58,7 @@ def cross_entropy_kernel(
     xp.divide(losses.sum(), labels.size, outputs[0])
 
 
-def cross_entropy_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def cross_entropy_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """(softmax(logits) - one_hot(labels)) * scale / n."""
     (logits, labels), (out,) = inputs, outputs
     labels, wrong = in_range(xp, labels, logits.shape[-1], "labels")
@@ -76,9 +72,7 @@ def cross_entropy_grad_kernel(
 # --- direct
 
 
-def cross_entropy_direct(
-    metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes
-) -> BoundKernel | None:
+def cross_entropy_direct(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
     """For few rows; rows that are not packed are the general kernel's."""
     logits, labels = tensors(metas)
     if not _are_few(labels):
@@ -102,9 +96,7 @@ def cross_entropy_direct(
     return run
 
 
-def cross_entropy_grad_direct(
-    metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes
-) -> BoundKernel | None:
+def cross_entropy_grad_direct(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
     """For few rows; rows that are not packed are the general kernel's."""
     logits, labels = tensors(metas)
     if not _are_few(labels):

@@ -6,16 +6,15 @@ drawn on the host, as those of `random` are, so that all devices agree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...schema.attributes import check_float
-from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ...schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.meta import OperandMeta, tensor
+from ...types.meta import Metas, tensor
 from ..elementwise import slow_work
 from ..random import check_seed
 from .kernels import fill_masked
@@ -29,7 +28,7 @@ def check_rate(value: Any) -> float:
     return rate
 
 
-def infer_dropout(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_dropout(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """A tensor, and a seed, which is a Python int; the result has the tensor's meta."""
     x, seed = metas
     if seed is not int:
@@ -37,12 +36,12 @@ def infer_dropout(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Ou
     return (tensor((x,)),)
 
 
-def dropout_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+def dropout_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """A draw for each element, and more than one pass."""
     return 2 * slow_work(metas, outputs, attributes)
 
 
-def dropout_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def dropout_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Dropped elements are 0, also where x is infinite or NaN."""
     (x, seed), rate = inputs, attributes["rate"]
     check_seed(seed, (), {})

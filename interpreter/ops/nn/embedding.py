@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 from ...schema.attributes import check_int
-from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ...schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import in_working, scratch
 from ...types import kinds
-from ...types.meta import Meta, OperandMeta, tensors
+from ...types.meta import Meta, Metas, tensors
 from ..positions import check_gather, check_scatter, from_the_front
 from ..rearranging import rows_at
 from .blocks import block_bytes, parts
@@ -25,7 +23,7 @@ def _check_rows(indices: Meta, rows: int) -> None:
         raise ValueError("there are no rows to look up")
 
 
-def infer_embedding(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_embedding(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """indices [...] and weight [rows, *rest] give [..., *rest]."""
     indices, weight = tensors(metas)
     if weight.ndim == 0:
@@ -34,7 +32,7 @@ def infer_embedding(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> 
     return (Meta.of((*indices.shape, *weight.shape[1:]), weight.dtype),)
 
 
-def infer_embedding_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_embedding_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
     """dy [..., *rest] and indices [...] give [num_embeddings, *rest]."""
     dy, indices = tensors(metas)
     if dy.shape[: indices.ndim] != indices.shape:
@@ -45,24 +43,24 @@ def infer_embedding_grad(metas: tuple[OperandMeta, ...], attributes: Attributes)
     return (Meta.of((attributes["num_embeddings"], *dy.shape[indices.ndim :]), dy.dtype),)
 
 
-def embedding_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def embedding_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Only the looked-up rows are copied, and their numbers checked."""
     return metas[0].size + sum(m.size for m in outputs if m is not None) if isinstance(metas[0], Meta) else 0
 
 
-def embedding_grad_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def embedding_grad_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Zeros, then one addition for each element of dy."""
     return _SCATTER * max(m.size for m in (*metas, *outputs) if isinstance(m, Meta))
 
 
-def grad_scratch(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def grad_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The sums, and of a block of rows the rows and their places; dy if it is not packed."""
     dy, indices = tensors(metas)
     width = _PLACE * max(dy.size // max(indices.size, 1), 1)
     return in_working(outputs[0]) + 3 * block_bytes(indices.size, width) + dy.nbytes
 
 
-def embedding_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def embedding_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """IndexError for a row that does not exist; negative numbers do not count from the end."""
     indices, weight = inputs
     indices = from_the_front(xp, indices, weight.shape[0], "indices")
@@ -73,9 +71,7 @@ def embedding_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
         outputs[0][...] = rows_at(xp, weight, indices, 0)
 
 
-def embedding_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
-) -> None:
+def embedding_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """Sums of the rows of dy with equal indices, in their order on the host, in any order on a GPU.
 
     Block by block, since places take more memory than rows, and NumPy's `add.at` holds the interpreter lock.

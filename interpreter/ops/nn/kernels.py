@@ -6,10 +6,8 @@ They are elementwise and may get an input's memory as `out`: none reads an input
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
-from ...schema.opdef import Array, ArrayModule, Attributes
+from ...schema.opdef import Array, ArrayModule, Arrays, Attributes
 from ..special.normal_cdf import FAR, distribution_and_density
 from .operands import working_dtype
 
@@ -18,12 +16,12 @@ C = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
 
 
-def relu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def relu_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """NaN stays NaN."""
     xp.maximum(inputs[0], 0, out=outputs[0])
 
 
-def sigmoid_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def sigmoid_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """1 / (1 + exp(-x)): where exp overflows, the result is 0, as it should be."""
     (out,) = outputs
     xp.negative(inputs[0], out)
@@ -32,7 +30,7 @@ def sigmoid_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
     xp.reciprocal(out, out)
 
 
-def silu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def silu_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """x * sigmoid(x)."""
     (x,), (out,) = inputs, outputs
     denominator = xp.exp(-x)
@@ -40,7 +38,7 @@ def silu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array]
     xp.divide(x, denominator, out)
 
 
-def gelu_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def gelu_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """x * Phi(x). Source of both forms: Hendrycks and Gimpel, arXiv 1606.08415."""
     (x,), (out,) = inputs, outputs
     x = x.astype(working_dtype(x.dtype), copy=False)
@@ -69,15 +67,13 @@ def fill_masked(xp: ArrayModule, values: Array, kept: Array, out: Array) -> None
     xp.multiply(xp.asarray(values, dtype=out.dtype).view(bits), mask, out.view(bits))
 
 
-def relu_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def relu_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """dy, and 0 where y <= 0 (and where y is NaN, as nothing is greater than 0 there)."""
     dy, y = inputs
     fill_masked(xp, dy, xp.greater(y, 0), outputs[0])
 
 
-def sigmoid_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes
-) -> None:
+def sigmoid_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """dy * y * (1 - y)."""
     dy, y = inputs
     slope = 1 - y
@@ -85,7 +81,7 @@ def sigmoid_grad_kernel(
     xp.multiply(dy, slope, outputs[0])
 
 
-def tanh_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def tanh_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """dy * (1 - y * y)."""
     dy, y = inputs
     slope = y * y
@@ -93,7 +89,7 @@ def tanh_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
     xp.multiply(dy, slope, outputs[0])
 
 
-def silu_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+def silu_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """dy * s * (1 + x * (1 - s)) with s = sigmoid(x); where exp overflows, s is 0, as it should be."""
     dy, x = inputs
     x = x.astype(working_dtype(x.dtype), copy=False)
@@ -107,7 +103,7 @@ def silu_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[A
     xp.multiply(dy, slope, outputs[0])
 
 
-def gelu_grad_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def gelu_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """dy * (Phi(x) + x * Phi'(x)), in the form that `approximate` names.
 
     x is clipped where the slope is 0 or 1 to the last digit, so that no power of x overflows.

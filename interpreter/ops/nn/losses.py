@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from ...schema.attributes import check_dtype, check_float, check_int
-from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, OutputMetas, define
+from ...schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.meta import Meta, OperandMeta, tensor, tensors
+from ...types.meta import Meta, Metas, tensor, tensors
 from ..elementwise import SLOW, slow_work
 from .compose import compose_cross_entropy
 from .cross_entropy import (
@@ -22,14 +19,14 @@ from .cross_entropy import (
 # --- infer
 
 
-def infer_one_hot(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_one_hot(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The classes are a new last axis."""
     if attributes["num_classes"] < 0:
         raise ValueError(f"num_classes is negative: {attributes['num_classes']}")
     return (Meta.of((*tensor(metas).shape, attributes["num_classes"]), attributes["dtype"]),)
 
 
-def infer_cross_entropy_grad(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_cross_entropy_grad(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Logits [..., c] with c >= 1, labels [...]."""
     logits, labels = tensors(metas)
     if logits.ndim == 0 or labels.shape != logits.shape[:-1]:
@@ -39,13 +36,13 @@ def infer_cross_entropy_grad(metas: tuple[OperandMeta, ...], _attributes: Attrib
     return (logits,)
 
 
-def infer_cross_entropy(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_cross_entropy(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The operands of its gradient; the loss is a 0-d tensor of the logits' dtype."""
     infer_cross_entropy_grad(metas, attributes)
     return (Meta.of((), tensor(metas).dtype),)
 
 
-def cross_entropy_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _attributes: Attributes) -> int:
+def cross_entropy_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """exp of every logit, though the result is small."""
     return SLOW * max((m.size for m in metas if isinstance(m, Meta)), default=0)
 
@@ -53,7 +50,7 @@ def cross_entropy_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, _a
 # --- the kernel of one-hot labels
 
 
-def one_hot_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def one_hot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """A label outside the classes gives a row of zeros."""
     (labels,), (out,) = inputs, outputs
     out[...] = labels[..., None] == xp.arange(attributes["num_classes"])

@@ -10,6 +10,7 @@ from ...schema.opdef import (
     VARIADIC,
     Array,
     ArrayModule,
+    Arrays,
     Attribute,
     Attributes,
     Infer,
@@ -19,7 +20,7 @@ from ...schema.opdef import (
 )
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.meta import Meta, OperandMeta, Shape, normal_axes
+from ...types.meta import Meta, Metas, Shape, normal_axes
 from .operands import one_dtype, working_dtype
 
 # Operands, of which the first, or a gradient's first two, are required.
@@ -50,41 +51,41 @@ def _normalised(x: Meta, parameters: Sequence[Meta], names: Sequence[str], attri
     return shape
 
 
-def _infer_norm(metas: tuple[OperandMeta, ...], attributes: Attributes, names: tuple[str, ...]) -> OutputMetas:
+def _infer_norm(metas: Metas, attributes: Attributes, names: tuple[str, ...]) -> OutputMetas:
     x, *parameters = one_dtype(metas, names)
     _normalised(x, parameters, names[1:], attributes)
     return (x,)
 
 
-def infer_layer_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_layer_norm(metas: Metas, attributes: Attributes) -> OutputMetas:
     """x, and weight and bias of x's shape along the axes; the result has x's meta."""
     return _infer_norm(metas, attributes, LAYER)
 
 
-def infer_rms_norm(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_rms_norm(metas: Metas, attributes: Attributes) -> OutputMetas:
     """x, and weight of x's shape along the axes; the result has x's meta."""
     return _infer_norm(metas, attributes, RMS)
 
 
-def _infer_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> tuple[Meta, Meta]:
+def _infer_grad(metas: Metas, attributes: Attributes) -> tuple[Meta, Meta]:
     dy, x, *weight = one_dtype(metas, GRADIENT)
     if dy is not x:
         raise ValueError(f"dy and x differ: {dy} and {x}")
     return x, Meta.of(_normalised(x, weight, GRADIENT[2:], attributes), x.dtype)
 
 
-def infer_layer_norm_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_layer_norm_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The metas of x, weight and bias."""
     x, weight = _infer_grad(metas, attributes)
     return (x, weight, weight)
 
 
-def infer_rms_norm_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_rms_norm_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The metas of x and weight."""
     return _infer_grad(metas, attributes)
 
 
-def norm_work(_metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def norm_work(_metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Some passes over x; more of them in a gradient."""
     x = outputs[0]
     return 0 if x is None else x.size * (_PASSES if len(outputs) == 1 else _GRADIENT_PASSES)
@@ -113,7 +114,7 @@ def _normalise(xp: ArrayModule, x: Array, attributes: Attributes, *, centre: boo
     return values, scale
 
 
-def _norm(xp: ArrayModule, inputs: Sequence[Array], out: Array, attributes: Attributes, *, centre: bool) -> None:
+def _norm(xp: ArrayModule, inputs: Arrays, out: Array, attributes: Attributes, *, centre: bool) -> None:
     """Normalised x, times weight and plus bias where given."""
     x, *parameters = inputs
     values, _ = _normalise(xp, x, attributes, centre=centre)
@@ -122,9 +123,7 @@ def _norm(xp: ArrayModule, inputs: Sequence[Array], out: Array, attributes: Attr
     out[...] = values
 
 
-def _gradients(
-    xp: ArrayModule, inputs: Sequence[Array], outputs: Sequence[Array], attributes: Attributes, *, centre: bool
-) -> None:
+def _gradients(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes, *, centre: bool) -> None:
     """dx = scale * (g - y * mean(g * y) [- mean(g) if centred]) with g = dy * weight; dweight = sum(dy * y).
 
     y is the result of `_normalise`.
@@ -156,28 +155,24 @@ def _sum_others(xp: ArrayModule, values: Array, axes: Shape, out: Array) -> None
     out[...] = xp.sum(values, axis=others, dtype=working_dtype(values.dtype)) if others else values
 
 
-def layer_norm_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def layer_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Source: Ba, Kiros and Hinton, arXiv 1607.06450."""
     _norm(xp, inputs, outputs[0], attributes, centre=True)
 
 
-def layer_norm_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def layer_norm_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Statistics are computed again from x; dbias is dy, summed."""
     dy = inputs[0]
     _gradients(xp, inputs, outputs, attributes, centre=True)
     _sum_others(xp, dy, _axes(dy, attributes), outputs[2])
 
 
-def rms_norm_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def rms_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Source: Zhang and Sennrich, arXiv 1910.07467."""
     _norm(xp, inputs, outputs[0], attributes, centre=False)
 
 
-def rms_norm_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def rms_norm_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The root is computed again from x."""
     _gradients(xp, inputs, outputs, attributes, centre=False)
 

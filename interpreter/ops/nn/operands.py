@@ -8,7 +8,7 @@ import numpy as np
 
 from ...schema.attributes import check_axes, check_int
 from ...schema.promotion import DType
-from ...types.meta import Meta, OperandMeta, tensors
+from ...types.meta import Meta, Metas, tensors
 
 
 def working_dtype(dtype: DType) -> DType:
@@ -16,7 +16,7 @@ def working_dtype(dtype: DType) -> DType:
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
-def same_meta(metas: tuple[OperandMeta, ...], names: tuple[str, str]) -> Meta:
+def same_meta(metas: Metas, names: tuple[str, str]) -> Meta:
     """The meta that both operands have; ValueError if they differ, since nothing broadcasts."""
     first, second = tensors(metas)
     if first is not second:
@@ -24,7 +24,7 @@ def same_meta(metas: tuple[OperandMeta, ...], names: tuple[str, str]) -> Meta:
     return first
 
 
-def one_dtype(metas: tuple[OperandMeta, ...], names: tuple[str, ...]) -> tuple[Meta, ...]:
+def one_dtype(metas: Metas, names: tuple[str, ...]) -> tuple[Meta, ...]:
     """The operands, which have to be tensors of one dtype."""
     found = tensors(metas)
     for name, meta in zip(names, found, strict=False):

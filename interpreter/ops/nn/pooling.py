@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...schema.attributes import check_bool, optional
-from ...schema.opdef import Array, ArrayModule, Attribute, Attributes, Kernel, OutputMetas, define
+from ...schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Kernel, OutputMetas, define
 from ...schema.promotion import DType
 from ...schema.scratch import working_size
 from ...types import kinds
-from ...types.meta import Meta, OperandMeta, tensor
+from ...types.meta import Meta, Metas, tensor
 from .kernels import fill_masked
 from .operands import check_pair, check_positive_pair, one_dtype, working_dtype
 from .windows import Line, lines
@@ -27,7 +27,7 @@ def _lines(attributes: Attributes, shape: Sequence[int]) -> tuple[Line, Line]:
 # --- infer
 
 
-def infer_pool2d(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_pool2d(metas: Metas, attributes: Attributes) -> OutputMetas:
     """x [n, c, h, w]; padding is at most half a window wide, so that every window sees a part of the image."""
     x = tensor(metas)
     if x.ndim != 4 or 0 in x.shape[2:]:
@@ -38,7 +38,7 @@ def infer_pool2d(metas: tuple[OperandMeta, ...], attributes: Attributes) -> Outp
     return (Meta.of((*x.shape[:2], down.number, across.number), x.dtype),)
 
 
-def infer_pool2d_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_pool2d_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
     """dy of the result's meta, and x; the gradient has x's meta."""
     dy, x = one_dtype(metas, ("dy", "x"))
     (result,) = infer_pool2d((x,), attributes)
@@ -47,7 +47,7 @@ def infer_pool2d_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) ->
     return (x,)
 
 
-def pool2d_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def pool2d_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """One pass over the row-pooled image for each tap across, then one over the result for each tap down."""
     x = tensor(metas[-1:])
     down, across = _lines(attributes, x.shape)
@@ -55,7 +55,7 @@ def pool2d_work(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attribute
     return x.shape[0] * x.shape[1] * across.number * passes * (1 if len(metas) == 1 else _GRADIENT)
 
 
-def pool2d_scratch(metas: tuple[OperandMeta, ...], _outputs: OutputMetas, attributes: Attributes) -> int:
+def pool2d_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """The row-pooled image and the result; in a gradient also theirs, with masks of what has been given away."""
     x = tensor(metas[-1:])
     down, across = _lines(attributes, x.shape)
@@ -128,16 +128,14 @@ def _sizes(xp: ArrayModule, attributes: Attributes, down: Line, across: Line, dt
     return of_columns * _total(xp, xp.ones((1, across.length), dtype), -1, across)
 
 
-def max_pool2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def max_pool2d_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Padding counts as -inf."""
     (x,), (out,) = inputs, outputs
     down, across = _lines(attributes, x.shape)
     out[...] = _largest(xp, _largest(xp, x, -1, across), -2, down)
 
 
-def max_pool2d_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def max_pool2d_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """dy goes to the first row with the window's maximum, and there to the first column: the first place in C order."""
     (dy, x), (out,) = inputs, outputs
     if not dy.size:
@@ -150,7 +148,7 @@ def max_pool2d_grad_kernel(
     out[...] = _largest_grad(xp, drows, x, of_rows, -1, across)
 
 
-def avg_pool2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def avg_pool2d_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Padding counts as 0."""
     (x,), (out,) = inputs, outputs
     x = x.astype(working_dtype(x.dtype), copy=False)
@@ -159,9 +157,7 @@ def avg_pool2d_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[
     xp.divide(total, _sizes(xp, attributes, down, across, x.dtype), out)
 
 
-def avg_pool2d_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def avg_pool2d_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """dy in equal shares; of x only the shape is used."""
     (dy, x), (out,) = inputs, outputs
     if not dy.size:

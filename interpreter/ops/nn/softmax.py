@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from ...schema.attributes import axis_attribute
-from ...schema.opdef import UNNOTICED, Array, ArrayModule, Attributes, Compose, Kernel, OutputMetas, Work, define
+from ...schema.opdef import (
+    UNNOTICED,
+    Array,
+    ArrayModule,
+    Arrays,
+    Attributes,
+    Compose,
+    Kernel,
+    OutputMetas,
+    Work,
+    define,
+)
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.meta import OperandMeta, normal_axis, tensor
+from ...types.meta import Metas, normal_axis, tensor
 from ..elementwise import slow_work
 from . import compose
 from .operands import same_meta, working_dtype
@@ -23,14 +31,14 @@ MANY = 1024  # elements of all rows
 # --- infer
 
 
-def infer_softmax(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_softmax(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The axis has to exist; the result has the tensor's meta."""
     x = tensor(metas)
     normal_axis(attributes["axis"], x.ndim)
     return (x,)
 
 
-def infer_softmax_grad(metas: tuple[OperandMeta, ...], attributes: Attributes) -> OutputMetas:
+def infer_softmax_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
     """dy and y have to agree in shape and dtype, and the axis has to exist."""
     return infer_softmax((same_meta(metas, ("dy", "y")),), attributes)
 
@@ -70,7 +78,7 @@ def total(xp: ArrayModule, powers: Array, axis: int) -> Array:
     return xp.maximum(summed, 1, out=summed)
 
 
-def softmax_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes) -> None:
+def softmax_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Shifted by the maximum, so that exp cannot overflow."""
     (x,), (out,) = inputs, outputs
     if out.size == 0:
@@ -80,18 +88,14 @@ def softmax_kernel(xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Arr
     xp.divide(out, total(xp, out, attributes["axis"]), out)
 
 
-def log_softmax_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def log_softmax_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """x minus its log-sum-exp, both shifted by the maximum."""
     (x,), (out,) = inputs, outputs
     shift(xp, x, attributes["axis"], out)
     xp.subtract(out, xp.log(total(xp, xp.exp(out), attributes["axis"])), out)
 
 
-def softmax_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def softmax_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """y * (dy - sum(dy * y))."""
     dy, y = inputs
     product = xp.multiply(dy, y, dtype=working_dtype(y.dtype))
@@ -99,9 +103,7 @@ def softmax_grad_kernel(
     xp.multiply(product, y, outputs[0])
 
 
-def log_softmax_grad_kernel(
-    xp: ArrayModule, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes
-) -> None:
+def log_softmax_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """dy - exp(y) * sum(dy)."""
     dy, y = inputs
     dtype = working_dtype(y.dtype)

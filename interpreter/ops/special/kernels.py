@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...schema.library import Library
-from ...schema.opdef import Array, ArrayModule
+from ...schema.opdef import Array, ArrayModule, Arrays
 from .composed import COMPOSED
 
 LIBRARY = Library(
@@ -54,7 +54,7 @@ def function_of(xp: ArrayModule, name: str) -> Callable[..., Array]:
     return found
 
 
-def compute(xp: ArrayModule, name: str, operands: Sequence[Array]) -> Array:
+def compute(xp: ArrayModule, name: str, operands: Arrays) -> Array:
     """The function's values, in float64."""
     function = function_of(xp, name)
     if name in WHOLE:
@@ -71,7 +71,7 @@ def within(xp: ArrayModule, x: Array, limits: tuple[float, float]) -> Array:
 
 
 def of_whole(
-    xp: ArrayModule, function: Callable[..., Array], operands: Sequence[Array], positions: Sequence[int], most: int
+    xp: ArrayModule, function: Callable[..., Array], operands: Arrays, positions: Sequence[int], most: int
 ) -> Array:
     """The function of operands some of which are cut off to integers; NaN where one of these is beyond `most`."""
     given, valid = list(operands), True

@@ -5,16 +5,13 @@ Everything is computed in float64, whatever the dtype of the result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from ...schema.opdef import Array, ArrayModule, Attributes, OutputMetas, define
+from ...schema.opdef import ArrayModule, Arrays, Attributes, OutputMetas, define
 from ...schema.promotion import accepts_any, broadcast, check_mixing
 from ...schema.scratch import scratch
 from ...types.kinds import REAL
-from ...types.meta import Meta, OperandMeta
+from ...types.meta import Meta, Metas
 from ..elementwise import SLOW
 from .composed import COMPOSED
 from .kernels import LIBRARY, compute
@@ -23,7 +20,7 @@ from .kernels import LIBRARY, compute
 TEMPORARIES, OF_COMPOSED = 32, 96
 
 
-def infer_special(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> OutputMetas:
+def infer_special(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Real floating-point: float64 of integers."""
     shape = broadcast(metas)
     check_mixing(metas)
@@ -31,7 +28,7 @@ def infer_special(metas: tuple[OperandMeta, ...], _attributes: Attributes) -> Ou
     return (Meta.of(shape, dtype if dtype.kind == "f" else np.dtype(np.float64)),)
 
 
-def special_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attributes: Attributes) -> int:
+def special_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """As of some exponentials for each element."""
     return 8 * SLOW * sum(m.size for m in outputs if m is not None) if metas else 0
 
@@ -39,10 +36,10 @@ def special_work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, _attribut
 def define_special(name: str, summary: str, inputs: int = 1, *, cost: int = 1, bounded: bool = True) -> None:
     """Define the op. `cost`: how much longer it takes than an error function; `bounded`: does it at most?"""
 
-    def work(metas: tuple[OperandMeta, ...], outputs: OutputMetas, attributes: Attributes) -> int:
+    def work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
         return cost * special_work(metas, outputs, attributes)
 
-    def kernel(xp: ArrayModule, given: Sequence[Any], outputs: Sequence[Array], _attributes: Attributes) -> None:
+    def kernel(xp: ArrayModule, given: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
         outputs[0][...] = compute(xp, name, [xp.asarray(x, dtype=np.float64) for x in given])
 
     define(
