@@ -64,7 +64,7 @@ class RestoringInStore(Restoring[Tensor]):
         found, given = self.found, self.given
         target = self.checkpoints.targets.of(found.reader.path)
         stood = {
-            name: Stood(key_of(tensor), self._fields(name, tensor))
+            name: Stood(key_of(tensor), {**found.fields[name], DEVICE: tensor.home.name})  # with its device here
             for name, tensor in self.tensors.items()
             if name in given or found.fields[name].get(OF) in given
         }
@@ -76,7 +76,3 @@ class RestoringInStore(Restoring[Tensor]):
         else:
             carried = {name for name, _ in found.generation.records() if name not in stood}
             target.learn(found.generation, stood, carried, found.newest)
-
-    def _fields(self, name: str, tensor: Tensor) -> dict[str, Any]:
-        """With the device that the tensor has here."""
-        return {**self.found.fields[name], DEVICE: tensor.home.name}

@@ -248,10 +248,6 @@ def _detail(asked: Asked, every: object, everywhere: object = False) -> int:
     return found
 
 
-def _returns(asked: Asked, limit: object = 10) -> Iterator[list[Any]]:
-    return returning_slices(asked.engine, min(natural("limit", limit), MOST), asked.about.where)
-
-
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
     "residency": lambda asked, id_: residency(tensor_asked(asked.session, natural("id", id_))),
@@ -267,6 +263,8 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "invariants": _invariants,
     "routine": lambda asked, id_: routine_row(asked.session, natural("id", id_)),
     "detail": _detail,
-    "returns": _returns,
+    "returns": lambda asked, limit=10: returning_slices(
+        asked.engine, min(natural("limit", limit), MOST), asked.about.where
+    ),
     ACTS: lambda asked, names=(), owner=0, device="": evict(asked.engine, asked.session, names, owner, device),
 }

@@ -89,10 +89,6 @@ def _stats(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _residency(asked: Asked, id_: object) -> dict[str, str]:
-    return residency(_tensor_of(asked.session, id_))
-
-
 def _state(asked: Asked, id_: object) -> dict[str, Any]:
     tensor = _tensor_of(asked.session, id_)
     error = None if tensor.value.array is not None else tensor.value.first
@@ -191,7 +187,7 @@ def nbytes_of(tensor: SerialTensor) -> int:
 
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
-    "residency": _residency,
+    "residency": lambda asked, id_: residency(_tensor_of(asked.session, id_)),
     "state": _state,
     "trace": _trace,
     "memory": _memory,

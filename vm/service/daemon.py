@@ -184,7 +184,8 @@ class Service:
     def is_look(self, session: int) -> bool:
         """Is that session the command line's own?"""
         peer = self.registry.sessions.get(session)
-        return (peer is not None and peer.look) or self.warming.is_its(session)
+        ours = self.warming.session
+        return (peer is not None and peer.look) or (ours is not None and ours.id == session)
 
     # -- running ---------------------------------------------------------------------------------------------------
 

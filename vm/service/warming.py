@@ -74,7 +74,8 @@ class Warming:
         """Where it is to be compiled. StartError if it names a device that is not there."""
         devices = self.runtime.engine.devices
         if not wish.device:
-            return [device for device in devices.values() if compiles(device)]
+            # Where kernels are compiled when they are first called, or that is simulated.
+            return [one for one in devices.values() if one.launches is not None or one.name.startswith("cuda:")]
         if wish.device not in devices:
             raise StartError(f"warm: {wish.op}: there is no device {wish.device} (there are: {', '.join(devices)})")
         return [devices[wish.device]]
@@ -188,12 +189,3 @@ class Warming:
         if session is not None:
             self.runtime.departed(session)
             self.runtime.engine.close(session)
-
-    def is_its(self, session: int) -> bool:
-        """Is it the session of that id?"""
-        return self.session is not None and self.session.id == session
-
-
-def compiles(device: DeviceState) -> bool:
-    """Are kernels compiled there when they are first called, or is that simulated?"""
-    return device.launches is not None or device.name.startswith("cuda:")

@@ -184,7 +184,11 @@ class Gatekeeper:
 
     def _by_uid(self, address: bytes) -> str:
         parts = address.split(b":")
-        if len(parts) != 4 or parts[0] != b"localhost" or not all(map(_is_number, parts[1:])):
+        if (
+            len(parts) != 4
+            or parts[0] != b"localhost"
+            or not all(part.isdigit() and len(part) <= 10 for part in parts[1:])
+        ):
             raise Refused("the peer's credentials are not known")
         if (uid := int(parts[1])) != self.uid:
             raise Refused(f"uid {uid} is not the daemon's")
@@ -206,10 +210,6 @@ def _by_address(address: bytes) -> str:
         if (getattr(ip, "ipv4_mapped", None) or ip).is_loopback:
             return "loopback"
     raise Refused("the peer is not on this machine, and has no keys")
-
-
-def _is_number(text: bytes) -> bool:
-    return text.isdigit() and len(text) <= 10
 
 
 def _text(frame: bytes) -> str:

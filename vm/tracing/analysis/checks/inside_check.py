@@ -279,7 +279,8 @@ class _Machine:
         for n in self.steps:
             if n not in self.done and not _may_be_view(program.steps[n]):
                 yield f"step {n} {program.steps[n].op} is never computed"
-        newest = self._newest()
+        variables = program.variables
+        newest = {variables[value]: value for n in self.steps for value in _made_by(program.steps[n])}
         for variable in segment.reads:
             yield from self._left_in(variable, self.entering[variable])
         for variable in (*segment.written, *segment.made):
@@ -298,10 +299,6 @@ class _Machine:
         return any(
             Held(0, self._meta(root).nbytes, root) in self.memory.get(self.slots[variables[root]], ()) for root in roots
         )
-
-    def _newest(self) -> dict[int, int]:
-        """The value that each variable has at the end, of those that the segment makes or writes."""
-        return {self.program.variables[value]: value for n in self.steps for value in _made_by(self.program.steps[n])}
 
     def _left_in(self, variable: int, value: int) -> Iterator[str]:
         slot, meta = self.slots[variable], self._meta(value)

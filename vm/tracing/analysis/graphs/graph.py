@@ -118,7 +118,9 @@ class Graph:
         wanted = set(ids)
         named = wanted | {id_ for id_ in (around, upstream, downstream) if id_ is not None}
         self._check(named)
-        nodes = [node for node in self.nodes if releases or not _is_release(node) or node.id in named]
+        nodes = [
+            node for node in self.nodes if releases or node.id in named or traits_of(node.opcode).category != "release"
+        ]
         if session is not None:
             check_session(self.nodes, session)
             nodes = [node for node in nodes if session in sessions_of(node)]
@@ -214,7 +216,3 @@ def _cut(graph: Graph, first: int | None, last: int | None) -> set[int]:
     if last is not None:
         nodes = nodes[max(0, len(nodes) - last) :]
     return {node.id for node in nodes}
-
-
-def _is_release(node: Record) -> bool:
-    return traits_of(node.opcode).category == "release"

@@ -58,7 +58,8 @@ def page_of(graph: Graph, node: str = "", *, legend: bool = True) -> str:
     found = {name: picture(graph) for name, picture in FOLDS.items()}
     sizes = {name: len(picture.nodes) for name, picture in found.items()}
     first = {size: name for name, size in reversed(sizes.items())}  # the finest one of that size
-    shown = first[sizes[node or _readable(sizes)]]
+    readable = next((name for name, size in sizes.items() if size <= CROWDED), min(sizes, key=sizes.__getitem__))
+    shown = first[sizes[node or readable]]
     pictures = {name: found[name] for name in FOLDS if name in first.values()}
     records = {record.id: record for picture in pictures.values() for node in picture.nodes for record in node.records}
     data = {
@@ -73,11 +74,6 @@ def page_of(graph: Graph, node: str = "", *, legend: bool = True) -> str:
         "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
     }
     return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], PAGE)
-
-
-def _readable(sizes: Mapping[str, int]) -> str:
-    """The first picture that is not crowded, else the smallest one."""
-    return next((name for name, size in sizes.items() if size <= CROWDED), min(sizes, key=sizes.__getitem__))
 
 
 def _filled(fields: Mapping[str, object]) -> dict[str, object]:
