@@ -82,7 +82,7 @@ tests: $(VENV)/.dev
 cupy: $(VENV)/.dev
 	@echo "== CuPy's names"
 	@if [ -d $(OUT)/cupy/cupy ] || $(PIP) --target $(OUT)/cupy --no-deps "cupy-cuda13x==14.2.*" cuda-pathfinder; then \
-		PYTHONDONTWRITEBYTECODE= PYTHONPATH=$(OUT)/cupy $(RUN) -m pytest -q tests/streams/test_cupy_names.py; \
+		PYTHONDONTWRITEBYTECODE= PYTHONPATH=$(OUT)/cupy $(RUN) -m pytest -q tests/streams/cuda/test_cupy_names.py; \
 	else echo "CuPy cannot be had here: what it has is what tests/streams/fake_cuda/names.txt says"; fi
 
 # The same sources with the engine compiled, in a folder of its own: nothing compiled lies beside sources. It is made once.

@@ -34,7 +34,7 @@ ENGINE = (
     "interpreter/opcodes.py",
     "interpreter/wire/forms.py",
     "streams/device.py",
-    "streams/host.py",
+    "streams/host/host.py",
     "streams/pool.py",
     "streams/stream.py",
     "vm/admission/*.py",

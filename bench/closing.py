@@ -19,7 +19,7 @@ import numpy as np
 
 import tensord as td
 from examples.own_daemon import own_daemon
-from tensord.streams.spill import whole_pages
+from tensord.streams.disk.spill import whole_pages
 
 from .checkpoints import directory
 from .latency import sample

@@ -14,8 +14,8 @@ from unittest.mock import patch
 import numpy as np
 
 import tensord as td
-from tensord.streams.cuda_launcher import Launcher
-from tensord.streams.cuda_stream import CudaStream
+from tensord.streams.launching.launch_stream import LaunchStream
+from tensord.streams.launching.launcher import Launcher
 
 from .latency import sample
 from .measure import SCALE, Row, Settings, clocked, compare, median
@@ -64,8 +64,9 @@ def measure_chain(settings: Settings) -> Row:
             return clocked(lambda: session.fetch(chain(operands, count)), per=count)
 
         row.runs = compare(settings, lambda: run("sim:0"), lambda: run("cpu:0"), "us")
+        operands = pair(session, "sim:0")
         with handed_over() as counted:
-            last = chain(pair(session, "sim:0"), count)
+            last = chain(operands, count)
             handed = len(counted)  # the end's, which somebody waits for, do not count
         session.fetch(last)
     row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
@@ -77,17 +78,17 @@ def measure_chain(settings: Settings) -> Row:
 def handed_over() -> Iterator[list[object]]:
     """The tasks that one thread hands to another in the block: to the launcher, or to one that waits for fences."""
     counted: list[object] = []
-    submit, watch = Launcher.submit, CudaStream.watch
+    submit, watch = Launcher.submit, LaunchStream.watch
 
-    def submitting(self: Launcher, stream: CudaStream, tasks: Any) -> None:
+    def submitting(self: Launcher, stream: LaunchStream, tasks: Any) -> None:
         counted.append(tasks)
         submit(self, stream, tasks)
 
-    def watching(self: CudaStream) -> None:
+    def watching(self: LaunchStream) -> None:
         counted.extend(self.unwatched)
         watch(self)
 
-    with patch.object(Launcher, "submit", submitting), patch.object(CudaStream, "watch", watching):
+    with patch.object(Launcher, "submit", submitting), patch.object(LaunchStream, "watch", watching):
         yield counted
 
 

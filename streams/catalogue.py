@@ -13,13 +13,13 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from ..interpreter.errors import MetadataError, MetadataTypeError, TensordError
-from .cpu import CpuDevice, CpuOptions
-from .cuda import CudaDevice, CudaOptions, available
+from .cuda.cuda import CudaDevice, CudaOptions, available
 from .device import Device
+from .disk.store import NAME, StoreDevice, StoreOptions
+from .host.cpu import CpuDevice, CpuOptions
 from .options import read_options
-from .sim import SimDevice, SimOptions
-from .sim_launches import LaunchingSimDevice
-from .store import NAME, StoreDevice, StoreOptions
+from .sim.launching_sim import LaunchingSimDevice
+from .sim.sim import SimDevice, SimOptions
 from .stream import Sink
 
 DEFAULT: Final = ("cpu:0",)

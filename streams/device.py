@@ -19,8 +19,8 @@ from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.compilation import mypyc_attr
 from ..interpreter.schema.opdef import Array, ArrayModule, BoundKernel, OutputMetas, lacking
 from ..interpreter.types.meta import Meta, OperandMeta
-from .crew import Crew
 from .stream import Stream, StreamKind
+from .threads.crew import Crew
 
 LOOKS: Final = 64  # at a stream, for a small value: some 50 us on a GPU
 PIECE: Final = 4 << 20  # bytes of host memory through which a value goes between a device and the store

@@ -20,7 +20,7 @@ from typing import Final, Protocol, Self
 from ..interpreter.errors import KernelError, MetadataError, TensordError
 from .pool import PooledDevice
 from .stream import StreamKind, Task
-from .worker import WorkerStream
+from .threads.worker import WorkerStream
 
 FOREVER: Final = 1 << 60  # as a `count`: the fault is never spent
 

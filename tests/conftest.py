@@ -24,7 +24,7 @@ from zmq.utils.garbage import gc as zero_copy
 
 import tensord
 from tensord.client.session.session import Session
-from tensord.streams.worker import WorkerStream
+from tensord.streams.threads.worker import WorkerStream
 from tensord.vm.engine import Engine
 from tensord.vm.machine import VirtualMachine
 

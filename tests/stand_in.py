@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from unittest.mock import patch
 
 from tensord.streams.catalogue import KINDS, Kind
-from tensord.streams.cuda import CudaDevice, CudaOptions
+from tensord.streams.cuda.cuda import CudaDevice, CudaOptions
 from tensord.streams.device import Device
 from tensord.streams.stream import Sink
 

@@ -21,11 +21,11 @@ from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.op_table import TABLE, read_table
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.schema.opdoc import description_of
-from tensord.streams.cpu import CpuOptions
-from tensord.streams.cuda import CudaOptions
+from tensord.streams.cuda.cuda import CudaOptions
+from tensord.streams.disk.store import StoreOptions
 from tensord.streams.faults import Fault, FaultKind
-from tensord.streams.sim import SimOptions
-from tensord.streams.store import StoreOptions
+from tensord.streams.host.cpu import CpuOptions
+from tensord.streams.sim.sim import SimOptions
 
 from .each_case import each_case
 from .pages import PAGES, ROOT, Block, blocks_of, is_as_promised, run_page

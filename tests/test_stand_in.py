@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensord.streams.catalogue import KINDS
-from tensord.streams.sim import SimDevice
+from tensord.streams.sim.sim import SimDevice
 
 from . import stand_in
 from .daemon import Daemon

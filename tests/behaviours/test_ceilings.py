@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 import tensord as td
 from tensord.client.cli.daemon.listed import session_remark
-from tensord.streams.spill import PAGE
+from tensord.streams.disk.spill import PAGE
 
 from .looking_inside import WAIT, allocated, assert_sound, held, ones, records, until
 

@@ -10,7 +10,7 @@ import pytest
 
 import tensord as td
 from tensord.interpreter.errors import DeviceMemoryError, KernelError
-from tensord.streams.pinned import is_pinned
+from tensord.streams.cuda.pinned import is_pinned
 from tensord.streams.stream import StreamKind
 
 from ..streams.fake_cuda.gpu import Gpu, IllegalAddress

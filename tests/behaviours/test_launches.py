@@ -13,8 +13,8 @@ import pytest
 import tensord as td
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
-from tensord.streams.cuda import MOST_AXES, CudaDevice
-from tensord.streams.cuda_launcher import Launcher
+from tensord.streams.cuda.cuda import MOST_AXES, CudaDevice
+from tensord.streams.launching.launcher import Launcher
 from tensord.vm.scheduler.fences import AHEAD_NS, MOST, OFTEN
 
 from ..streams.fake_cuda.gpu import Gpu, IllegalAddress, illegal_address

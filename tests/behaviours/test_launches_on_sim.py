@@ -12,9 +12,9 @@ import pytest
 import tensord as td
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
-from tensord.streams.cuda_launcher import Launcher
 from tensord.streams.faults import Fault, FaultKind
-from tensord.streams.sim_launches import LaunchingSimDevice
+from tensord.streams.launching.launcher import Launcher
+from tensord.streams.sim.launching_sim import LaunchingSimDevice
 from tensord.vm.scheduler.fences import MOST, OFTEN
 
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, until

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.streams.disk.spill import PAGE, Block
 from tensord.streams.faults import Fault, FaultKind
-from tensord.streams.spill import PAGE, Block
 from tensord.vm.memory import making_room
 from tensord.vm.memory.victims import victims
 

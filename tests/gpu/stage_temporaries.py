@@ -1,7 +1,7 @@
 """What each op's kernel takes for temporaries on the device, against what is reserved for it.
 
 A figure for each op, of the call that exceeds its reservation most: bytes, those reserved, and bytes for each element
-of the largest tensor, as `streams/cuda_scratch.py` has them. An op that takes more than is reserved is "short": no
+of the largest tensor, as `streams/cuda/scratch.py` has them. An op that takes more than is reserved is "short": no
 failure, since a kernel without memory has what is kept given up and tries again, but a line that the table should have.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import UNNOTICED, find, lacking
-from tensord.streams.cuda_scratch import least_temporaries
+from tensord.streams.cuda.scratch import least_temporaries
 
 from ..interpreter.conftest import meta_of
 from ..interpreter.ops.large_calls import Case, every_case

@@ -50,7 +50,7 @@ class Chosen(NamedTuple):
 
 SETS = {
     "alone": Chosen(ANY_DEVICE, "cpu"),
-    "beside": Chosen((*ANY_DEVICE, "streams/test_cuda.py", "streams/test_memory.py"), "sim", accelerator=True),
+    "beside": Chosen((*ANY_DEVICE, "streams/cuda/test_cuda.py", "streams/test_memory.py"), "sim", accelerator=True),
     "conformance": Chosen(("conformance",), "sim"),
     "scikit-learn": Chosen(("conformance/test_scikit_learn.py",), "sim", "sim and estimator and (PCA or Ridge)"),
 }

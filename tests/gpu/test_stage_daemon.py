@@ -8,7 +8,7 @@ from .stage_daemon import has_frame_of_ours
 CUPYS = (
     '  File "cupy_backends/cuda/api/runtime.pyx", line 146, in check_status\nCUDARuntimeError: cudaErrorIllegalAddress'
 )
-OURS = '  File "/opt/tensord/streams/cuda.py", line 200, in _block\n'
+OURS = '  File "/opt/tensord/streams/cuda/cuda.py", line 200, in _block\n'
 
 
 @each_case(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tensord.streams.cuda import CudaDevice, CudaOptions
+from tensord.streams.cuda.cuda import CudaDevice, CudaOptions
 from tensord.streams.stream import Sink, StreamKind
 
 from ..streams.fake_cuda.gpu import Gpu

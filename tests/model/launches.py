@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tensord.streams.cuda_stream import CudaStream
-from tensord.streams.sim import SimOptions
-from tensord.streams.sim_launches import LaunchingSimDevice, LaunchingStream
-from tensord.streams.sim_queue import Place, SimQueue, await_it
+from tensord.streams.launching.launch_stream import LaunchStream
+from tensord.streams.sim.launching_sim import LaunchingSimDevice, LaunchingStream
+from tensord.streams.sim.sim import SimOptions
+from tensord.streams.sim.sim_queue import Place, SimQueue, await_it
 from tensord.streams.stream import Sink, StreamKind
 
 from .streams import Peak, Steering
@@ -18,7 +18,7 @@ from .streams import Peak, Steering
 LOOKED = 0.05  # of the looks find that something was done since the last one
 
 
-class Stepped(CudaStream):
+class Stepped(LaunchStream):
     """A stream of a device that launches, whose launches and completions happen when told to. `prompt`: the launcher
     launches at once what it can."""
 

@@ -25,13 +25,13 @@ from tensord.interpreter.files.open_file import OpenFile
 from tensord.interpreter.programs.fusion import finding_fusions
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import File, Load, encode_message
-from tensord.streams.cpu import CpuOptions
-from tensord.streams.cuda import CudaOptions
+from tensord.streams.cuda.cuda import CudaOptions
 from tensord.streams.device import Eviction
+from tensord.streams.disk.store import NAME as STORE
+from tensord.streams.disk.store import StoreOptions
 from tensord.streams.faults import Fault
-from tensord.streams.sim import SimOptions
-from tensord.streams.store import NAME as STORE
-from tensord.streams.store import StoreOptions
+from tensord.streams.host.cpu import CpuOptions
+from tensord.streams.sim.sim import SimOptions
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.engine import Engine, may_go_on
 from tensord.vm.model.session import VmSession, rest_of_run

@@ -14,7 +14,7 @@ import numpy as np
 
 from tensord.interpreter.checkpoints.record import INNER
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.stored import pieces
+from tensord.streams.disk.stored import pieces
 from tensord.vm.durability.contents import Contents
 from tensord.vm.durability.job import CheckpointJob
 from tensord.vm.durability.target import Target

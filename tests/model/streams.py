@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensord.interpreter.opcodes import Opcode
-from tensord.streams.cpu import CpuDevice, CpuOptions
 from tensord.streams.device import Buffer
-from tensord.streams.events import EXECUTED
+from tensord.streams.disk.store import StoreDevice, StoreOptions
 from tensord.streams.faults import Faults
-from tensord.streams.sim import SimDevice, SimOptions
-from tensord.streams.store import StoreDevice, StoreOptions
+from tensord.streams.host.cpu import CpuDevice, CpuOptions
+from tensord.streams.sim.sim import SimDevice, SimOptions
 from tensord.streams.stream import Sink, Stream, StreamKind
+from tensord.streams.threads.events import EXECUTED
 from tensord.vm.routines.compiling.recipe import fill
 
 from .steps import lines_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tensord.streams import cuda_launcher
-from tensord.streams.cuda_stream import Burst, CudaStream
+from tensord.streams.launching import launcher
+from tensord.streams.launching.launch_stream import Burst, LaunchStream
 from tensord.streams.stream import StreamKind
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.admission.inline import Inline
@@ -58,7 +58,7 @@ def reached_at_once(self: Any, *given: Any) -> None:
     result.written = result.touched = 0
 
 
-init_burst, goes_aside, number_launch = Burst.__init__, cuda_launcher.goes_aside, Inline.launched
+init_burst, goes_aside, number_launch = Burst.__init__, launcher.goes_aside, Inline.launched
 
 
 # Functions that are not replaced where they are compiled.
@@ -76,8 +76,8 @@ LAUNCHES = [
     ("where", "what", "mutant"),
     [
         (Stream, "wait_event", no_wait),
-        (CudaStream, "_await", no_await),
-        (cuda_launcher, "goes_aside", never_aside),
+        (LaunchStream, "_await", no_await),
+        (launcher, "goes_aside", never_aside),
         (Burst, "__init__", keeps_nothing),
         *LAUNCHES,
     ],

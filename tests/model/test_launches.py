@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tensord.streams.cuda_stream import CudaStream
-from tensord.streams.sim_launches import LaunchingSimDevice
-from tensord.streams.sim_queue import SimQueue
+from tensord.streams.launching.launch_stream import LaunchStream
+from tensord.streams.sim.launching_sim import LaunchingSimDevice
+from tensord.streams.sim.sim_queue import SimQueue
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.admission.inline import Inline
 from tensord.vm.scheduler.fences import Fences
@@ -61,8 +61,8 @@ MUTANTS = [
     (Inline, "launched", complete_at_once),
     (LaunchingSimDevice, "free", forget_number),
     (SimQueue, "wait_event", nothing),
-    (CudaStream, "wait_for", nothing),
-    (CudaStream, "_await", nothing),
+    (LaunchStream, "wait_for", nothing),
+    (LaunchStream, "_await", nothing),
 ]
 
 

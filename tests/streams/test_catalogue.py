@@ -9,9 +9,9 @@ from typing import Annotated
 import pytest
 
 from tensord.interpreter.errors import MetadataError
-from tensord.streams.blas import BlasLimit
 from tensord.streams.catalogue import KINDS, check_devices, close_devices, open_devices
-from tensord.streams.cuda import available
+from tensord.streams.cuda.cuda import available
+from tensord.streams.host.blas import BlasLimit
 from tensord.streams.options import MEMORY, count, defaults_of, options_of, parse_size, read_options, rows
 
 from ..each_case import each_case

@@ -5,7 +5,7 @@ import pytest
 
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.host_memory import HostMemory
-from tensord.streams.host import physical_memory
+from tensord.streams.host.host import physical_memory
 
 BOTH = pytest.mark.parametrize("name", ["cpu:0", "sim:0"])
 VECTOR = Meta.of((16,), "float32")

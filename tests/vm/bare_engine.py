@@ -22,9 +22,9 @@ from tensord.interpreter.wire.messages import (
     Upload,
     encode_message,
 )
-from tensord.streams.cpu import CpuOptions
-from tensord.streams.store import NAME as STORE
-from tensord.streams.store import StoreOptions
+from tensord.streams.disk.store import NAME as STORE
+from tensord.streams.disk.store import StoreOptions
+from tensord.streams.host.cpu import CpuOptions
 from tensord.vm.engine import Engine
 from tests.model.streams import ModelCpu, ModelStore, Steering
 

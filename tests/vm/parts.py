@@ -8,9 +8,9 @@ from typing import Any
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.cpu import CpuOptions
 from tensord.streams.device import Eviction
-from tensord.streams.sim import SimOptions
+from tensord.streams.host.cpu import CpuOptions
+from tensord.streams.sim.sim import SimOptions
 from tensord.vm.engine import Engine
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction

@@ -26,7 +26,7 @@ from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.descriptors import descriptor_limit
 from ...interpreter.wire.messages import File, Flush, Load, Write
-from ...streams.stored import LoadedStretch, StoredArray, buffer_of, pieces
+from ...streams.disk.stored import LoadedStretch, StoredArray, buffer_of, pieces
 from ...streams.stream import StreamKind
 from ..memory.making_room import drop_replica
 from ..model.device_state import DeviceState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ...streams.stored import buffer_of
+from ...streams.disk.stored import buffer_of
 from ..model.charges import charge
 from ..model.session import VmSession
 from ..model.signature import NOTHING, Maker

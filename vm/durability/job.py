@@ -15,8 +15,8 @@ from ...interpreter.errors import FileError, MetadataError, QuotaError, TensordE
 from ...interpreter.files.open_file import OpenFile
 from ...interpreter.files.tensor_file import flat
 from ...interpreter.types.meta import Meta
-from ...streams.kept import stretches_in
-from ...streams.stored import StoredArray, pieces
+from ...streams.disk.kept import stretches_in
+from ...streams.disk.stored import StoredArray, pieces
 from ..log import log
 from .contents import Contents, owner_of
 from .target import Kept, Last, Target

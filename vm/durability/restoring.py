@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from ...interpreter.checkpoints.record import INNER, Generation
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.programs.program import Program
-from ...streams.kept import KeptReader, KeptStretch
+from ...streams.disk.kept import KeptReader, KeptStretch
 from ..model.directory import Published, PublishedRoutine
 from .contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, owner_of
 

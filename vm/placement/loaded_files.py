@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from ...interpreter.errors import FileError
 from ...interpreter.files.open_file import OpenFile
-from ...streams.stored import LoadedStretch
+from ...streams.disk.stored import LoadedStretch
 from ..memory.replicas import forget
 from ..model.device_state import DeviceState
 from ..model.tensor import Storage

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ...interpreter.opcodes import Opcode
-from ...streams.spill import copy_from
-from ...streams.stored import copy_to
+from ...streams.disk.spill import copy_from
+from ...streams.disk.stored import copy_to
 from ...streams.stream import Stream, StreamKind
 from ..memory.replicas import forget
 from ..model.device_state import DeviceState, add_to

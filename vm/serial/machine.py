@@ -28,9 +28,9 @@ from ...interpreter.concurrency.shielded_lock import ShieldedLock
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.schema.opdef import lacking
 from ...interpreter.wire.messages import Message, Query
-from ...streams.blas import BLAS
 from ...streams.catalogue import check_devices
-from ...streams.store import NAME as STORE
+from ...streams.disk.store import NAME as STORE
+from ...streams.host.blas import BLAS
 from ..failures import Failures, log_lines
 from ..model.session import ReplySink
 from ..places import open_own_place

@@ -28,7 +28,7 @@ from ...interpreter.version import version
 from ...interpreter.wire.descriptors import descriptor_limit, raise_descriptor_limit
 from ...interpreter.wire.frames import GOODBYE
 from ...interpreter.wire.segments import descriptor_budget
-from ...streams import kernel_cache
+from ...streams.cuda import kernel_cache
 from ...streams.stream import Task
 from ..log import log
 from ..reporting.answering import Client

@@ -16,8 +16,8 @@ from ...interpreter.errors import TensordError
 from ...interpreter.schema.sample_calls import wish_of
 from ...interpreter.types.sizes import size
 from ...interpreter.wire.addresses import pid_of
-from ...streams import kernel_cache
 from ...streams.catalogue import check_devices
+from ...streams.cuda import kernel_cache
 from ...streams.stream import Sink
 from ..engine import INLINE_WORK
 from ..runtime import Runtime

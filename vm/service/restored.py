@@ -15,7 +15,7 @@ from ...interpreter.checkpoints.layout import FORMAT_FILE, generation_of
 from ...interpreter.errors import TensordError
 from ...interpreter.types.sizes import size
 from ...streams.catalogue import check_devices
-from ...streams.store import NAME as STORE
+from ...streams.disk.store import NAME as STORE
 from ..durability.restoring import Found, look
 from ..engine import Engine
 from ..log import log

@@ -99,7 +99,7 @@ def check_cupy(driver: int) -> Iterator[Finding]:
             f"pip uninstall {name}; then {wanted}",
         )
         return
-    from ....streams.cuda import available
+    from ....streams.cuda.cuda import available
 
     reason = available()
     if reason:
@@ -118,7 +118,7 @@ NAME: Final = "kernel cache"
 
 def check_kernels(directory: Path | None = None) -> Iterator[Finding]:
     """The kernel cache: where it is, and how large; by default that of a daemon without configuration."""
-    from ....streams import kernel_cache
+    from ....streams.cuda import kernel_cache
 
     try:
         directory = kernel_cache.directory_of() if directory is None else directory

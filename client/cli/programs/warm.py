@@ -143,7 +143,7 @@ def attribute(text: str) -> tuple[str, Any]:
 
 def session_for(address: str | None, devices: Sequence[str], cache: Path | None) -> AbstractContextManager[Session]:
     """A session with the daemon at the address, or the one that runs, else in this process."""
-    from ....streams import kernel_cache
+    from ....streams.cuda import kernel_cache
     from ..daemon.patient import program_session
 
     where, named = address or find_daemon(), devices or [USUAL]
@@ -162,7 +162,7 @@ def compiling(session: Session) -> list[str]:
 
 def directory_for(session: Session) -> Path | None:
     """Where compiled kernels are kept; None if nowhere, or on another machine."""
-    from ....streams import kernel_cache
+    from ....streams.cuda import kernel_cache
 
     status = session._core.answers.query("status")
     if is_local(status["address"]) and any(name.startswith("cuda:") for name in session.devices):
@@ -172,7 +172,7 @@ def directory_for(session: Session) -> Path | None:
 
 
 def kernels_in(directory: Path | None) -> int:
-    from ....streams import kernel_cache
+    from ....streams.cuda import kernel_cache
 
     return 0 if directory is None else kernel_cache.kept_in(directory).kernels
 

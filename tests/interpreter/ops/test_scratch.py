@@ -21,7 +21,7 @@ from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, BoundKernel, O
 from tensord.interpreter.schema.pieces import PIECE, in_pieces, length_of_pieces
 from tensord.interpreter.schema.scratch import largest
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.blas import BLAS
+from tensord.streams.host.blas import BLAS
 
 from ...each_case import each_case
 from ..conftest import meta_of

@@ -29,8 +29,8 @@ from tensord.interpreter.wire.segments import (
     open_descriptors,
     segment_of,
 )
-from tensord.streams.cpu import CpuOptions
-from tensord.streams.sim import SimOptions
+from tensord.streams.host.cpu import CpuOptions
+from tensord.streams.sim.sim import SimOptions
 from tensord.vm.admission import exports
 from tensord.vm.engine import Engine
 from tensord.vm.tracing.analysis.trace import Trace

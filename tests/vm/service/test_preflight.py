@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.wire import keys
-from tensord.streams import catalogue, kernel_cache
+from tensord.streams import catalogue
+from tensord.streams.cuda import kernel_cache
 from tensord.vm.service import daemon, preflight
 from tensord.vm.service.access.listen_address import ListenAddress
 from tensord.vm.service.daemon import run

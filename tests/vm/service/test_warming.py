@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.streams import kernel_cache
+from tensord.streams.cuda import kernel_cache
 from tensord.vm.service import preflight
 from tensord.vm.service.daemon import run
 from tensord.vm.service.process.errors import StartError

@@ -19,8 +19,8 @@ from ....interpreter.programs.passes.table import IN_PLACE, IN_SEGMENTS, MEMORY_
 from ....interpreter.programs.program import Program
 from ....interpreter.schema.opdef import UNNOTICED, BoundKernel
 from ....interpreter.types.meta import Meta
-from ....streams.crew import InParts
-from ....streams.fused_kernel import FusedKernel
+from ....streams.host.fused_kernel import FusedKernel
+from ....streams.threads.crew import InParts
 from ...model.plan import Plan
 from .arena import Arena
 from .layouts import LeavingView, layouts_of, leaving_views

@@ -18,7 +18,7 @@ from typing import Any, Final
 from ....interpreter.errors import MetadataError
 from ....interpreter.wire.addresses import default_address
 from ....interpreter.wire.limits import Limits
-from ....streams.kernel_cache import directory_of
+from ....streams.cuda.kernel_cache import directory_of
 from ...runtime import HANG_AFTER
 from ..process.errors import StartError
 from ..process.logs import FORMATS, LEVELS, Format

@@ -12,7 +12,7 @@ import pytest
 
 import tensord as td
 from tensord.client.cli.programs import warm, warming
-from tensord.streams import kernel_cache
+from tensord.streams.cuda import kernel_cache
 
 from ....daemon import Daemon
 from ....streams.fake_cuda.gpu import Gpu

@@ -1,0 +1,7 @@
+"""NVIDIA GPUs, through CuPy.
+
+- `cuda`: the device
+- `pinned`: host memory from and to which the GPU copies directly; `staging`: copies of pageable memory through it
+- `scratch`: what CuPy's kernels take for temporaries
+- `kernel_cache`: where compiled kernels are kept
+"""

@@ -1,0 +1,504 @@
+"""NVIDIA GPUs through CuPy, which is imported only when a CUDA device is opened or asked about.
+
+Memory comes from a CuPy memory pool of the device's own, in two layers: `Pool` keeps freed buffers with their arrays,
+CuPy's pool keeps the blocks of temporaries that kernels make, per CUDA stream, so that reuse is in stream order. If a
+block does not fit, the free memory of both layers is dropped before the allocation fails; a kernel's temporary, too.
+
+Blocks go back to the driver by `give_back_blocks` alone, and only after their stream was waited for: cudaFree "may
+perform implicit synchronization" (CUDA Runtime API), and need not, while kernels still work on temporaries that are
+free for their stream. The scheduler's thread never waits so: while the device has work, an allocation that finds no
+block fails, the launcher gives blocks back, and the engine tries again when the work has ended.
+
+The ledger counts the bytes that were asked for; blocks are up to an eighth larger, and 512 bytes at the least. CuPy's
+pool may take that much more, and a little for temporaries (`_most_of_pool`). `reserve` is taken when the device is
+opened, so that allocations out of it cost the scheduler's thread no call of the driver.
+
+Host copies go through pinned memory (`pinned`). Arrays that lie there, as those from `host_array` do until its limit is
+reached, are copied as they are. Others are staged: up to a piece in one block that lives until the copy is done, more
+of them piece by piece (`staging`), and by the driver if there is no pinned memory left. Which thread stages:
+`launch_stream`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic, sleep
+from typing import Annotated, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import KernelError, MetadataError
+from ...interpreter.ops.positions import Check
+from ...interpreter.schema.opdef import Array, BoundKernel, OutputMetas
+from ...interpreter.types.meta import Meta, OperandMeta
+from ..device import LOOKS, Buffer, Device, Eviction
+from ..host.host import GIB, physical_memory
+from ..launching.launch_stream import Burst, LaunchStream
+from ..launching.launcher import Launcher
+from ..options import (
+    CACHE,
+    CEILING,
+    COMPUTE_STREAMS,
+    EVICTION,
+    FLOOR,
+    LAUNCH_BLOCKING,
+    MEMORY,
+    MISSING_OPS,
+    PEER,
+    Option,
+    ceiling_of,
+    parse_size,
+)
+from ..pool import PooledBuffer, PooledDevice
+from ..stream import Sink, StreamKind, Task
+from .pinned import PinnedPool, is_packed_and_pinned
+from .scratch import least_temporaries
+from .staging import PIECE, Staging
+
+_STAGED: Final = 64 << 20  # bytes of pinned memory that users' arrays leave to staging
+
+_PATIENCE: Final = 0.001  # seconds between two looks at what is to end with the device
+MOST_AXES: Final = 32  # of CuPy's arrays
+_NOT_READY: Final = 600  # cudaErrorNotReady
+_NO_MEMORY: Final = 2  # cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for which CuPy has no name
+
+RESERVE: Final = Option(
+    "bytes", parse_size, "taken from the GPU when it is opened; what fits costs no call of the driver"
+)
+PINNED: Final = Option("bytes", parse_size, "page-locked host memory for copies, at most; beyond it copies are slower")
+
+
+@dataclass(frozen=True, slots=True)
+class CudaOptions:
+    """Options of a cuda device. `memory`: 0 is five sixths of the memory free when the device is opened."""
+
+    memory: Annotated[int, MEMORY, "5/6 of what is free when it is opened"] = 0
+    cache: Annotated[int, CACHE] = 2 << 30
+    eviction: Annotated[Eviction, EVICTION] = Eviction.COST
+    floor: Annotated[int, FLOOR] = 0
+    ceiling: Annotated[int | str, CEILING] = 0
+    compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
+    missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
+    peer: Annotated[bool, PEER] = True
+    launch_blocking: Annotated[bool, LAUNCH_BLOCKING] = False
+    reserve: Annotated[int, RESERVE, "1 GiB, but at most `memory`"] = GIB
+    pinned: Annotated[int, PINNED, "4 GiB, but at most a quarter of the machine's memory"] = field(
+        default_factory=lambda: min(4 * GIB, physical_memory() // 4)
+    )
+
+
+def _most_of_pool(limit: int) -> int:
+    """Bytes that CuPy's pool may take from the driver for that many bytes in the ledger."""
+    return limit + limit // 8 + (256 << 20)
+
+
+def available(ordinal: int = 0) -> str | None:
+    """None if this CUDA device can be opened, else the reason."""
+    try:
+        import cupy
+    except Exception as error:
+        return f"CuPy cannot be imported ({type(error).__name__}: {error}); install tensord[cuda12] or tensord[cuda13]"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:
+        return f"CUDA does not work ({error})"
+    return None if ordinal < count else f"there are {count} CUDA devices"
+
+
+class CudaDevice(PooledDevice):
+    """One NVIDIA GPU; the ordinal is the number in the name."""
+
+    def __init__(self, name: str, sink: Sink, options: CudaOptions | None = None) -> None:
+        self.ordinal = int(name.partition(":")[2])
+        if reason := available(self.ordinal):
+            raise MetadataError(f"device {name!r} is not available: {reason}")
+        import cupy
+
+        self._cupy: Any = cupy
+        self.options = options = options or CudaOptions()
+        self._memory = cupy.cuda.MemoryPool(self._new_block)
+        with cupy.cuda.Device(self.ordinal):
+            free, _ = cupy.cuda.runtime.memGetInfo()
+            limit = options.memory or free * 5 // 6
+            self._memory.set_limit(size=_most_of_pool(limit))
+            self._reserve(min(options.reserve, limit))
+        super().__init__(name, cupy, limit, options.missing, options.cache)
+        self.pins = self.reports_late = True
+        self.most_axes = MOST_AXES
+        self.eviction, self.floor = options.eviction, options.floor
+        self.ceiling = ceiling_of(options.ceiling, self.limit)
+        staged = min(options.pinned // 2, _STAGED)
+        self.pinned = PinnedPool(options.pinned - staged, self._new_pinned)
+        self._staged = PinnedPool(staged, self._new_pinned)
+        # Copies that were not over soon: the number of the launch, and the pinned memory that it writes.
+        self._unread: deque[tuple[int, NDArray[np.generic]]] = deque()
+        self._launcher = Launcher(self, lambda: cupy.cuda.Event(block=True, disable_timing=True))
+        self._compute = tuple(self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams))
+        kinds = (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)
+        self._copies = {kind: self._stream(kind, 0, sink) for kind in kinds}
+        self._streams = (*self._compute, *self._copies.values())
+        self._launcher.serve(self._streams)
+        self._peers: dict[int, bool] = {}
+        self.launches = len(self._compute) == 1  # else memory may be behind launches on several streams
+        self.pace = 150.0  # float32 that are read, added and written by an H100
+        self._start()
+
+    def _start(self) -> None:
+        """Start the threads."""
+        self._launcher.start()
+
+    def _stream(self, kind: StreamKind, index: int, sink: Sink) -> LaunchStream:
+        with self._cupy.cuda.Device(self.ordinal):
+            raw = self._cupy.cuda.Stream(non_blocking=True)
+        return LaunchStream(self.name, kind, index, sink, launcher=self._launcher, raw=raw)
+
+    @property
+    def streams(self) -> tuple[LaunchStream, ...]:
+        return self._streams
+
+    @property
+    def compute(self) -> tuple[LaunchStream, ...]:
+        return self._compute
+
+    def copy_stream(self, kind: StreamKind) -> LaunchStream:
+        return self._copies[kind]
+
+    def reaches(self, other: Device) -> bool:
+        if not isinstance(other, CudaDevice) or not (self.options.peer and other.options.peer):
+            return False
+        if other.ordinal not in self._peers:
+            self._peers[other.ordinal] = self._open_peer(other.ordinal)
+        return self._peers[other.ordinal]
+
+    def _open_peer(self, ordinal: int) -> bool:
+        runtime = self._cupy.cuda.runtime
+        if ordinal == self.ordinal or not runtime.deviceCanAccessPeer(self.ordinal, ordinal):
+            return ordinal == self.ordinal
+        try:
+            with self._cupy.cuda.Device(self.ordinal):
+                runtime.deviceEnablePeerAccess(ordinal)
+        except runtime.CUDARuntimeError as error:
+            return "PeerAccessAlreadyEnabled" in str(error)
+        return True
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def _new_memory(self, nbytes: int) -> Any:
+        """A block from CuPy's pool, after dropping free memory if need be. MemoryError if there is none now, or if the
+        device turns out to be lost."""
+        try:
+            return self._take_memory(nbytes)
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            self.lose(error)
+            raise MemoryError(f"{self.name} is lost") from error
+
+    def _take_memory(self, nbytes: int) -> Any:
+        with self._cupy.cuda.Device(self.ordinal), self._cupy.cuda.Stream.null:
+            try:
+                return self._memory.malloc(nbytes)
+            except MemoryError:
+                self.pool.trim(0)
+            try:
+                return self._memory.malloc(nbytes)
+            except MemoryError:
+                if self.order.issued > self.order.reached or any(stream.queued for stream in self._streams):
+                    self._launcher.free_blocks()
+                    raise
+            self.give_back_blocks()
+            return self._memory.malloc(nbytes)
+
+    def _new_block(self, nbytes: int) -> Any:
+        """A block from the driver. MemoryError at once if there is none: CuPy's pool would free what kernels use."""
+        cuda = self._cupy.cuda
+        try:
+            return cuda.MemoryPointer(cuda.Memory(nbytes), 0)
+        except cuda.runtime.CUDARuntimeError as error:
+            if error.status != _NO_MEMORY:
+                raise
+            raise MemoryError(f"{self.name}: the GPU has no block of {nbytes:,} bytes left") from error
+
+    def give_back_blocks(self) -> None:
+        """Give free blocks back to the driver: the scheduler's, and those of the streams that only this thread launches
+        on, which are waited for."""
+        streams = self._launcher.exclusive()
+        for stream in streams:
+            stream.synchronize()
+        for stream in (self._cupy.cuda.Stream.null, *streams):
+            self._memory.free_all_blocks(stream=stream)
+
+    def _reserve(self, nbytes: int) -> None:
+        """Have CuPy's pool hold one free block of that size, which it splits as it needs."""
+        with suppress(MemoryError):  # then each allocation finds out what is there
+            self._memory.malloc(nbytes)
+
+    def _new_temporary(self, nbytes: int) -> Any:
+        """A block for a kernel, on the thread that launches it: in the order of its stream."""
+        try:
+            return self._memory.malloc(nbytes)
+        except MemoryError:
+            launched = self.order.issued
+            self._compute[0].raw.synchronize()
+            self.pool.spill(launched)
+            self._cupy.fft.config.get_plan_cache().clear()
+            self.give_back_blocks()
+            return self._memory.malloc(nbytes)
+
+    def adopt(self, array: Array) -> Buffer | None:
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{self.name}: only a packed array can be adopted")
+        buffer = PooledBuffer(array.nbytes, array.data, None)
+        buffer.array, buffer.meta = array, Meta.of(tuple(array.shape), array.dtype)
+        return self.account(buffer)
+
+    def bind(self, buffer: Buffer, meta: Meta) -> Array:
+        if buffer.meta is meta:
+            return buffer.array
+        self._check_axes(meta)
+        array = self._cupy.ndarray(meta.shape, meta.dtype, memptr=buffer.raw)
+        buffer.array, buffer.meta = array, meta
+        return array
+
+    def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
+        self._check_axes(meta)
+        return self._cupy.ndarray(meta.shape, meta.dtype, memptr=buffer.raw + offset, strides=strides)
+
+    def _check_axes(self, meta: Meta) -> None:
+        if len(meta.shape) > MOST_AXES:
+            raise ValueError(f"{self.name}: an array of {len(meta.shape)} axes, but CuPy has {MOST_AXES} at the most")
+
+    def host_array(self, meta: Meta) -> NDArray[np.generic]:
+        return self._array_of(self.pinned, meta)
+
+    def _array_of(self, pool: PinnedPool, meta: Meta) -> NDArray[np.generic]:
+        """A pinned array, or a pageable one if there is no room."""
+        array = pool.array(meta) if meta.nbytes else None
+        return np.empty(meta.shape, meta.dtype) if array is None else array
+
+    def _new_pinned(self, nbytes: int) -> Any:
+        with self._cupy.cuda.Device(self.ordinal):
+            return self._cupy.cuda.PinnedMemory(nbytes, self._cupy.cuda.runtime.hostAllocPortable)
+
+    # -- copies: on the launcher's thread, with the task's stream current --------------------------------------
+
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
+        if target.nbytes == 0:
+            return
+        if not target.flags.c_contiguous:
+            packed = self._cupy.empty(target.shape, target.dtype)
+            self.copy_in(packed, source)
+            target[...] = packed
+            return
+        if is_packed_and_pinned(source):
+            self._burst.keep.append(source)
+            self._put(target, 0, source)
+        elif source.nbytes <= PIECE:
+            staged = self._array_of(self._staged, Meta.of(source.shape, source.dtype))
+            np.copyto(staged, source, casting="no")
+            self._burst.keep.append(staged)
+            self._put(target, 0, staged)
+        elif (staging := self._staging()).blocks:
+            staging.copy_in(source, partial(self._put, target))
+        else:
+            packed = np.ascontiguousarray(source)
+            self._burst.keep.append(packed)
+            self._put(target, 0, packed)
+
+    def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
+        if target.nbytes == 0:
+            return
+        packed = self._cupy.ascontiguousarray(source)
+        self._burst.keep.append(packed)
+        if is_packed_and_pinned(target):
+            self._burst.keep.append(target)
+            self._get(packed, 0, target)
+        elif target.nbytes > PIECE and (staging := self._staging()).blocks:
+            self._burst.finish.append(staging.copy_out(target, partial(self._get, packed)))
+        else:
+            staged = self._array_of(self._staged, Meta.of(target.shape, target.dtype))
+            self._burst.keep.append(staged)
+            self._get(packed, 0, staged)
+            self._burst.finish.append(lambda: np.copyto(target, staged, casting="no"))
+
+    def copy_out_soon(self, source: Array, target: NDArray[np.generic]) -> bool:
+        """As declared. The device need not be current for a copy to its stream, nor for a query of that (CUDA C++
+        Programming Guide, Stream and Event Behavior)."""
+        raw = self._compute[0].raw
+        staged = self._array_of(self._staged, Meta.of(target.shape, target.dtype))
+        try:
+            self._cupy.cuda.runtime.memcpyAsync(
+                staged.ctypes.data, source.data.ptr, target.nbytes, self._cupy.cuda.runtime.memcpyDeviceToHost, raw.ptr
+            )
+            for _ in range(LOOKS):
+                if raw.done:
+                    np.copyto(target, staged, casting="no")
+                    return True
+        except Exception as error:
+            self.lose(error)
+        self._unread.append((self.order.issued + 1, staged))
+        return False
+
+    def got_to(self, number: int) -> None:
+        super().got_to(number)
+        while self._unread and self._unread[0][0] <= number:
+            self._unread.popleft()
+
+    def drain(self, source: Array, write: Callable[[NDArray[np.uint8], int], None]) -> None:
+        packed = self._cupy.ascontiguousarray(source)
+        self._burst.keep.append(packed)
+        self._staging().drain(packed.nbytes, partial(self._get, packed), write)
+
+    def peer_copy(self, target: Array, source: Array) -> None:
+        if target.flags.c_contiguous and source.flags.c_contiguous:
+            runtime = self._cupy.cuda.runtime
+            runtime.memcpyPeerAsync(
+                target.data.ptr, self.ordinal, source.data.ptr, source.device.id, target.nbytes, self._raw.ptr
+            )
+        else:
+            target[...] = source  # an elementwise kernel on this device reads the peer's memory
+
+    def tell_late(self, task: Task, checks: Sequence[Check]) -> None:
+        """As declared: the values are copied behind the launch, and looked at by who waits for its mark."""
+        burst = self._burst
+        for least, most, judge in checks:
+            found = self._array_of(self._staged, Meta.of((2,), least.dtype))
+            for place, value in enumerate((least, most)):
+                self._get(value, 0, found[place : place + 1])
+            burst.keep.append((least, most, found))
+            burst.finish.append(partial(judge_late, task, judge, found))
+
+    def _put(self, target: Array, offset: int, part: NDArray[np.generic]) -> None:
+        runtime = self._cupy.cuda.runtime
+        to, kind = target.data.ptr + offset, runtime.memcpyHostToDevice
+        runtime.memcpyAsync(to, part.ctypes.data, part.nbytes, kind, self._raw.ptr)
+
+    def _get(self, source: Array, offset: int, part: NDArray[np.generic]) -> None:
+        runtime = self._cupy.cuda.runtime
+        origin, kind = source.data.ptr + offset, runtime.memcpyDeviceToHost
+        runtime.memcpyAsync(part.ctypes.data, origin, part.nbytes, kind, self._raw.ptr)
+
+    @property
+    def _burst(self) -> Burst:
+        """The one that this thread is launching."""
+        burst = self._launcher.launching.burst
+        assert burst is not None  # noqa: S101 - only called while launching
+        return burst
+
+    @property
+    def _raw(self) -> Any:
+        stream = self._launcher.launching.stream
+        assert stream is not None  # noqa: S101 - only called while launching
+        return stream.raw
+
+    def _staging(self) -> Staging:
+        """For one copy of this thread. The blocks are kept until its mark has passed."""
+        raw = self._raw
+        staging = Staging(self._staged, self._launcher.events, lambda event: event.record(raw))
+        self._burst.keep.append(staging)
+        return staging
+
+    # -- what the launcher needs, and the end ------------------------------------------------------------------
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make the device current on this thread and its memory pool the source of arrays, within a `with` block.
+
+        Singular matrices raise, as with NumPy; CuPy would go on with the undefined result of its solver. A cached plan
+        of an FFT has one work area, so plans are cached only where one stream alone uses them.
+        """
+        from cupyx import errstate
+
+        with (
+            self._cupy.cuda.Device(self.ordinal),
+            self._cupy.cuda.using_allocator(self._new_temporary),
+            errstate(linalg="raise"),
+        ):
+            if len(self._compute) > 1:
+                self._cupy.fft.config.get_plan_cache().set_size(0)
+            yield
+
+    def enter(self) -> Any:
+        """As declared; an error, which may be one of an earlier launch, loses the device and is not raised."""
+        cuda, entered = self._cupy.cuda, []
+        contexts = cuda.Device(self.ordinal), cuda.using_allocator(self._new_temporary), self._compute[0].raw
+        try:
+            for context in contexts:
+                context.__enter__()
+                entered.append(context)
+        except Exception as error:
+            self.lose(error)
+        return entered
+
+    def leave(self, before: Any) -> None:
+        for context in reversed(before):
+            try:
+                context.__exit__(None, None, None)
+            except Exception as error:
+                self.lose(error)
+
+    def least_temporaries(self, op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:
+        return least_temporaries(op, metas, outputs)
+
+    def launching(self, kernel: BoundKernel, label: str, work: int, *, total: bool) -> BoundKernel:  # noqa: ARG002
+        """The kernel, which launches by itself; with `launch_blocking` what waits for it, too."""
+        if not self.options.launch_blocking:
+            return kernel
+        current = self._cupy.cuda.get_current_stream
+
+        def launch_and_wait(*arrays: Any) -> Any:
+            result = kernel(*arrays)
+            current().synchronize()
+            return result
+
+        return launch_and_wait
+
+    def has_passed(self, event: Any) -> bool:
+        """As declared. CuPy's `Event.done` raises nothing: on a lost device no event would ever be done."""
+        runtime = self._cupy.cuda.runtime
+        status = runtime.eventQuery(event.ptr)
+        if status not in {0, _NOT_READY}:
+            runtime.check_status(status)
+        return bool(status == 0)
+
+    def lose(self, error: BaseException) -> None:
+        """Mark the device as lost after an asynchronous error: such errors are sticky, so the device stops working."""
+        if self.lost is None:
+            self.lost = KernelError(f"device {self.name} is lost: {type(error).__name__}: {error}")
+            self.refusing = True
+
+    def _await_launches(self, deadline: float) -> bool:
+        """Wait for what the driving thread has launched; False if that has not ended by then."""
+        if self.lost is not None or self.order.issued == self.order.reached:
+            return True
+        with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # the device is lost
+            event = self._launcher.events.take()
+            event.record(self._compute[0].raw)
+            while not self.has_passed(event):
+                if monotonic() > deadline:
+                    return False
+                sleep(_PATIENCE)
+        return True
+
+    def close(self, timeout: float) -> bool:
+        deadline = monotonic() + timeout
+        ended = all([self._launcher.close(deadline), *(stream.join(deadline) for stream in self._streams)])
+        ended = self._await_launches(deadline) and ended
+        self.pool.trim(0)
+        self.pinned.trim()
+        self._staged.trim()
+        if ended:  # else a kernel still runs
+            with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # on a lost device every call fails
+                self._memory.free_all_blocks()
+        return ended
+
+
+def judge_late(task: Task, judge: Callable[[Any, Any], None], found: NDArray[np.generic]) -> None:
+    """Have the task fail if the values that it went on without are wrong."""
+    try:
+        judge(*found)
+    except Exception as error:
+        task.fail_late(error)

@@ -1,0 +1,156 @@
+"""The temporaries of CuPy's kernels, where they take more than those of NumPy's, which `OpDef.scratch` declares.
+
+Sorts are from CuPy's sources (`cupy_thrust.cu`, 14.2): one line is sorted by radix, or merged, which takes its values
+again. Several lines are sorted as pairs of line and value, by merging, which takes the pairs again; NumPy sorts line by
+line. A median or quantile sorts, too. The others were measured on an H100 with CuPy 14.2; those marked "estimate" count
+the steps of kernels that have changed since. `make gpu-check` measures every op and names those whose figures are too
+low.
+
+Reservation counts on these figures, and nothing breaks if one is too low: a kernel that finds no memory has what is
+kept for reuse given up, tries once more, and fails with a DeviceMemoryError. One that is too high refuses calls that
+would fit, so a figure grows with nothing that the temporaries do not grow with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from ...interpreter.schema.opdef import OutputMetas
+from ...interpreter.types.meta import Meta, OperandMeta
+
+
+class Sort(NamedTuple):
+    """Bytes for each element that is sorted."""
+
+    values: int  # how often it is there itself
+    rest: int  # positions, lines, masks
+    pairs: int = 0  # how often it is there in a pair of its line and itself
+
+
+class Figure(NamedTuple):
+    """Bytes of temporaries, which add up."""
+
+    each: int = 0  # for each element of the largest tensor, of 8 bytes
+    floats: int = 0  # the same, if a tensor has floats
+    complexes: int = 0  # the same, if a tensor has complex numbers, of 16 bytes
+    results: int = 0  # for each element of the largest result
+    positions: int = 0  # for each element of the operands behind the first two: what an index is made of
+    values: int = 0  # for each byte of the second operand
+    call: int = 0  # for a call at the most: cuSOLVER's work areas, which stop growing with the matrix
+    line: Sort | None = None  # for each element of the first operand, if it has one axis
+    lines: Sort | None = None  # the same, if it has more
+
+
+_RADIX: Final = 1  # for each element: what is counted, at the most
+_SORT: Final = Figure(
+    line=Sort(2, _RADIX),  # the result before it is stored, and what is sorted into
+    lines=Sort(2, 8, pairs=1),  # the result, the same with the axis last, the line of each element, pairs to merge
+)
+_ARGSORT: Final = Figure(
+    line=Sort(2, 8 + 8 + _RADIX),  # a copy and its positions, twice
+    lines=Sort(1, 8 + 8 + 8, pairs=1),  # a copy, the line of each element, its positions, pairs and positions to merge
+)
+_AREA: Final = 512  # of a work area, for each element of a small matrix: the most that was measured is 432
+
+
+def _of_one_line(sort: Sort) -> Figure:
+    """Of an op that sorts all elements as one line, whatever the axes."""
+    return Figure(line=sort, lines=sort)
+
+
+FIGURES: Final[Mapping[str, Figure]] = {
+    "acosh": Figure(complexes=2 * 16 + 3),
+    "advanced_setitem": Figure(positions=11 * 8, values=1),  # what is sorted, and the values in order
+    "argsort": _ARGSORT,
+    "cholesky": Figure(2 * 8 + 1),
+    "clip": Figure(8),  # estimate
+    "conv2d": Figure(5 * 8),
+    "conv2d_grad": Figure(10 * 8 + 1),
+    "convolve": Figure(7 * 8 + 1),
+    "cross_entropy_grad": Figure(5),
+    "det": Figure(8 + 1),
+    "divide": Figure(complexes=4 * 16 + 1),
+    "eig": Figure(call=1 << 20),
+    "eigh": Figure(3 * 8, call=1 << 20),
+    "eigvals": Figure(call=1 << 20),
+    "eigvalsh": Figure(3 * 8, call=1 << 20),
+    "expm1": Figure(complexes=5 * 16 + 1),
+    "fft": Figure(4 * 8),
+    "floor_divide": Figure(floats=6 * 8 + 3),
+    "hfft": Figure(4 * 8),
+    "histogram": Figure(2 * 8 + 2),  # weights, once without those of NaN; masks
+    "ihfft": Figure(2 * 8 + 1),
+    "inv": Figure(2 * 8 + 1),
+    "irfft": Figure(4 * 8),
+    "irfftn": Figure(4 * 8),
+    "log": Figure(complexes=2 * 16 + 1),
+    "log10": Figure(complexes=3 * 16 + 1),
+    "log1p": Figure(complexes=4 * 16 + 2),
+    "log2": Figure(complexes=3 * 16 + 1),
+    "logical_and": Figure(complexes=2),
+    "logical_not": Figure(complexes=1),
+    "logical_or": Figure(complexes=2),
+    "logical_xor": Figure(complexes=2),
+    "lstsq": Figure(call=8 << 20),
+    "matrix_norm": Figure(complexes=24, call=2 << 20),
+    "matrix_rank": Figure(8 + 5, call=1 << 20),
+    "median": _SORT,
+    "min": Figure(results=8),
+    "nextafter": Figure(21),
+    "normal": Figure(8),
+    "percentile": _SORT._replace(results=6 * 8),  # estimate: between which elements each one lies
+    "pow": Figure(complexes=4 * 16 + 3),
+    "power": Figure(complexes=4 * 16 + 3),
+    "qr": Figure(call=8 << 20),
+    "quantile": _SORT._replace(results=6 * 8),  # estimate
+    "reciprocal": Figure(complexes=4 * 16 + 1),
+    "remainder": Figure(floats=3 * 8 + 3),
+    "sign": Figure(complexes=3 * 8 + 2),  # estimate
+    "slogdet": Figure(8 + 1),
+    "solve": Figure(2 * 8 + 1, call=8 << 20),  # a stack repeats its matrices for each right-hand side
+    "sort": _SORT,
+    "std": Figure(complexes=3 * 16),
+    "stdtrit": Figure(23 * 8),  # estimate: what it is composed of
+    "svd": Figure(call=8 << 20),
+    "svdvals": Figure(8 + 5, call=1 << 20),
+    "take_along_axis": Figure(results=2 * 8),
+    "tan": Figure(complexes=4 * 8),  # estimate
+    "tanh": Figure(complexes=4 * 8),  # estimate
+    "uniform": Figure(8),
+    "unique_all": _of_one_line(Sort(3, 4 * 8 + 2)),
+    "unique_counts": _of_one_line(Sort(2, 2 * 8 + 1)),
+    "unique_inverse": _of_one_line(Sort(3, 3 * 8 + 2)),
+    "unique_values": _of_one_line(Sort(2, 8 + 2)),
+    "var": Figure(complexes=3 * 16),
+    "vector_norm": Figure(complexes=24),
+}
+
+
+def least_temporaries(op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:
+    """Bytes that a call takes at least."""
+    figure = FIGURES.get(op)
+    if figure is None:
+        return 0
+    tensors = [m for m in (*metas, *outputs) if isinstance(m, Meta)]
+    kinds = {m.dtype.kind for m in tensors}
+    each = figure.each + figure.floats * ("f" in kinds) + figure.complexes * ("c" in kinds)
+    largest = _largest(tensors)
+    found = each * largest + min(figure.call, _AREA * largest)
+    found += _for_sort(figure, metas)
+    found += figure.results * _largest(outputs) + figure.positions * _largest(metas[2:])
+    return found + figure.values * sum(m.nbytes for m in metas[1:2] if isinstance(m, Meta))
+
+
+def _for_sort(figure: Figure, metas: tuple[OperandMeta, ...]) -> int:
+    """Bytes that a sort of the first operand takes. A number in a pair lies at a multiple of its size, up to 8."""
+    x = metas[0] if metas else None
+    if not isinstance(x, Meta) or (sort := figure.line if x.ndim < 2 else figure.lines) is None:
+        return 0
+    size = x.dtype.itemsize
+    return x.size * (sort.values * size + sort.rest + sort.pairs * (8 + max(size, 8)))
+
+
+def _largest(metas: Iterable[OperandMeta | None]) -> int:
+    """The elements of the largest tensor among them."""
+    return max((m.size for m in metas if isinstance(m, Meta)), default=0)

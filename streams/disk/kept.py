@@ -1,0 +1,97 @@
+"""Values of a generation of a checkpoint: parts of files that never change, opened whenever they are read.
+
+A generation may have as many files as values, more than a process may have descriptors. So a file is open while it is
+read, and from then on only if it is about to be removed (`hold`).
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.checkpoints.layout import values_file
+from ...interpreter.checkpoints.reader import CheckpointReader
+from ...interpreter.checkpoints.record import Record
+from ...interpreter.errors import FileError
+from ...interpreter.files.header import Entry
+from ...interpreter.files.open_file import OpenFile
+from ...interpreter.files.values import read_array, read_range
+from .stored import LoadedStretch, Stretch
+
+STRETCHES: WeakSet[KeptStretch] = WeakSet()  # of this process
+GONE: Final = "another process has removed it; restore a later generation (docs/checkpoints.md)"
+ADDING: Final = threading.Lock()  # machines have threads of their own, which add and list them
+
+
+class KeptReader(CheckpointReader):
+    """A reader whose directory is closed with its last reference. It is opened by the real path, by which the directory
+    is told from others; to find that for each of its values would take longer than all else of restoring them."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class KeptStretch(Stretch):
+    """A value of a generation. `path`: the directory's, the real one; `file`: the id of its values file."""
+
+    __slots__ = ("__weakref__", "_entry", "_held", "_reader", "file", "path")
+
+    def __init__(self, reader: KeptReader, name: str, record: Record) -> None:
+        super().__init__(record.nbytes)
+        self.path = reader.path
+        self.file = record.file
+        self._reader = reader
+        self._entry: Entry = record.entry(name)
+        self._held: OpenFile | None = None
+        with ADDING:
+            STRETCHES.add(self)
+
+    def hold(self, opened: dict[int, OpenFile]) -> None:
+        """Keep the file open: it may be removed. `opened`: files of the directory by id, each open once for all."""
+        if self._held is None:
+            file = opened.get(self.file) or self._open()
+            self._check_within(file)
+            self._held = opened[self.file] = file
+
+    def opened(self) -> Stretch:
+        return LoadedStretch(self._opened(), self._entry)
+
+    def read(self, target: memoryview, offset: int) -> None:
+        read_range(self._opened(), self._entry, target, offset)
+
+    def read_whole(self, target: NDArray[np.uint8]) -> None:
+        """With its checksum compared."""
+        meta: Any = self._entry.meta
+        read_array(self._opened(), self._entry, np.ndarray(meta.shape, meta.dtype, target))
+
+    def _opened(self) -> OpenFile:
+        if self._held is not None:
+            return self._held
+        file = self._open()
+        self._check_within(file)
+        return file
+
+    def _open(self) -> OpenFile:
+        try:
+            fd = self._reader.open_values(self.file)
+        except FileError as error:
+            if isinstance(error.__cause__, FileNotFoundError):  # this process would have kept it open
+                raise FileError(f"{error.message}; {GONE}") from error.__cause__
+            raise
+        return OpenFile(fd, f"{self.path}/{values_file(self.file)}")
+
+    def _check_within(self, file: OpenFile) -> None:
+        end = self._entry.offset + self._entry.nbytes
+        if end > file.size:
+            raise file.failed(f"has {file.size} bytes and should have {end} at least; was it cut short?")
+
+
+def stretches_in(path: Path) -> list[KeptStretch]:
+    """The values that lie in a directory, by its real path."""
+    with ADDING:
+        return [stretch for stretch in STRETCHES if stretch.path == path]

@@ -1,0 +1,147 @@
+"""The store: the tier below the host, on disk. A device with memory and streams, on which nothing computes.
+
+Its memory are blocks of one file (`spill`), of which `limit` bytes may be used; none unless a directory was given. A
+value takes whole pages of the disk, and that is what is planned and counted for it (docs/decisions/0043). Files of the
+user's (`stored.LoadedStretch`) are buffers here, too: they take none of that memory.
+
+    write0          evictions from the host
+    save0           what users save, and checkpoints
+    read0, read1    values that come back, or for the first time, to the host
+
+What goes to another device from here, or comes from there past a full host, is carried by that device's own stream,
+through a few MiB of host memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import MetadataError
+from ...interpreter.schema.opdef import Array
+from ...interpreter.types.meta import Meta
+from ..device import Buffer, Device
+from ..faults import Fault
+from ..host.host import HostDevice
+from ..options import CEILING, FAULTS, Option, ceiling_of, parse_size, seconds
+from ..stream import Sink, StreamKind
+from ..threads.worker import WorkerStream
+from .spill import SpillFile, whole_pages
+from .stored import StoredArray, read_into
+
+NAME: Final = "store:0"
+READERS: Final = 2
+SHARE: Final = 8  # of the quota: what freed blocks may keep
+KEEP: Final = 256 << 20  # bytes of freed blocks that keep their room on the disk
+
+
+def _directory(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"must be the path of a directory, not {value!r}")
+    return value
+
+
+DIRECTORY: Final = Option(
+    "path, or none", _directory, "where values lie that left the host; what is there ends with the daemon"
+)
+QUOTA: Final = Option(
+    "bytes",
+    parse_size,
+    "what may be used of the disk, of which a value takes whole pages of 4 KiB; 0: nothing is evicted to it",
+)
+DURABLE: Final = Option("path, or none", _directory, "the directory of checkpoints in which durable names are kept")
+INTERVAL: Final = seconds(
+    "after which durable names that have changed are written, without anybody asking; 0: only when asked"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Options of the store."""
+
+    directory: Annotated[str, DIRECTORY] = ""
+    quota: Annotated[int, QUOTA] = 0
+    ceiling: Annotated[int | str, CEILING] = 0
+    durable: Annotated[str, DURABLE] = ""
+    interval: Annotated[float, INTERVAL] = 0.0
+    faults: Annotated[tuple[Fault, ...], FAULTS] = ()
+
+
+class StoreDevice(HostDevice):
+    """The store. `readers`: the streams that bring values to the host."""
+
+    def __init__(self, name: str, sink: Sink, options: StoreOptions | None = None) -> None:
+        self.options = options = options or StoreOptions()
+        if bool(options.directory) is not bool(options.quota):
+            raise MetadataError(f"device {name!r} needs both a directory and a quota, or neither")
+        if options.ceiling and not options.quota:
+            raise MetadataError(f"device {name!r} has a ceiling and no quota of which a session could have a part")
+        if options.interval and not options.durable:
+            raise MetadataError(f"device {name!r} has an interval and no directory of durable names (durable)")
+        super().__init__(name, options.quota, (), min(KEEP, options.quota // SHARE), late_errors=False)
+        self.segments = False
+        self.computes = False
+        self.ceiling = ceiling_of(options.ceiling, self.limit)
+        self.closing: list[Callable[[], None]] = []  # what else ends with the store's threads
+        self.file = SpillFile(options.directory, self.limit) if self.limit else None
+        self.readers = [self._stream(StreamKind.READ, n, sink) for n in range(READERS)]
+        writers = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.WRITE, StreamKind.SAVE)}
+        self._set_streams(self.readers, writers)
+        for fault in options.faults:
+            self.inject(fault)
+
+    def _stream(self, kind: StreamKind, index: int, sink: Sink) -> WorkerStream:
+        return WorkerStream(self.name, kind, index, sink, self.faults, may_inline=False)
+
+    def copy_stream(self, kind: StreamKind) -> WorkerStream:
+        if kind in self._copies:
+            return self._copies[kind]
+        # a message may bring hundreds of reads before the first of them is queued: equals take turns
+        stream = min(self.readers, key=lambda stream: stream.queued)
+        self.readers.remove(stream)
+        self.readers.append(stream)
+        return stream
+
+    def reaches(self, other: Device) -> bool:
+        return other.host
+
+    def footprint(self, nbytes: int) -> int:
+        return whole_pages(nbytes)
+
+    def _capacity(self, nbytes: int) -> int:
+        return whole_pages(nbytes)
+
+    def _new_memory(self, nbytes: int) -> Any:
+        if self.file is None:
+            raise MemoryError("the store has no directory")
+        return self.file.block(nbytes)
+
+    def adopt(self, array: Array) -> Buffer | None:  # noqa: ARG002 - nobody calls it
+        raise AssertionError("no kernel makes a result in the store")
+
+    def bind(self, buffer: Buffer, meta: Meta) -> Array:
+        return StoredArray(buffer.raw, meta)
+
+    def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
+        return StoredArray(buffer.raw, meta, offset, strides)
+
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:  # noqa: ARG002 - nobody calls it
+        raise AssertionError("what comes to the store is drained from its device")
+
+    def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
+        read_into(source, target)
+
+    def peer_copy(self, target: Array, source: Array) -> None:  # noqa: ARG002 - nobody calls it
+        raise AssertionError("no device is a peer of the store")
+
+    def close(self, timeout: float) -> bool:
+        ended = super().close(timeout)
+        if self.file is not None and ended:
+            self.file.close()
+        while self.closing and ended:
+            self.closing.pop()()
+        return ended

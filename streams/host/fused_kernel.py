@@ -1,0 +1,279 @@
+"""Running fusions on NumPy arrays: a piece after the other, so that what is between the steps stays in cache.
+
+A fusion calls the very kernels that its steps would call one by one, with the same numbers, on slices of the same
+arrays, so its results have the same bits. That needs some care, since NumPy's loops look at strides:
+
+- Slices have the strides of the arrays that they are of, and temporaries are packed, as those in memory are.
+- An axis along which a piece had one element would count as having no stride: where a piece is cut it has two at least.
+- NumPy chooses by strides in which order it goes through axes, and by the length of the inner ones whether it copies
+  operands into its buffers first. So where arrays are not packed or broadcast, pieces are longer than these buffers;
+  where one is not packed, they are cut along the outermost axis alone. Where that is an output, no temporary lies
+  in it.
+
+Pieces are as long as fits in the cache with all that a fusion reads and writes. Those of packed arrays are multiples of
+`GRAIN`, so that each element is in the same lane of a vector register as in the whole. Where arrays broadcast, or are
+not packed, one thing may differ: the sign of the NaN that two NaNs give, which NumPy's vectors take from one of them,
+and the rest of its loops from the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ...interpreter.programs.fusion import Fusion
+from ...interpreter.programs.passes.facts import metas_of
+from ...interpreter.programs.program import Program, Step
+from ...interpreter.programs.rows import Form
+from ...interpreter.schema.opdef import UNNOTICED, find
+from ...interpreter.types.meta import Shape
+from .fused_layout import Extent, FusedLayout, extent_of
+
+CACHE: Final = 1 << 19  # bytes of what a piece reads and writes: a part of a core's own cache
+LARGEST: Final = 4 * CACHE  # bytes of scratch that is kept
+MOST: Final = 16  # pieces of scratch that are kept: one for each thread, on most machines
+GRAIN: Final = 1 << 10  # elements
+_ALIGNED: Final = 64  # bytes
+
+Index: TypeAlias = tuple[slice, ...]  # of the leading axes
+# For each piece its shape, and the places and indices of the arguments that it has a part of.
+Pieces: TypeAlias = list[tuple[Shape, list[tuple[int, Index | slice]]]]
+Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
+SPARE: Final[list[Memory]] = []  # scratch that no call uses now, of all kernels together
+
+
+class FusedKernel:
+    """A fusion, to be called as `kernel(*inputs, *outputs)`: arrays, and numbers as the ops would get them.
+
+    An output lies in the memory of the input that it overwrites (`Fusion.over`), or in memory of its own. Any thread
+    may call it, several at a time: each call has scratch of its own, `scratch` bytes. The caller switches
+    floating-point errors off, as for any kernel. `length`: elements of a piece, if not as many as fit in the cache.
+    `share`: which part of how many it computes.
+    """
+
+    def __init__(
+        self, program: Program, fusion: Fusion, length: int | None = None, share: tuple[int, int] = (0, 1)
+    ) -> None:
+        self._program, self._fusion, self._share = program, fusion, share
+        self._lending = FusedLayout(program, fusion, lend=True)
+        self._length = length_of_pieces(program, fusion, self._lending.width) if length is None else length
+        inputs = [shape_of(program, n) for n in fusion.inputs]  # None for numbers
+        self._shapes = [*inputs, *(shape_to_cut(fusion, shape_of(program, n)) for n in fusion.outputs)]
+        self._tensors = [place for place, shape in enumerate(self._shapes) if shape is not None]
+        self._longer = max(self._length, 2 * np.getbufsize())
+        self._size = math.prod(fusion.shape)
+
+    def split(self, parts: int) -> list[FusedKernel]:
+        """So many kernels, to be called with the same arguments, in any order or at the same time."""
+        count = -(-self._size // (self._length * parts)) * parts
+        length = min(self._length, -(-self._size // (count * GRAIN)) * GRAIN)
+        return [FusedKernel(self._program, self._fusion, length, (number, parts)) for number in range(parts)]
+
+    @cached_property
+    def scratch(self) -> int:
+        """The bytes that a call takes besides its arguments, at the most."""
+        most = max(temporaries_of(self._program, self._program.steps[place]) for place in self._fusion.steps)
+        cuts = [cut for cut in (self._flat, self._rows, self._outer, self._apart) if cut is not None]
+        return max(cut.offsets[-1] + noticed(most * cut.longest // max(self._size, 1)) for cut in cuts)
+
+    def __call__(self, *given: Any) -> None:
+        loose = [place for place in self._tensors if not given[place].flags.c_contiguous]
+        if loose:
+            cut = self._outer if loose[-1] < len(self._fusion.inputs) else self._apart
+        elif self._flat is None:
+            cut = self._rows
+        else:
+            cut = self._flat
+            given = self._flattened(given)
+        memory = taken(cut.offsets[-1])
+        run(cut, given, memory)
+        give_back(memory)
+
+    @cached_property
+    def _rows(self) -> Cut:
+        """For packed arrays, some of which broadcast, or are reduced by rows."""
+        shape, last = self._fusion.shape, max(self._fusion.rows - 1, 0)
+        return Cut(self._lending, self._pieces(shape, self._shapes, min(cutting_axis(shape, self._longer), last)))
+
+    @cached_property
+    def _outer(self) -> Cut:
+        """For inputs of any layout."""
+        return Cut(self._lending, self._pieces(self._fusion.shape, self._shapes, outermost(self._fusion.shape)))
+
+    @cached_property
+    def _apart(self) -> Cut:
+        """For outputs of any layout, too."""
+        layout = FusedLayout(self._program, self._fusion, lend=False)
+        return Cut(layout, self._pieces(self._fusion.shape, self._shapes, outermost(self._fusion.shape)))
+
+    @cached_property
+    def _flat(self) -> Cut | None:
+        """For packed arrays, as if they had one axis; None if some broadcast, or rows are reduced."""
+        sizes = [None if shape is None else math.prod(shape) for shape in self._shapes]
+        if self._fusion.rows < len(self._fusion.shape) or any(size not in (None, 1, self._size) for size in sizes):
+            return None
+        shapes = [(size,) if size == self._size else None for size in sizes]
+        return Cut(self._lending, self._pieces((self._size,), shapes, 0, self._length))
+
+    def _flattened(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Packed arrays with one axis, or with none if they broadcast; and numbers as they are."""
+        if len(self._fusion.shape) == 1:
+            return given
+        arrays = list(given)
+        for place in self._tensors:
+            arrays[place] = given[place].reshape(-1 if given[place].size == self._size else ())
+        return tuple(arrays)
+
+    def _pieces(self, shape: Shape, shapes: Sequence[Shape | None], axis: int, length: int = 0) -> Pieces:
+        """This kernel's share of the pieces of that shape."""
+        indices = list(indices_of(shape, axis, length or self._longer))
+        number, parts = self._share
+        mine = indices[number * len(indices) // parts : (number + 1) * len(indices) // parts]
+        if len(indices) == len(mine) == 1:
+            return [(shape, [])]
+        return [(lengths(index, shape), list(parts_of(index, len(shape), shapes))) for index in mine]
+
+
+class Cut:
+    """A layout of a fusion's values, and the pieces.
+
+    `longest`: elements of the longest piece. `offsets`: of the parts of the scratch, and its end.
+    """
+
+    def __init__(self, layout: FusedLayout, pieces: Pieces) -> None:
+        self.layout, self.pieces = layout, pieces
+        self.longest = max((math.prod(shape) for shape, _ in pieces), default=0)
+        most = [max((part.extent.count(shape, layout.rows) for shape, _ in pieces), default=0) for part in layout.parts]
+        sizes = (-(-part.width * count // _ALIGNED) * _ALIGNED for part, count in zip(layout.parts, most, strict=True))
+        self.offsets = list(itertools.accumulate(sizes, initial=0))
+
+
+def taken(nbytes: int) -> Memory:
+    """Scratch of that many bytes or more, rather some that a call has left in the cache."""
+    try:
+        memory = SPARE.pop()
+    except IndexError:
+        return np.empty(max(nbytes, CACHE), np.uint8)
+    return memory if memory.size >= nbytes else np.empty(nbytes, np.uint8)
+
+
+def give_back(memory: Memory) -> None:
+    """A call needs it no more."""
+    if memory.size <= LARGEST and len(SPARE) < MOST:
+        SPARE.append(memory)
+
+
+def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
+    """Compute the pieces, one after the other."""
+    calls, lent, apart = cut.layout.calls, cut.layout.lent, cut.layout.apart
+    numbers = [as_array(given[place], dtype) for place, dtype in cut.layout.numbers]
+    places = [*given, *numbers, *[None] * (len(lent) + len(apart))]
+    shape = None
+    for lengths, parts in cut.pieces:
+        for place, index in parts:
+            places[place] = given[place][index]
+        if lengths != shape:
+            shape = lengths
+            for place, number, dtype in apart:
+                lying = cut.layout.parts[number].extent.lengths(shape, cut.layout.rows)
+                places[place] = np.ndarray(lying, dtype, memory, cut.offsets[number])
+        for place, output, dtype in lent:
+            places[place] = places[output].view(dtype)
+        for kernel, _, _, arrays in calls:
+            kernel(*arrays(places))
+
+
+def as_array(number: Any, dtype: Any) -> Any:
+    """The number as an array without dimensions, so that no call converts it; itself if the dtype does not hold it."""
+    try:
+        return np.array(number, dtype)
+    except OverflowError:
+        return number
+
+
+def shape_of(program: Program, operand: int) -> Shape | None:
+    """The shape of a value; None for a number."""
+    meta = program.metas[operand] if operand >= 0 else None
+    return None if meta is None else meta.shape
+
+
+def shape_to_cut(fusion: Fusion, shape: Shape | None) -> Shape | None:
+    """The shape of an output, with as many axes as the fusion's: none but those of its rows are cut."""
+    if shape is None or extent_of(fusion, shape) is Extent.WHOLE:
+        return shape
+    return Form(fusion.shape, fusion.rows).thin
+
+
+def length_of_pieces(program: Program, fusion: Fusion, width: int) -> int:
+    """The elements of a piece: as many as fit in the cache, and whose kernels' temporaries nobody notices."""
+    metas = [meta for n in (*fusion.inputs, *fusion.outputs) if n >= 0 and (meta := program.metas[n]) is not None]
+    width += sum(meta.dtype.itemsize for meta in metas if meta.shape == fusion.shape)
+    length = CACHE // width
+    for step in (program.steps[place] for place in fusion.steps):
+        taken = temporaries_of(program, step)
+        if taken:
+            length = min(length, UNNOTICED * math.prod(fusion.shape) // taken)
+    return max(length // GRAIN, 1) * GRAIN
+
+
+def temporaries_of(program: Program, step: Step) -> int:
+    """The bytes that the step's kernel takes besides its operands and its result."""
+    scratch = find(step.op).scratch
+    known = tuple([meta for meta in metas_of(program, step) if meta is not None])
+    return 0 if scratch is None else scratch(known, step.results, dict(step.attributes))
+
+
+def noticed(nbytes: int) -> int:
+    """So many bytes of temporaries, if they count."""
+    return nbytes if nbytes > UNNOTICED else 0
+
+
+def outermost(shape: Shape) -> int:
+    """The first axis of several elements."""
+    return next((axis for axis, n in enumerate(shape) if n > 1), 0)
+
+
+def cutting_axis(shape: Shape, length: int) -> int:
+    """The outermost axis along which pieces of two at least are not longer than that; else the last one."""
+    rest = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    return next((axis for axis, size in enumerate(rest) if 2 * size <= length), max(len(shape) - 1, 0))
+
+
+def indices_of(shape: Shape, axis: int, length: int) -> Iterator[Index]:
+    """The indices of pieces that are cut along the axis."""
+    if not shape:
+        yield ()
+        return
+    rest = max(math.prod(shape[axis + 1 :]), 1)
+    step, whole = max(length // rest, 2), GRAIN // math.gcd(rest, GRAIN)
+    step -= step % whole if step > whole else 0
+    outer = itertools.product(*([slice(n, n + 1) for n in range(size)] for size in shape[:axis]))
+    inner = list(slices_of(shape[axis], step))
+    for leading in outer:
+        yield from ((*leading, each) for each in inner)
+
+
+def slices_of(size: int, step: int) -> Iterator[slice]:
+    """Slices of so many elements; the last one has up to one more, since it would not be alone."""
+    starts = list(range(0, max(size - 1, 1), step))
+    for start, stop in itertools.pairwise((*starts, size)):
+        yield slice(start, stop)
+
+
+def lengths(index: Index, shape: Shape) -> Shape:
+    """The shape of a piece."""
+    return (*(each.stop - each.start for each in index), *shape[len(index) :])
+
+
+def parts_of(index: Index, ndim: int, shapes: Sequence[Shape | None]) -> Iterator[tuple[int, Index | slice]]:
+    """Place and index of each argument that a piece has a part of. Arguments broadcast to a shape of `ndim` axes."""
+    for place, shape in enumerate(shapes):
+        leading = () if shape is None else index[ndim - len(shape) :]
+        found = tuple([each if n > 1 else slice(None) for each, n in zip(leading, shape or (), strict=False)])
+        if any(each != slice(None) for each in found):
+            yield place, found[0] if len(found) == 1 else found

@@ -1,0 +1,206 @@
+"""Where the values of a fusion lie while one piece is computed.
+
+A temporary takes the place of an operand that dies with the step, or lies in the piece of an output that is still to be
+written, or in scratch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...interpreter.programs.fusion import Fusion
+from ...interpreter.programs.passes.facts import metas_of
+from ...interpreter.programs.program import Program, Step
+from ...interpreter.programs.rows import Form
+from ...interpreter.schema.opdef import BoundKernel, find
+from ...interpreter.schema.promotion import number_dtype
+from ...interpreter.types.meta import Shape
+
+
+class Call(NamedTuple):
+    """One step of a fusion: a kernel, the places of its operands, and that of its result.
+
+    `arrays` takes what lies at these places out of a list of all.
+    """
+
+    kernel: BoundKernel
+    operands: tuple[int, ...]
+    result: int
+    arrays: Callable[[list[Any]], Any]
+
+
+class Extent(Enum):
+    """How much of a piece a value has: all its elements; one a row, with as many axes, or without those of the rows."""
+
+    WHOLE = auto()
+    THIN = auto()
+    DROPPED = auto()
+
+    def lengths(self, piece: Shape, rows: int) -> Shape:
+        """The shape in a piece of that shape, whose rows lie along so many axes."""
+        if self is Extent.WHOLE:
+            return piece
+        return piece[:rows] if self is Extent.DROPPED else Form(piece, rows).thin
+
+    def count(self, piece: Shape, rows: int) -> int:
+        """The elements in such a piece."""
+        return math.prod(self.lengths(piece, rows))
+
+
+def extent_of(fusion: Fusion, shape: Shape) -> Extent:
+    """The extent of what a step of the fusion makes."""
+    if shape == fusion.shape:
+        return Extent.WHOLE
+    return Extent.THIN if len(shape) == len(fusion.shape) else Extent.DROPPED
+
+
+class Temporary(NamedTuple):
+    """Where a temporary lies: in the piece of the output at a place, or in the part of the scratch with a number."""
+
+    output: int  # or -1
+    part: int  # or -1
+    dtype: Any
+
+
+class Part(NamedTuple):
+    """A part of the scratch: bytes per element, and of how many elements."""
+
+    width: int
+    extent: Extent
+
+
+@dataclass(slots=True)
+class Cell:
+    """Memory for a piece: that of the output at a place, or a part of the scratch.
+
+    `until`: the last step that reads what lies there now, of `dtype`. `end`: the step that makes the output there.
+    """
+
+    output: int
+    part: int
+    itemsize: int
+    extent: Extent = Extent.WHOLE
+    until: int = -1
+    dtype: Any = None
+    end: float = math.inf
+    made: Any = None  # the output's dtype
+
+    def takes(self, step: int, last: int, dtype: Any, extent: Extent = Extent.WHOLE) -> bool:
+        """May a value of that extent lie here that `step` makes and `last` reads for the last time?
+
+        A step may write over what it reads, in the same dtype.
+        """
+        if extent is not self.extent:
+            return False
+        fits = dtype.itemsize <= self.itemsize if self.output < 0 else dtype.itemsize == self.itemsize
+        free = self.until < step or (self.until == step and self.dtype == dtype)
+        return fits and free and (last < self.end or (last == self.end and dtype == self.made))
+
+
+class FusedLayout:
+    """The calls of a fusion, and the places of its values: those of inputs, outputs, numbers that are arrays, and
+    temporaries, in this order.
+
+    `lend`: may temporaries lie in the pieces of outputs? `parts`: those of the scratch.
+    `numbers`: of each that is an array, the place among the inputs, and the dtype. `lent`, `apart`: the places of
+    temporaries in outputs and in the scratch, with the output or the part, and the dtype.
+    """
+
+    def __init__(self, program: Program, fusion: Fusion, *, lend: bool) -> None:
+        self.calls: list[Call] = []
+        self.temporaries: list[Temporary] = []
+        self.parts: list[Part] = []
+        self.rows = fusion.rows
+        self._fusion = fusion
+        self._metas = program.metas
+        self._lasts = last_reads(program, fusion)
+        arguments = (*fusion.inputs, *fusion.outputs)
+        self._places = {operand: place for place, operand in enumerate(arguments)}
+        self._given = len(arguments)
+        self.numbers: list[tuple[int, Any]] = []
+        converted = [self._converted(program, program.steps[place]) for place in fusion.steps]
+        self._arguments = self._given + len(self.numbers)
+        self._cells = self._lent(program, fusion) if lend else []
+        for number, place in enumerate(fusion.steps):
+            step = program.steps[place]
+            operands = tuple([converted[number].get(operand) or self._places[operand] for operand in step.operands])
+            if step.first not in self._places:
+                self._places[step.first] = self._temporary(number, step.first)
+            kernel = kernel_of(program, step)
+            result = self._places[step.first]
+            self.calls.append(Call(kernel, operands, result, itemgetter(*operands, result)))
+        found = list(enumerate(self.temporaries, self._arguments))
+        self.lent = [(place, each.output, each.dtype) for place, each in found if each.output >= 0]
+        self.apart = [(place, each.part, each.dtype) for place, each in found if each.output < 0]
+
+    @property
+    def width(self) -> int:
+        """The bytes of scratch for an element of the fusion's shape."""
+        return sum(part.width for part in self.parts if part.extent is Extent.WHOLE)
+
+    def _lent(self, program: Program, fusion: Fusion) -> list[Cell]:
+        """The memory of the outputs: free until they are made, once the inputs that lie there were read."""
+        made = {program.steps[place].first: number for number, place in enumerate(fusion.steps)}
+        cells = []
+        for output, over in zip(fusion.outputs, fusion.over, strict=True):
+            dtype = self._dtype(output)
+            until = -1 if over < 0 else self._lasts[fusion.inputs[over]]
+            place, extent = self._places[output], self._extent(output)
+            cells.append(Cell(place, -1, dtype.itemsize, extent, until, dtype, made[output], dtype))
+        return cells
+
+    def _converted(self, program: Program, step: Step) -> dict[int, int]:
+        """The place of the step's number as an array of the dtype that NumPy would give it, if there is one."""
+        dtype = number_dtype(find(step.op), metas_of(program, step))
+        if dtype is None:
+            return {}
+        number = min(step.operands)
+        wanted = (self._places[number], dtype)
+        if wanted not in self.numbers:
+            self.numbers.append(wanted)
+        return {number: self._given + self.numbers.index(wanted)}
+
+    def _dtype(self, value: int) -> Any:
+        meta = self._metas[value]
+        return None if meta is None else meta.dtype  # a fusion has no pending values
+
+    def _extent(self, value: int) -> Extent:
+        meta = self._metas[value]
+        return Extent.WHOLE if meta is None else extent_of(self._fusion, meta.shape)
+
+    def _temporary(self, step: int, value: int) -> int:
+        """A place for what the step makes and only the fusion reads."""
+        dtype, last, extent = self._dtype(value), self._lasts.get(value, step), self._extent(value)
+        fitting = [cell for cell in self._cells if cell.takes(step, last, dtype, extent)]
+        cell = max(fitting, key=lambda cell: (cell.until == step, cell.output >= 0), default=None)
+        if cell is None:
+            cell = Cell(-1, len(self.parts), dtype.itemsize, extent)
+            self.parts.append(Part(dtype.itemsize, extent))
+            self._cells.append(cell)
+        cell.until, cell.dtype = last, dtype
+        if cell.output >= 0 and dtype == cell.made:
+            return cell.output
+        wanted = Temporary(cell.output, cell.part, dtype)
+        if wanted not in self.temporaries:
+            self.temporaries.append(wanted)
+        return self._arguments + self.temporaries.index(wanted)
+
+
+def kernel_of(program: Program, step: Step) -> BoundKernel:
+    """The kernel of a step for its pieces: that which takes the fewest calls, for reductions of rows."""
+    op, metas, attributes = find(step.op), metas_of(program, step), dict(step.attributes)
+    known = tuple([meta for meta in metas if meta is not None])
+    direct = op.direct(known, step.results, attributes) if op.rows is not None and op.direct is not None else None
+    return direct or op.bind(np, len(metas), attributes)
+
+
+def last_reads(program: Program, fusion: Fusion) -> dict[int, int]:
+    """For each operand of a fusion's steps the number of the last one that reads it."""
+    return {operand: number for number, place in enumerate(fusion.steps) for operand in program.steps[place].operands}

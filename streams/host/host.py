@@ -1,0 +1,142 @@
+"""The common base of cpu and sim devices: memory from a pool, threads for streams, faults and holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from time import monotonic
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.compilation import mypyc_attr
+from ...interpreter.schema.opdef import Array
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.host_memory import room_of
+from ..device import Buffer
+from ..faults import Fault, Faults
+from ..pool import PooledBuffer, PooledDevice
+from ..stream import StreamKind
+from ..threads.crew import Crew
+from ..threads.worker import WorkerStream
+
+Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
+GIB: Final = 1 << 30
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class HostDevice(PooledDevice):
+    """A device whose memory is this process's and whose array module is NumPy."""
+
+    def __init__(self, name: str, limit: int, missing: Iterable[str], keep: int, *, late_errors: bool) -> None:
+        super().__init__(name, np, limit, missing, keep)
+        self.segments = True
+        self.faults = Faults(self, late_errors=late_errors)
+        self._compute: tuple[WorkerStream, ...] = ()
+        self._copies: MappingProxyType[StreamKind, WorkerStream] = MappingProxyType({})
+        self._streams: tuple[WorkerStream, ...] = ()
+
+    def _set_streams(self, compute: Iterable[WorkerStream], copies: dict[StreamKind, WorkerStream]) -> None:
+        """Called once, at the end of a subclass's `__init__`."""
+        self._compute = tuple(compute)
+        self._copies = MappingProxyType(copies)
+        self._streams = tuple(dict.fromkeys((*self._compute, *copies.values())))
+        self.faults.steer(self._streams)
+
+    @property
+    def streams(self) -> tuple[WorkerStream, ...]:
+        return self._streams
+
+    @property
+    def compute(self) -> tuple[WorkerStream, ...]:
+        return self._compute
+
+    def copy_stream(self, kind: StreamKind) -> WorkerStream:
+        return self._copies[kind]
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def _new_memory(self, nbytes: int) -> Memory:
+        return np.empty(nbytes, np.uint8)
+
+    def refuses_allocation(self) -> bool:
+        return self.faults.refuses_allocation()
+
+    def adopt(self, array: Array) -> Buffer | None:
+        buffer = _adopted(array)
+        return self._adopt_copy(array) if buffer is None else self.account(buffer)
+
+    def _adopt_copy(self, array: NDArray[np.generic]) -> Buffer | None:
+        buffer = self.allocate(array.nbytes)
+        if buffer is not None:
+            np.copyto(self.bind(buffer, Meta.of(array.shape, array.dtype)), array)
+        return buffer
+
+    def bind(self, buffer: Buffer, meta: Meta) -> Array:
+        if buffer.meta is meta:
+            return buffer.array
+        array: NDArray[Any] = np.ndarray(meta.shape, meta.dtype, buffer.raw)
+        buffer.array, buffer.meta = array, meta
+        return array
+
+    def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
+        return np.ndarray(meta.shape, meta.dtype, buffer.raw, offset, strides)
+
+    # -- steering, for tests and for chaos ---------------------------------------------------------------------
+
+    def inject(self, fault: Fault) -> None:
+        """Arm a fault. Thread-safe; it concerns tasks that have not started."""
+        self.faults.inject(fault)
+
+    def hold(self, which: str) -> None:
+        """Stop the streams of that kind ("compute"), or that name ("sim:0/h2d0", "h2d0"), before their next task."""
+        self.faults.hold(which)
+
+    def resume(self, which: str) -> None:
+        """Let the streams of that kind or name go on."""
+        self.faults.resume(which)
+
+    def release_hangs(self) -> None:
+        """Let every task that hangs go on."""
+        self.faults.release_hangs()
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def close(self, timeout: float) -> bool:
+        deadline = monotonic() + timeout
+        closing: list[WorkerStream | Crew] = [*self._streams]
+        if self.crew is not None:
+            closing.append(self.crew)
+        for each in closing:
+            each.begin_close()
+        ended = [each.end_close(deadline) for each in closing]
+        self.pool.trim(0)
+        return all(ended)
+
+
+def _adopted(array: NDArray[np.generic]) -> PooledBuffer | None:
+    """A buffer over the memory of a packed array, which no pool keeps, or None if that memory is unsuitable.
+
+    Read-only memory is unsuitable, and so is a small part of a larger block, which would stay alive without being
+    counted. Memory that a client has filled is suitable: the engine never writes there (see `vm.admission.accesses`).
+    """
+    flags, base = array.flags, array.base
+    if not (flags.c_contiguous and flags.aligned):
+        return None
+    room = room_of(base)
+    if room:
+        if 2 * array.nbytes < room:
+            return None
+    elif not flags.writeable or (isinstance(base, np.ndarray) and base.nbytes != array.nbytes):
+        return None
+    buffer = PooledBuffer(array.nbytes, array.reshape(-1).view(np.uint8), None)
+    buffer.array, buffer.meta = array, Meta.of(array.shape, array.dtype)
+    return buffer

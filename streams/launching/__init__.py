@@ -1,0 +1,6 @@
+"""Streams of devices on which to call a kernel is to launch it: `cuda`, and `sim` devices that launch.
+
+- `launch_stream`: such a stream, and how its threads work together
+- `launcher`: the thread that launches for all streams of one device
+- `marks`: places in the order of a stream, behind bursts of tasks
+"""

@@ -1,0 +1,104 @@
+"""Marks: places in the order of a stream, behind bursts of tasks.
+
+A mark is what other streams, and the host, wait for. It holds an event, and what the host has to do once
+that has passed (copy staged bytes to where they belong): a host that reads after a mark waits for that, too.
+
+Events are used again. That is safe once the host knows that the event has passed, and nothing refers to its mark any
+more: `cudaStreamWaitEvent` waits for what the event had recorded at the time of the call, whatever it records later
+(CUDA Runtime API, cudaEventRecord), so only calls that are still to come could be misled, and these need the mark.
+
+The time of a mark is when the host first knew of it. Whoever learns that a mark has passed stamps all marks before it
+in the same breath, since another thread may be late to notice them: nothing ends after its successor's beginning.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+_KEPT: Final = 64  # free events of one device
+_STAMPING: Final = threading.Lock()
+
+
+class Losable(Protocol):
+    """A device as a mark sees it."""
+
+    lost: BaseException | None
+
+    def has_passed(self, event: Any) -> bool:
+        """Has the device got to an event? One call; raises the device's error."""
+
+
+class Events:
+    """The events of one device: made by `new`, and used again. Any thread may take and give."""
+
+    def __init__(self, new: Callable[[], Any], clock: Callable[[], int]) -> None:
+        self.clock = clock
+        self._new = new
+        self._free: deque[Any] = deque()
+
+    def take(self) -> Any:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self._new()
+
+    def give(self, event: Any) -> None:
+        if len(self._free) < _KEPT:
+            self._free.append(event)
+
+
+class Mark:
+    """A place in a stream's order. `event` has been recorded there; `time` is 0 until the host knows that it passed.
+
+    `after`: marks that have passed when this one has; none any more once `time` is known. `finish`: the host's part.
+    `sound`: its device had no error when it passed. That a mark of another device came after it does not show that.
+    """
+
+    __slots__ = ("_events", "_finish", "_finishing", "after", "event", "owner", "sound", "time")
+
+    def __init__(
+        self, owner: Losable, events: Events, event: Any, after: Iterable[Mark], finish: list[Callable[[], None]]
+    ) -> None:
+        self.owner = owner
+        self.event = event
+        self.time = 0
+        self.sound = False
+        self._events = events
+        self.after = tuple(after)
+        self._finish = finish
+        self._finishing = threading.Lock() if finish else None
+
+    def passed(self) -> bool:
+        """Has the device got there? One call of CUDA; raises the device's error."""
+        return self.sound or self.owner.has_passed(self.event)
+
+    def synchronize(self) -> None:
+        """Wait until the device has got there and the host has done its part. Any thread; raises the device's error."""
+        if not self.sound:
+            self.event.synchronize()
+        if self._finishing is not None:
+            with self._finishing:
+                for finish in self._finish:
+                    finish()
+                self._finish = []
+        if not self.sound:
+            self._stamp()
+
+    def _stamp(self) -> None:
+        with _STAMPING:
+            now = self._events.clock()
+            unknown = [self]
+            while unknown:
+                mark = unknown.pop()
+                mark.sound |= mark.owner is self.owner
+                if not mark.time:
+                    mark.time = now
+                    unknown += mark.after
+                    mark.after = ()
+
+    def __del__(self) -> None:
+        if self.time:
+            self._events.give(self.event)

@@ -1,0 +1,175 @@
+"""A simulated accelerator: a device for tests on machines without one.
+
+Its memory is host memory that the host does not access: only transfers move bytes in and out, and they refuse arrays in
+the wrong memory. Its streams are asynchronous, in order, and order each other by events. Delays can be configured: a
+transfer of n bytes takes `latency + n / bandwidth`, an op at least `compute_delay`. So does each op of a segment: a
+segment takes as long as its ops one by one. A task that was cancelled before it started takes no time.
+
+Memory is told apart by the type of the array at the bottom of a chain of views: `SimMemory`. What kernels see are plain
+NumPy arrays laid over it, so that it costs them nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Annotated, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.schema.opdef import Array
+from ..device import Buffer, Device, Eviction
+from ..faults import Fault, Faults
+from ..host.host import GIB, HostDevice, Memory
+from ..options import (
+    BANDWIDTH,
+    CACHE,
+    CEILING,
+    COMPUTE_STREAMS,
+    EVICTION,
+    FAULTS,
+    FLOOR,
+    LATE_ERRORS,
+    LAUNCH_BLOCKING,
+    MEMORY,
+    MISSING_OPS,
+    PEER,
+    ceiling_of,
+    flag,
+    seconds,
+)
+from ..stream import Sink, StreamKind, Task
+from ..threads.worker import WorkerStream
+
+LATENCY: Final = seconds("of one transfer")
+LAUNCHES: Final = flag(
+    "ops are launched where they are admitted, and computed when somebody waits, as on a GPU; freed memory is poisoned "
+    "in the order of the stream, and what fails late costs the device; nothing runs inline"
+)
+COMPUTE_DELAY: Final = seconds("that an op takes at the least")
+INLINE: Final = flag(
+    "small ops may run on the thread that submits them; never where time is added, nor while a fault is armed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SimOptions:
+    """Options of a sim device."""
+
+    memory: Annotated[int, MEMORY] = GIB
+    cache: Annotated[int, CACHE] = GIB // 4
+    eviction: Annotated[Eviction, EVICTION] = Eviction.COST
+    floor: Annotated[int, FLOOR] = 0
+    ceiling: Annotated[int | str, CEILING] = 0
+    compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
+    missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
+    bandwidth: Annotated[float, BANDWIDTH] = 0.0
+    latency: Annotated[float, LATENCY] = 0.0
+    compute_delay: Annotated[float, COMPUTE_DELAY] = 0.0
+    peer: Annotated[bool, PEER] = True
+    inline: Annotated[bool, INLINE] = True
+    launches: Annotated[bool, LAUNCHES] = False
+    launch_blocking: Annotated[bool, LAUNCH_BLOCKING] = False
+    late_errors: Annotated[bool, LATE_ERRORS] = False
+    faults: Annotated[tuple[Fault, ...], FAULTS] = ()
+
+    def delay(self, kind: StreamKind, nbytes: int) -> float:
+        """Seconds that a task on a stream of that kind takes at the least."""
+        if kind is StreamKind.COMPUTE:
+            return self.compute_delay
+        return self.latency + (nbytes / self.bandwidth if self.bandwidth else 0.0)
+
+
+class SimMemory(np.ndarray[tuple[int], np.dtype[np.uint8]]):
+    """A block of a sim device's memory; `owner` is the device's name."""
+
+    owner: str = ""
+
+
+class SimStream(WorkerStream):
+    """A stream of a sim device."""
+
+    def __init__(
+        self, device: str, kind: StreamKind, index: int, sink: Sink, *, faults: Faults, options: SimOptions
+    ) -> None:
+        super().__init__(device, kind, index, sink, faults, may_inline=options.inline)
+        self.events = True
+        self.late_errors = options.late_errors
+        self.paced = options.delay(kind, 1) > 0
+        self._delay: Final = options.delay
+
+    def steer(self, task: Task) -> None:
+        begun, cancelled = perf_counter(), task.cancelled
+        super().steer(task)
+        if not cancelled:
+            self.pause(begun + self._delay(self.kind, task.bytes_moved) - perf_counter())
+
+
+class SimDevice(HostDevice):
+    """A simulated accelerator."""
+
+    def __init__(self, name: str, sink: Sink, options: SimOptions | None = None) -> None:
+        self.options = options = options or SimOptions()
+        late = options.late_errors or options.launches
+        super().__init__(name, options.memory, options.missing, options.cache, late_errors=late)
+        compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams)]
+        copies = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)}
+        self._set_streams(compute, copies)
+        self.op_time = options.compute_delay
+        self.eviction, self.floor = options.eviction, options.floor
+        self.ceiling = ceiling_of(options.ceiling, self.limit)
+        for fault in options.faults:
+            self.inject(fault)
+
+    def _stream(self, kind: StreamKind, index: int, sink: Sink) -> WorkerStream:
+        return SimStream(self.name, kind, index, sink, faults=self.faults, options=self.options)
+
+    def reaches(self, other: Device) -> bool:
+        return isinstance(other, SimDevice) and self.options.peer and other.options.peer
+
+    def owns(self, array: Array) -> bool:
+        """Does this array lie in this device's memory? For checks that no host array gets into a kernel here."""
+        return owner_of(array) == self.name
+
+    def _new_memory(self, nbytes: int) -> Memory:
+        memory = SimMemory((nbytes,), np.uint8)
+        memory.owner = self.name
+        return memory
+
+    def workspace(self, nbytes: int) -> Array:
+        return self._new_memory(nbytes)
+
+    def adopt(self, array: Array) -> Buffer | None:
+        """Copy the array, since the memory of a kernel's result is the host's."""
+        return self._adopt_copy(array)
+
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
+        self._check("copy_in", target, self.name, source, "")
+        np.copyto(target, source, casting="no")
+
+    def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
+        self._check("copy_out", target, "", source, self.name)
+        np.copyto(target, source, casting="no")
+
+    def peer_copy(self, target: Array, source: Array) -> None:
+        self._check("peer_copy", target, self.name, source, owner_of(source) or "another sim device")
+        np.copyto(target, source, casting="no")
+
+    def _check(self, what: str, target: Array, to: str, source: Array, origin: str) -> None:
+        """RuntimeError unless both arrays lie where they should ("" is the host): a bug in the caller."""
+        for role, array, expected in (("target", target, to), ("source", source, origin)):
+            if (found := owner_of(array)) != expected:
+                raise RuntimeError(
+                    f"{what} on {self.name}: the {role} is in the memory of {found or 'the host'}, "
+                    f"not of {expected or 'the host'}"
+                )
+
+
+def owner_of(array: Array) -> str:
+    """The name of the sim device in whose memory the array lies, "" for host memory."""
+    while isinstance(array, np.ndarray):
+        if isinstance(array, SimMemory):
+            return array.owner
+        array = array.base
+    return ""

@@ -1,0 +1,136 @@
+"""Threads that help with large kernels: parts of one kernel run side by side.
+
+Theory of operation
+    Whoever runs a kernel that comes in parts puts them in a deque, offers that to the helping threads, and takes parts
+    out itself until none is left. A helper does the same. So nobody waits for a helper that has not begun: if the
+    processor has no time for it, the caller does everything alone. At the end the caller waits for the parts that
+    helpers are still computing, each of which takes no longer than one of its own.
+
+Guarantees
+    - `run` returns when all parts have been run, and raises the first error of one of them.
+    - Helpers are asked only as far as the device's streams leave some of its threads idle.
+    - A helper that waits holds no reference to a kernel or to an array.
+
+Rejected
+    - Giving parts to the other streams of the device: these are in order, and what waits there need not be short.
+    - Threads for each call: to start one takes as long as a kernel on 100,000 elements.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..stream import Stream
+
+Part: TypeAlias = Callable[..., Any]
+
+
+class Job:
+    """One kernel's parts. Each that was run is reported in `ended`, with its error or None."""
+
+    def __init__(self, parts: Sequence[Part], arrays: Sequence[Any]) -> None:
+        self.left = deque(parts)
+        self.arrays = arrays
+        self.ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def work(self) -> None:
+        """Run parts until none is left to begin."""
+        while self.left:
+            try:
+                part = self.left.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            try:
+                part(*self.arrays)
+            except BaseException as error:
+                self.ended.put(error)
+            else:
+                self.ended.put(None)
+
+    def wait(self, count: int) -> None:
+        """Wait until that many parts have been run, drop the arrays, and raise the first error."""
+        errors = [error for error in [self.ended.get() for _ in range(count)] if error is not None]
+        self.arrays = ()
+        if errors:
+            raise errors[0]
+
+
+class Crew:
+    """Up to `size` helping threads of a device, started when they are first needed. `streams`: those of its kernels."""
+
+    def __init__(self, device: str, size: int, streams: Sequence[Stream]) -> None:
+        self.size = size
+        self._name = f"tensord {device}/crew"
+        self._streams = streams
+        self._offers: SimpleQueue[Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()  # of the list of threads
+        self._closed = False
+
+    def run(self, parts: Sequence[Part], arrays: Sequence[Any]) -> None:
+        """Call each part with these arrays. Called by any thread."""
+        job = Job(parts, arrays)
+        helpers = min(self.idle(), len(parts) - 1)
+        if helpers > 0 and self._started(helpers):
+            for _ in range(helpers):
+                self._offers.put(job)
+        job.work()
+        job.wait(len(parts))
+
+    def idle(self) -> int:
+        """How many helpers there is room for, beside what the streams run now."""
+        busy = sum(stream.running() is not None for stream in self._streams)
+        return min(self.size, self.size + 1 - busy)
+
+    def _started(self, count: int) -> bool:
+        """Are that many threads there, or can they be started? Not if the process is ending, or the device closed."""
+        if len(self._threads) >= count:
+            return True
+        with self._lock:
+            while len(self._threads) < count and not self._closed:
+                name = f"{self._name}{len(self._threads)}"
+                thread = threading.Thread(target=self._loop, name=name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return False
+                self._threads.append(thread)
+            return not self._closed
+
+    def _loop(self) -> None:
+        np.seterr(all="ignore")  # per thread, as on a stream's
+        while (job := self._offers.get()) is not None:
+            job.work()
+            del job
+
+    def begin_close(self) -> None:
+        """Ask the threads to end."""
+        with self._lock:
+            self._closed = True
+            for _ in self._threads:
+                self._offers.put(None)
+
+    def end_close(self, deadline: float) -> bool:
+        """Wait for the threads until `deadline` (`time.monotonic`); False if one did not end in time."""
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+
+class InParts:
+    """A kernel in parts, each called with the same arguments. `scratch`: bytes that a call takes besides those."""
+
+    def __init__(self, parts: Sequence[Any], crew: Crew) -> None:
+        self.parts = parts
+        self.crew = crew
+        self.scratch = sum(part.scratch for part in parts)
+
+    def __call__(self, *arrays: Any) -> None:
+        self.crew.run(self.parts, arrays)
