@@ -38,9 +38,6 @@ class Report(dict[str, Any]):
     what each is.
     """
 
-    def __init__(self, found: Mapping[str, Any]) -> None:
-        super().__init__(found)
-
     def __str__(self) -> str:
         lines = [f"{self['ops']} ops on {', '.join(self['devices'])}, program {self['program'][:12]}"]
         lines += [pass_line(row) for row in self["passes"] if row["changed"]]
