@@ -208,7 +208,7 @@ class Link:
         return frames
 
     def watch(self, bell: int) -> list[Event]:
-        """Have `poll` watch that descriptor, too; returns the connection's events so far.
+        """Have `poller` watch messages, events and that descriptor; returns the connection's events so far.
 
         The monitor's descriptor signals an event only if all earlier events were read.
         """
@@ -217,10 +217,6 @@ class Link:
         poller.register(self.monitor_fd, zmq.POLLIN)  # asking ZeroMQ costs more than asking the kernel
         poller.register(bell, zmq.POLLIN)
         return self.events()
-
-    def poll(self, timeout_ms: int | None) -> list[tuple[Any, int]]:
-        """Sleep until a message, an event or the bell comes, for `timeout_ms` milliseconds at most."""
-        return self.poller.poll(timeout_ms)
 
     def events(self) -> list[Event]:
         return list(read_events(self.monitor))
@@ -232,7 +228,7 @@ class Link:
 
     def close(self, linger: int = LINGER_MS) -> None:
         """Close the sockets; messages already sent have `linger` milliseconds to leave."""
-        self.close_sockets(linger)
+        close_sockets(self.socket, self.monitor, linger)
         self.context.term()
 
     def withdraw(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -241,10 +237,7 @@ class Link:
         interrupted = kind is not None and not issubclass(kind, TensordError | OSError)
         if interrupted:
             self.bye()
-        self.close_sockets(LINGER_MS if interrupted else 0)
-
-    def close_sockets(self, linger: int) -> None:
-        close_sockets(self.socket, self.monitor, linger)
+        close_sockets(self.socket, self.monitor, LINGER_MS if interrupted else 0)
 
 
 def close_sockets(socket: Any, monitor: Any, linger: int) -> None:

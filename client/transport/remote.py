@@ -158,14 +158,11 @@ class RemoteTransport:
         if me in self.lock.inside or me == self._calling_back:
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
         if self._inherited:
-            self._refuse_child()
+            raise ConnectionLost(FORKED)
 
     def inherit(self) -> None:
         """Refuse everything from now on: this is a forked child, and the connection is its parent's."""
         self._inherited = True
-
-    def _refuse_child(self) -> None:
-        raise ConnectionLost(FORKED)
 
     @property
     def lost(self) -> bool:
@@ -206,7 +203,7 @@ class RemoteTransport:
             self.background.ring()
             return
         if self._inherited:
-            self._refuse_child()
+            raise ConnectionLost(FORKED)
         with self.lock:
             self._check()
             self._send_cancel()
@@ -242,7 +239,7 @@ class RemoteTransport:
         try:
             if predicate() or self.waiting.closed:
                 return
-            self._receive(lock.poll(self._link.poll, limit))
+            self._receive(lock.poll(self._link.poller.poll, limit))
             self._read_at = time.monotonic()
         finally:
             lock.release()
