@@ -208,7 +208,7 @@ class Link:
         return frames
 
     def watch(self, bell: int) -> list[Event]:
-        """Have `poller` watch messages, events and that descriptor; returns the connection's events so far.
+        """Have `poll` watch that descriptor, too; returns the connection's events so far.
 
         The monitor's descriptor signals an event only if all earlier events were read.
         """
@@ -217,6 +217,10 @@ class Link:
         poller.register(self.monitor_fd, zmq.POLLIN)  # asking ZeroMQ costs more than asking the kernel
         poller.register(bell, zmq.POLLIN)
         return self.events()
+
+    def poll(self, timeout_ms: int | None) -> list[tuple[Any, int]]:
+        """Sleep until a message, an event or the bell comes, for `timeout_ms` milliseconds at most."""
+        return self.poller.poll(timeout_ms)
 
     def events(self) -> list[Event]:
         return list(read_events(self.monitor))

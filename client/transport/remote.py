@@ -239,7 +239,7 @@ class RemoteTransport:
         try:
             if predicate() or self.waiting.closed:
                 return
-            self._receive(lock.poll(self._link.poller.poll, limit))
+            self._receive(lock.poll(self._link.poll, limit))
             self._read_at = time.monotonic()
         finally:
             lock.release()
