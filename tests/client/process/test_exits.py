@@ -112,23 +112,31 @@ def test_the_end_does_not_wait_for_a_thread_that_holds_on_to_a_session(daemon: D
     assert run(daemon, UNCLOSED + STUCK).returncode == 0
 
 
-@pytest.mark.parametrize("way", ["-c", "script", "module"])
-def test_a_session_is_called_after_its_script_and_never_after_its_code(
-    daemon: Daemon, way: str, tmp_path: Path
-) -> None:
+def python(*arguments: str, folder: Path) -> str:
+    """What a program prints; Python finds modules in the folder, too."""
+    command = [sys.executable, "-W", "ignore", *arguments]
+    environment = os.environ | {"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+    return done.stdout.strip()
+
+
+def test_a_session_is_never_called_after_its_code(daemon: Daemon, tmp_path: Path) -> None:
     code = (
         "import sys, tensord as td\nwith td.connect(sys.argv[1]) as s:\n"
         "    print(s._core.answers.query('sessions')[-1]['name'])  # key"
     )
-    (tmp_path / "my_job.py").write_text(code)
-    (tmp_path / "pack").mkdir()
-    (tmp_path / "pack" / "__main__.py").write_text(code)
-    arguments = {"-c": ["-c", code], "script": [str(tmp_path / "my_job.py")], "module": ["-m", "pack"]}[way]
-    command = [sys.executable, "-W", "ignore", *arguments, daemon.address]
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
-    assert done.stdout.strip() == {"-c": "-c", "script": "my_job.py", "module": "pack"}[way]
+    assert python("-c", code, daemon.address, folder=tmp_path) == "-c"
     assert "# key" not in daemon.log
+
+
+@each_case("way", ["script", "module"])
+def test_a_program_is_called_after_its_script(way: str, tmp_path: Path) -> None:
+    code = "from tensord.interpreter.wire.names import program_name\nprint(program_name())"
+    (tmp_path / "my_job.py").write_text(code)
+    (tmp_path / "pack").mkdir(exist_ok=True)
+    (tmp_path / "pack" / "__main__.py").write_text(code)
+    arguments = {"script": [str(tmp_path / "my_job.py")], "module": ["-m", "pack"]}[way]
+    assert python(*arguments, folder=tmp_path) == {"script": "my_job.py", "module": "pack"}[way]
 
 
 @pytest.mark.parametrize("engine", ["vm", "serial"])
