@@ -57,7 +57,7 @@ def test_arithmetic_is_pythons_own(op, data):
 
 
 @each_case("op", sorted(ARITHMETIC))
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_arithmetic_gives_one_of_its_types(op, data):
     for kinds in product(KINDS, repeat=ARITHMETIC[op][0]):

@@ -119,12 +119,12 @@ def test_they_give_what_the_general_kernels_give(
 @each_case("name", NAMES)
 def test_they_do_so_in_every_layout_and_with_rows_of_minus_infinity(name: str, dtype: str) -> None:
     rng = np.random.default_rng(1)
-    for (rows, classes), of_logits, of_labels in itertools.product(SHAPES, LAYOUTS, LAYOUTS):
+    every = itertools.product(SHAPES, LAYOUTS, LAYOUTS)
+    for turn, ((rows, classes), of_logits, of_labels) in enumerate(every):
         logits = rng.standard_normal((*rows, classes)).astype(dtype)
         logits[rng.random(rows) < 0.3] = -np.inf
         labels = rng.integers(0, classes, rows)
-        for apart in (False, True):
-            compare(name, of_logits(logits), of_labels(labels), apart=apart)
+        compare(name, of_logits(logits), of_labels(labels), apart=(turn + turn // len(LAYOUTS)) % 2 == 1)
 
 
 @each_case("dtype", FLOATS)
