@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 
@@ -336,9 +334,3 @@ def test_a_mangled_text_is_a_program_or_refused(rnd):
     text = str(random_program(rnd, 8))
     for _ in range(4):
         check_text(mangled_text(text, rnd))
-
-
-def test_many_mangled_texts_are_programs_or_refused():
-    for seed in range(150):
-        rnd = random.Random(seed)
-        check_text(mangled_text(str(random_program(rnd, 8)), rnd))

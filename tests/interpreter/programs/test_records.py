@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import msgpack
@@ -228,9 +227,3 @@ def test_whatever_msgpack_carries_is_a_program_or_refused(records):
 @given(SOURCES)
 def test_mangled_records_are_a_program_or_refused(rnd):
     check_records(mangled_records(list(wire_records(random_program(rnd, 8))), rnd))
-
-
-def test_many_mangled_records_are_programs_or_refused():
-    for seed in range(150):
-        rnd = random.Random(seed)
-        check_records(mangled_records(list(wire_records(random_program(rnd, 8))), rnd))
