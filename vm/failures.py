@@ -113,7 +113,7 @@ class Failures:
 
 
 def describe(error: TensordError) -> dict[str, object]:
-    """What the log says of a failure."""
+    """The fields of a failure in the log."""
     return {
         "op": error.op,
         "location": error.location,

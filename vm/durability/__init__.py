@@ -1,4 +1,4 @@
-"""What survives the machine: checkpoints of what is published, taken at one place in program order, and restored.
+"""Checkpoints, which survive the machine: taken of published values at one place in program order, and restored.
 
 - `target`: a directory of checkpoints as one machine knows it, and which of its values are unchanged
 - `contents`: what a checkpoint is of, and what restoring wants back; `groups`: what is written together or not at all

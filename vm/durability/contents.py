@@ -1,4 +1,4 @@
-"""What a checkpoint is of: the values under its names, and what restoring wants back of them.
+"""The contents of a checkpoint: the values under its names, and the fields that restoring needs.
 
 A routine has its text under its name, and each tensor that it captures under a name of its own, which nothing that is
 published can have.
@@ -48,7 +48,7 @@ class Contents(Generic[Kind]):
         self.groups.append({name, *inner})
 
     def _add_fields(self, home: Callable[[Kind], str]) -> None:
-        """Of several names of one tensor, the first is a user's, if one is."""
+        """Add the fields. The first of several names of one tensor is a user's, if one is."""
         first: dict[Kind, str] = {}
         for name in sorted(self.values, key=lambda name: (name in self.fields, name)):
             tensor = self.values[name]
@@ -68,7 +68,7 @@ def owner_of(record: Record) -> str | None:
 
 
 def fields_of(routine: PublishedRoutine, captured: Sequence[str]) -> Fields:
-    """What restoring a routine takes besides its text."""
+    """The fields that restoring a routine takes besides its text."""
     found: Fields = {DEVICES: routine.devices}
     if captured:
         found[CAPTURED] = tuple(captured)

@@ -1,4 +1,5 @@
-"""What was changed together since it was last written: of an atomic block, a generation has all or nothing.
+"""Groups of values that were changed together since they were last written: a generation has all of an atomic block, or
+nothing.
 
 A durable value that is not there when names are written keeps its last one. So does then what was changed in one block
 with it, else the disk would have half of the block; and a name that the block took away is there as long.
@@ -16,7 +17,7 @@ ROOM: Final = 64  # members of a group, beyond twice as many as there are durabl
 
 
 class Group(NamedTuple):
-    """What was changed together, and under which names it stands, or stood."""
+    """Members that were changed together, and the names under which they stand, or stood."""
 
     members: set[Member]
     names: set[str]

@@ -59,8 +59,8 @@ class RestoringInStore(Restoring[Tensor]):
         self.checkpoints.residency.unshare(tensor)
 
     def learn(self) -> None:
-        """What was restored is there already, when the next checkpoint is written to that directory. What belongs to no
-        name that was restored stays there for an earlier run's."""
+        """Note the restored values as written, for the next checkpoint in that directory. All others stay there as an
+        earlier run's."""
         found, given = self.found, self.given
         target = self.checkpoints.targets.of(found.reader.path)
         stood = {

@@ -100,7 +100,7 @@ class CheckpointJob:
         return self._report(generation, generation.nbytes - self.written, collected)
 
     def nothing_new(self) -> dict[str, Any]:
-        """What there is to say if all is there already."""
+        """The report if everything is there already."""
         return self._report(None, 0, 0)
 
     def share_failures(self) -> None:
@@ -201,7 +201,7 @@ class CheckpointJob:
                 self.failed[name] = str(error)
 
     def _fall_back(self, writer: GenerationWriter) -> None:
-        """What failed has what it had in the last generation: a routine with all that it captured then."""
+        """Give names that failed their entries in the last generation: a routine with all that it captured then."""
         last = {name: one.record for name, one in self.last.names.items()}
         for name in self.failed:
             writer.discard(name)
@@ -210,7 +210,7 @@ class CheckpointJob:
         self._keep_as_it_was(writer, ((name, last[name]) for name in (*self.failed, *captured) if name in last))
 
     def _carry(self, writer: GenerationWriter) -> None:
-        """What is to last and is no part of this checkpoint stays as it is, also what only an earlier run knew."""
+        """Keep lasting names that are no part of this checkpoint as they are, also those of an earlier run."""
         if self.durable is None:
             return
         bound = {*self.durable, *self.contents.values, *self.contents.routines}

@@ -80,7 +80,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
 
 
 def part_of(generation: Generation, names: Collection[str]) -> Generation:
-    """Of a generation what these names stand for, with what routines of these names capture; without any names, all."""
+    """The part of a generation under these names, with the tensors that routines capture; all of it without names."""
     if not names:
         return generation
     tensors = {name: one for name, one in generation.tensors.items() if name in names or owner_of(one) in names}
@@ -136,7 +136,6 @@ class Restoring(Generic[Kind]):
         return len(piece) == PIECE
 
     def report(self) -> dict[str, Any]:
-        """What there is to say of it."""
         found = self.found
         return {
             "directory": str(found.reader.path),

@@ -302,7 +302,7 @@ class Checkpoints:
 
 
 def stood_in(contents: Contents[Tensor]) -> dict[str, Stood]:
-    """What stands under the names of a checkpoint, as it is recognised later."""
+    """The values and routines under the names of a checkpoint, in the form in which they are recognised later."""
     what: dict[str, Key | PublishedRoutine] = {name: key_of(tensor) for name, tensor in contents.values.items()}
     what.update(contents.routines)
     return {name: Stood(one, contents.fields[name]) for name, one in what.items()}

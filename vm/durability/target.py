@@ -31,14 +31,14 @@ class Key(NamedTuple):
 
 
 class Stood(NamedTuple):
-    """What stood under a name: a value or a routine, and the fields that it was written with."""
+    """The value or routine that stood under a name, and the fields that it was written with."""
 
     what: Key | PublishedRoutine
     fields: Mapping[str, Any]
 
 
 class Kept(NamedTuple):
-    """What a generation has under a name.
+    """The entry of a generation under a name.
 
     `stood`: what stood there when it was written; None if nobody knows, or it has kept an earlier value. `ours`: this
     machine has bound the name; else it is an earlier run's, and stays until this one binds it.
@@ -50,7 +50,7 @@ class Kept(NamedTuple):
 
 
 class Last(NamedTuple):
-    """What is known of a directory: what its generation `number` has, by name, and the `newest` one that was there.
+    """The known state of a directory: what its generation `number` has, by name, and the `newest` one that was there.
 
     They differ if an older one was restored. Both are 0 before anybody has looked.
     """
@@ -116,8 +116,7 @@ class Target:
     def learn(
         self, generation: Generation, standing: Mapping[str, Stood], carried: Container[str], newest: int = 0
     ) -> None:
-        """What a generation has: of what stands under its names, and of earlier runs (`carried`). `newest`: the newest
-        one there, if that is another one."""
+        """Learn the entries of a generation, and which are earlier runs' (`carried`). `newest`: the newest there."""
         before = self.last.names
         names = {
             name: Kept(record, standing.get(name), name not in carried or (name in before and before[name].ours))
@@ -159,7 +158,7 @@ class Targets:
 
 
 def key_of(tensor: Tensor) -> Key:
-    """What is recognised as the tensor's present value. Its storage serves no other tensor from now on."""
+    """The key of the tensor's present value. Its storage serves no other tensor from now on."""
     tensor.bound = True
     storage = tensor.storage
     return Key(storage, storage.version, tensor.offset, tensor.strides, tensor.meta)

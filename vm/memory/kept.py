@@ -33,7 +33,7 @@ def full_below(device: DeviceState, account: Account | None, nbytes: int) -> str
 
 
 def floor_bytes(device: DeviceState, account: Account | None) -> int:
-    """What other accounts keep of what they have, besides what is pinned."""
+    """The bytes that floors keep for other accounts, besides pinned ones."""
     if not device.floor:
         return 0
     held: Counter[Account | None] = Counter()

@@ -33,7 +33,7 @@ Question: TypeAlias = tuple[Any, ...]
 
 
 class Refusals:
-    """What was refused since the outermost `with` was entered, as `known` questions; has any search `failed` since?"""
+    """Questions refused since the outermost `with` was entered (`known`); has any search `failed` since?"""
 
     def __init__(self) -> None:
         self.depth = 0

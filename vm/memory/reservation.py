@@ -81,7 +81,7 @@ def take(instruction: Instruction, needy: list[Binding]) -> bool:
 
 
 def put_back(instruction: Instruction, taken: list[Copy], reused: list[Buffer]) -> None:
-    """What was taken for these copies goes back to where it was: the `reused` are free in the stream's order alone."""
+    """Give back what was taken for these copies: the `reused` buffers are free in the stream's order alone."""
     device, stream = instruction.device, instruction.stream
     for copy in taken:
         buffer, copy.buffer = copy.buffer, None

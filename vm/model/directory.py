@@ -160,7 +160,7 @@ class PublishedRoutine:
 
 
 class Published(Generic[Held]):
-    """What stands under a name, and keeps its tensors alive. `routine`: None for a name of a tensor."""
+    """The value of a name, which keeps its tensors alive. `routine`: None for a name of a tensor."""
 
     __slots__ = ("routine", "tensors")
 
@@ -170,5 +170,5 @@ class Published(Generic[Held]):
 
     @property
     def weight(self) -> int:
-        """What it counts for in the publisher's quota of steps."""
+        """Its weight in the publisher's quota of steps."""
         return 0 if self.routine is None else self.routine.weight

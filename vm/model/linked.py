@@ -68,7 +68,7 @@ class Linked:
         self.segments: dict[int, Any] = {}  # first step of a piece -> how it runs as one instruction, if it may
 
     def all_templates(self) -> Iterator[Template]:
-        """Those that were made, also in its parts."""
+        """The templates that were made, also in its parts."""
         yield from (template for template in self.templates if template is not None)
         for routine in self.parts():
             yield from routine.all_templates()

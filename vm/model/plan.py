@@ -192,7 +192,7 @@ def launches_anywhere(op: OpDef) -> bool:
 def key_of(
     op: OpDef, attributes: FrozenAttributes, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas
 ) -> tuple[Any, ...]:
-    """What selects the compiled kernels of a call, so far as they depend on it: equal keys have the same kernels.
+    """The key of a call's compiled kernels: calls with equal keys have the same ones.
 
     Those of an elementwise op depend on the dtypes, the axes that are left when neighbours are joined, and the width of
     an index; what library functions and reductions choose by is not known, so their shapes have to be the same.

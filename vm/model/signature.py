@@ -1,4 +1,4 @@
-"""What an instruction is of, as plain values that records keep: metas, attributes, work.
+"""The signature of an instruction as plain values that records keep: metas, attributes, work.
 
 Made once per plan, not per instruction. Only tuples, texts and numbers, since the garbage collector walks everything
 else that the trace's ring holds. Nothing here grows with what a client sends beyond the number of its operands.

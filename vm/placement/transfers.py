@@ -38,7 +38,7 @@ class Transfers:
 
     @contextmanager
     def caused_by(self, session: VmSession) -> Iterator[None]:
-        """What is planned inside, evictions included, is caused by a session, though another one asks and pays."""
+        """Transfers planned inside, evictions too, are caused by this session, though another one asks and pays."""
         before, self.causing = self.causing, session
         try:
             yield

@@ -1,5 +1,4 @@
-"""What holds of answers whichever engine is asked: which questions there are, what their arguments may be, and what is
-said of one tensor and of an error.
+"""Rules of the answers of both engines: the questions, their arguments, and the fields of a tensor and of an error.
 
 Arguments come from clients, so each is checked before it is used. Answers are plain values, made of msgpack's types.
 """
@@ -21,7 +20,7 @@ MOST = 10_000  # rows of one answer
 
 
 class Client(NamedTuple):
-    """What the socket front end knows of a session's client. `kind`: "ipc", "tcp" or "local"; `age`: seconds;
+    """A session's client, as the socket front end knows it. `kind`: "ipc", "tcp" or "local"; `age`: seconds;
     `pending`: messages received and not yet admitted; `consumed`: messages dealt with so far."""
 
     name: str
@@ -112,7 +111,7 @@ def properties(meta: Meta | None, home: str, residency: Mapping[str, str], holde
 
 
 def state_of(error: TensordError | None, meta: Meta | None, *, ready: bool) -> dict[str, Any]:
-    """What a look at a tensor finds: "ready", "pending" or "failed", its error, and its meta."""
+    """The state of a tensor: "ready", "pending" or "failed", its error, and its meta."""
     state = "failed" if error is not None else "ready" if ready else "pending"
     return {"state": state, "error": error_text(error), **shape_and_dtype(meta)}
 

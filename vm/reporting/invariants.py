@@ -1,5 +1,4 @@
-"""What is always true of an engine between two passes, checked: each rule that the model's files state, on every
-object.
+"""Checks of an engine's invariants between two passes: each rule that the model's files state, on every object.
 
 The rules are those under "what is always true" in `model/tensor.py`, `model/device_state.py`, `model/instruction.py`
 and `scheduler/fair_queue.py`. A checker that asked the engine's own functions would repeat their mistakes, so
@@ -290,7 +289,7 @@ def edges_are_counted(census: Census) -> Iterator[str]:
 
 
 def nothing_is_forgotten(census: Census) -> Iterator[str]:
-    """What may go on is in a queue: nobody would look at it again elsewhere."""
+    """Each instruction that may go on is in a queue: nothing else would look at it again."""
     scheduler = census.engine.scheduler
     dispatcher = scheduler.dispatcher
     waiting = {one for device in census.engine.tiers.values() for _, one in device.waiting}

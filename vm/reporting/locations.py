@@ -22,7 +22,7 @@ TEXT = 64 << 20  # bytes of all their tables
 
 
 class Tables(NamedTuple):
-    """What one session has sent."""
+    """The texts that one session has sent."""
 
     lines: Texts[str]
     spans: Texts[tuple[str, ...]]

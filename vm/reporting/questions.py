@@ -38,7 +38,7 @@ ACTS: Final = "evict"  # the question that does something, in program order
 
 @dataclass(slots=True)
 class About:
-    """What a machine knows of itself and its engine does not. The callables are asked at each answer.
+    """Facts about a machine that its engine does not know. The callables are asked at each answer.
 
     An embedded machine has sessions without clients, none of which is the command line's own.
     """

@@ -25,7 +25,7 @@ REFUSED = 2  # a session may have that many times its quota of ids; those beyond
 
 
 class Holder(Protocol):
-    """What a session of either engine has for programs."""
+    """A session of either engine, for programs."""
 
     limits: Limits
     newest: int
@@ -208,7 +208,7 @@ def size_of(program: Reader | Program | TensordError | None) -> int:
 
 
 def weight_of(program: Reader | Program | TensordError) -> int:
-    """What it counts for in the quota of steps."""
+    """Its weight in the quota of steps."""
     if isinstance(program, Program):
         return program.weight
     return program.weight() if isinstance(program, Reader) else 0

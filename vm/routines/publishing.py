@@ -36,7 +36,7 @@ ROUTINE = "routine"  # what an answer about one begins with
 
 
 class Publisher(Holder, Protocol):
-    """What a session of either engine has for publishing routines."""
+    """A session of either engine, for publishing routines."""
 
     def where(self, location: int) -> str | None:
         """The text behind a location number."""
@@ -54,7 +54,8 @@ def keep_convention(session: Holder, message: Convention) -> None:
 
 
 def published(session: Publisher, id_: int, tensor_of: Callable[[Any, int], Kind]) -> Published[Kind]:
-    """What a name of that tensor or routine stands for. `tensor_of`: the tensor behind an id; it raises for none."""
+    """The value that is published for an id of a tensor or a routine. `tensor_of`: the tensor behind an id; it raises
+    for none."""
     if id_ not in session.routines:
         return Published((tensor_of(session, id_),))
     routine = routine_of(session, id_)
@@ -63,7 +64,7 @@ def published(session: Publisher, id_: int, tensor_of: Callable[[Any, int], Kind
 
 
 def publish_routine(session: Publisher, routine: Linked, metas: Sequence[Meta | None]) -> PublishedRoutine:
-    """What others get of a routine. `metas`: of the tensors that it captures.
+    """A routine as others get it. `metas`: of the tensors that it captures.
 
     MetadataError if the routine calls functions of its publisher.
     """
@@ -120,7 +121,7 @@ def told(found: Sequence[Published[Any]], tensors: Sequence[Any], describe: Call
 
 
 def slices(heads: list[Any], routines: Sequence[PublishedRoutine]) -> Iterator[list[Any]]:
-    """What is told of routines, piece by piece."""
+    """The answer about routines, piece by piece."""
     yield heads
     for routine in routines:
         records = wire_records(routine.program, routine.lines.get)

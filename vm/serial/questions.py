@@ -1,4 +1,4 @@
-"""What a session asks of a serial machine. Commands that look at a machine ask daemons, which are none.
+"""Questions of a session to a serial machine. Commands ask daemons, which never are serial.
 
 The answers have the virtual machine's layout, so that a program which reads them runs on both. Fields about streams,
 transfers, queues and memory limits are empty or zero: there are none.
@@ -152,7 +152,7 @@ def _names(asked: Asked, limit: object = MOST, kind: object = "") -> list[dict[s
 
 
 def _routine(asked: Asked, id_: object) -> dict[str, Any]:
-    """What a virtual machine tells of a routine that it has not compiled: here ops always run one by one."""
+    """The virtual machine's answer about a routine that is not compiled: here ops always run one by one."""
     routine = routine_of(asked.session, natural("id", id_))
     program = routine.program
     return {

@@ -90,7 +90,7 @@ class Routines:
 
 
 class SessionRuns:
-    """What the runs of one session ask of the engine: `unfolding.Engine`."""
+    """The engine for the runs of one session: `unfolding.Engine`."""
 
     def __init__(self, routines: Routines, session: SerialSession) -> None:
         self.routines = routines

@@ -1,4 +1,4 @@
-"""What has to hold before the daemon can start: `serve` asks the same functions as `serve --check-config`.
+"""The conditions of a start: `serve` asks the same functions as `serve --check-config`.
 
 The check disturbs no daemon that runs and leaves nothing behind: no lock is taken, no socket listens, a log file that
 was not there is removed again.
@@ -52,7 +52,7 @@ def check(config: Config) -> None:
 
 
 def doubts(config: Config) -> list[str]:
-    """What a daemon starts with and may come to regret: more memory than there is, for the process or for a device."""
+    """Warnings about settings with which a daemon starts all the same, such as more memory than there is."""
     most = available_memory()
     asked = {"the daemon (memory)": config.memory}
     for name, (kind, options) in check_devices(config.opened).items():
@@ -145,5 +145,5 @@ def open_runtime(config: Config, sink: Sink) -> Runtime:
 
 
 def warming_of(config: Config, runtime: Runtime) -> Warming:
-    """What is to be compiled at the start; StartError if an entry names a device that is not there."""
+    """The kernels to compile at the start; StartError if an entry names a device that is not there."""
     return Warming(runtime, [wish_of(entry) for entry in config.warm])

@@ -27,7 +27,7 @@ SHOWN: Final = 5  # lines of one kind in the log
 
 
 def found_in(config: Config) -> Found | None:
-    """What is to be restored; None if nothing is, or nothing was ever written there. Changes nothing.
+    """The generation to restore; None if none is wanted, or none was ever written there. Changes nothing.
 
     StartError if there are checkpoints that cannot be read, or with `restore_strict` if anything of them is damaged.
     """

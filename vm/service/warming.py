@@ -1,4 +1,4 @@
-"""What the configuration lists is called once when the daemon starts, so that its kernels are compiled.
+"""Calls the ops that the configuration lists once when the daemon starts, so that their kernels are compiled.
 
 A session of the machine's own makes the calls, one after the other: the next one is sent when the one before has ended.
 So clients are served meanwhile, and a new kernel of theirs waits for one of ours at the most. The calls are those of

@@ -80,7 +80,7 @@ class KnownRoutines:
             self.runs.append((tick, session, number, first, last, location))
 
     def since(self, tick: int) -> list[Known]:
-        """Those of which there are news since that tick."""
+        """The routines that have changed since that tick."""
         return [each for each in self.known.values() if each.tick > tick]
 
     def runs_since(self, tick: int) -> Iterator[Run]:
@@ -92,5 +92,5 @@ class KnownRoutines:
 
 
 def cost_of(known: Known) -> int:
-    """What a routine that is gone counts for."""
+    """The weight of a routine that is gone."""
     return max(known.program.weight, 1)

@@ -19,7 +19,7 @@ FUSED: Final = "(fused)"  # steps that are computed together
 
 
 class PartRecord(NamedTuple):
-    """What an instruction is of a run: the routine's number, and the first and the last of its steps."""
+    """The part of a routine that an instruction runs: its number, and the first and the last of the steps."""
 
     routine: int
     first: int

@@ -138,7 +138,7 @@ def stream_name(i: Instruction) -> str:
 
 
 def bound_signature(i: Instruction) -> Signature | PlainMeta:
-    """What an instruction is of if no plan knows that: the metas of what it is bound to, as far as they are known.
+    """The signature of an instruction without a plan that knows it: the known metas of its operands.
 
     One meta stands for both ends of a transfer.
     """

@@ -148,7 +148,7 @@ class Walk:
         return found
 
     def _under_way(self, instruction: Instruction) -> Iterator[Extent]:
-        """What a live instruction keeps: its temporaries, its arena, stale copies that it accesses."""
+        """The pieces that a live instruction keeps: its temporaries, its arena, stale copies that it accesses."""
         since, author, line = instruction.dispatched, instruction.author.id, instruction.location
         if instruction.scratch:
             yield Extent(instruction.device.name, TEMPORARIES, instruction.scratch, since, author, line, (author,))

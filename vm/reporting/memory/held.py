@@ -136,7 +136,7 @@ class Sums:
 
 
 def by_what(by: object) -> str:
-    """What rows are summed up by; ProtocolError for anything else."""
+    """The subject of the rows; ProtocolError for an unknown one."""
     if type(by) is not str or by not in KEYS:
         raise ProtocolError(f"memory is summed up by {', '.join(KEYS)}, not by {shown(by)}")
     return by

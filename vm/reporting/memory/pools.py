@@ -49,7 +49,7 @@ class IdleArenas:
             yield
 
     def add(self, routine: Linked, name: str) -> None:
-        """Those of one routine and of the routines that it consists of."""
+        """Note the arenas of a routine and of its parts."""
         for segment in routine.segments.values():
             for replay in () if segment is None else list(segment.idle):
                 self.add_replay(replay, segment.plan.device, name)
@@ -63,7 +63,7 @@ class IdleArenas:
             self.found[id(owner)] = (device, name, memoryview(owner).nbytes)
 
     def on(self, device: DeviceState) -> list[dict[str, Any]]:
-        """Those on one device that neither its pool keeps nor anybody uses, by routine, the largest first."""
+        """The arenas on a device that its pool does not keep and no buffer uses, by routine, the largest first."""
         kept = device.backend.kept_owners() if self.found else set()
         sums: dict[str, int] = {}
         for owner, (where, name, nbytes) in self.found.items():

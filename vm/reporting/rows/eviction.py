@@ -33,7 +33,7 @@ OFTEN = 3  # times that a tensor has come back before it is told
 
 
 def eviction_row(device: DeviceState) -> dict[str, Any]:
-    """What left a device to make room, by a transfer (`evicted`) or without (`dropped`); what came back; its pins."""
+    """Values that left a device to make room, by a transfer (`evicted`) or without (`dropped`), returns, and pins."""
     return {
         "below": "" if device.below is None else device.below.name,
         "evicted": total(device.evicted),

@@ -1,5 +1,5 @@
-"""What has become of a routine: what passes have done, its pieces, the memory of its segments, and where each of its
-values lies, and why."""
+"""A routine as it was compiled: the effect of passes, its pieces, the memory of its segments, and the place of each of
+its values, with the reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def routine_row(session: VmSession, id_: int) -> dict[str, Any]:
 
 
 def pass_rows(routine: Linked, ran: Linked) -> list[dict[str, Any]]:
-    """What each pass has done, in the order of their names: how many `of` something there were before, and are now.
+    """The effect of each pass, in the order of their names: how many `of` something there were before, and are now.
     Of those in segments, for the segments that were compiled."""
     rows = [pass_row(*each[:3], "ops", each.changed) for each in routine.applied]
     recipes = [segment.recipe for segment in ran.segments.values() if isinstance(segment, Segment)]

@@ -43,7 +43,7 @@ def statistics(engine: Engine, session: VmSession) -> dict[str, Any]:
 
 
 def share_rows(engine: Engine, session: VmSession) -> dict[str, dict[str, int]]:
-    """What a session has on each device that has a ceiling."""
+    """The session's share of each device that has a ceiling."""
     shares = session.account.shares
     return {
         name: {"bytes": shares.get(device, 0), "ceiling": device.ceiling}

@@ -119,7 +119,7 @@ def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where)
 
 
 def state_row(tensor: Tensor) -> dict[str, Any]:
-    """What a look at a tensor finds, without waiting."""
+    """The state of a tensor, without waiting."""
     return state_of(error_of(tensor), tensor.meta, ready=_is_ready(tensor))
 
 

@@ -1,4 +1,4 @@
-"""What is compiled of programs, for all sessions: where they are cut, their fusions, and the recipes of their segments.
+"""Compiled programs, for all sessions: where they are cut, their fusions, and the recipes of their segments.
 
 Nothing of it belongs to a session. It depends on the program, to the last bit of its constants, on the devices, and on
 the passes; so it is found by the program's digest, and by these. Lines are no part of the digest, and recipes know
@@ -24,7 +24,8 @@ LARGEST = 1 << 11  # steps of a program: to make the digest of a larger one woul
 
 
 class Compiled:
-    """What is compiled of one program on certain devices. `pieces`: None until it is cut; `recipes`: by the first step
+    """The compiled parts of one program on certain devices. `pieces`: None until it is cut; `recipes`: by the first
+    step
     of their pieces, None for one that can only run op by op."""
 
     __slots__ = ("fusions", "pieces", "recipes", "steps")
@@ -42,7 +43,7 @@ class Compiled:
 
 
 class CompiledPrograms:
-    """What is compiled of the programs that were used last. `kept`: how many steps they may have in all."""
+    """The compiled parts of the programs that were used last. `kept`: how many steps they may have in all."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self.kept = kept
@@ -50,7 +51,7 @@ class CompiledPrograms:
         self.found: OrderedDict[tuple[str, tuple[str, ...], frozenset[str]], Compiled] = OrderedDict()
 
     def of(self, program: Program, devices: tuple[str, ...], passes: frozenset[str] = IN_SEGMENTS) -> Compiled:
-        """What there is of that program, with these passes in its segments; nothing, to begin with."""
+        """The compiled parts of that program, with these passes in its segments; empty at first."""
         steps = max(program.weight, 1)
         if steps > min(LARGEST, self.kept):
             return Compiled(steps)

@@ -30,7 +30,7 @@ class LeavingView(NamedTuple):
 
 
 def layouts_of(program: Program, steps: Piece, plans: Sequence[Plan]) -> dict[int, Layout]:
-    """Of each value that is a view, how it lies; what strides cannot express is copied, and is no view."""
+    """The layout of each value that is a view; a value that strides cannot express is copied, and is no view."""
     found: dict[int, Layout] = {}
     for position, plan in zip(steps, plans, strict=True):
         if is_view(program, position):

@@ -202,7 +202,7 @@ class Construct:
 
 
 def value_of(answer: Answer, meta: Meta | None) -> Any:
-    """What was asked for; Failed if it is an error, or has another meta, which was not known when the run began."""
+    """The value of an answer; Failed if it is an error, or has another meta than the program's."""
     if answer.error is not None:
         raise Failed(None, answer)
     value = answer.value

@@ -14,7 +14,7 @@ from ...model.unfolding import Answer
 
 
 class Results:
-    """What a step makes: ids, metas and homes of new tensors; and the ids of those that it writes.
+    """The results of a step: ids, metas and homes of new tensors, and the ids of those that it writes.
 
     `begun`: may a loop have written some of them? Then a cancellation does not spare those that others hold.
     """
@@ -30,7 +30,7 @@ class Results:
 
 
 class Engine(Protocol):
-    """What an engine does for the runs of one session."""
+    """An engine, for the runs of one session."""
 
     iterations: int
 

@@ -41,7 +41,7 @@ RUN = OpDef("run", -1, lambda _metas, _attributes: (), "A segment of a routine."
 
 
 class SegmentPlan(Plan):
-    """What the scheduler needs to know of a segment; its runs share it."""
+    """The plan of a segment, which its runs share."""
 
     def __init__(self, routine: Linked, recipe: Recipe, device: DeviceState, session: int) -> None:
         program = routine.program

@@ -294,8 +294,7 @@ class Front:
             self.engine.take(session, self.quantum(peer, session, until))
 
     def quantum(self, peer: Peer, session: VmSession, until: int) -> Iterator[Sequence[Any]]:
-        """What is left of a run, then messages from the inbox, until its answers take too much memory or until that
-        time.
+        """The rest of a run, then messages from the inbox, until that time, or until answers take too much memory.
 
         For some quanta more if nothing else has happened meanwhile: to look is cheaper than another turn.
         """
@@ -429,5 +428,5 @@ class Front:
 
 
 def named(peer: Peer | None) -> dict[str, Any]:
-    """What the log says of a peer that has a session."""
+    """The fields of a peer with a session in the log."""
     return {} if peer is None else {"name": peer.name, "session": session_of(peer).id}

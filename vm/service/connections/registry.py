@@ -34,7 +34,7 @@ LEFT = 4096  # ended connections that are remembered, since messages from them m
 
 
 class Hello(NamedTuple):
-    """What a client says first. `name`: None for the command line. `token`: of the session that it resumes, of whose
+    """A client's first message. `name`: None for the command line. `token`: of the session that it resumes, of whose
     replies it has `received` so many."""
 
     name: str | None

@@ -94,7 +94,7 @@ class Barriers:
 
 
 class Launches:
-    """What was launched at admission, and how far each device is known to have got.
+    """The launches at admission, and how far each device is known to have got.
 
     A launch counts for its device from its admission to the end of a fence that covers it. A record that reads what a
     launch wrote, or writes what one used, needs such a fence, unless it follows on the same stream.

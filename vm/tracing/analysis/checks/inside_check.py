@@ -38,7 +38,7 @@ class Held(NamedTuple):
 
 
 def check_segment(program: Program, segment: SegmentRecord) -> list[str]:
-    """What is wrong with a segment, in words; empty if nothing is."""
+    """The faults of a segment, in words; empty for a sound one."""
     try:
         return list(_Machine(program, segment).problems())
     except (LookupError, AttributeError, TypeError, ValueError, MemoryError) as error:  # no machine has made that

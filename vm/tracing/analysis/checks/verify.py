@@ -269,7 +269,7 @@ def _about(kind: ProblemKind, record: Record, edge: EdgeRecord, message: str) ->
 
 
 def wrong_segment(insides: Insides, routine: int, first: int) -> Iterator[str]:
-    """What is wrong with the segment of a routine that has this first step."""
+    """The faults of the routine's segment with this first step."""
     known, segment = insides.routines.get(routine), insides.segments.get((routine, first))
     if known is None or segment is None:
         return
@@ -284,7 +284,7 @@ def wrong_segment(insides: Insides, routine: int, first: int) -> Iterator[str]:
 
 
 def wrong_times(insides: Insides, record: Record) -> Iterator[str]:
-    """What is wrong with the times of a run's calls: each comes after the one before, all while it ran."""
+    """The faults of the times of a run's calls: each comes after the one before, all while the run lasted."""
     segment = insides.segment(record)
     if not record.stamps or segment is None:
         return

@@ -82,7 +82,7 @@ def _filled(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def _nodes(picture: Picture) -> Iterator[tuple[object, ...]]:
-    """Of each node: its id, layer, place in the layer, colour, the lines of its text, and the ids of its records."""
+    """Each node: its id, layer, place in the layer, colour, the lines of its text, and the ids of its records."""
     at = places(picture)
     devices = {device: number for number, device in enumerate(sorted({n.first.device for n in picture.nodes}))}
     for node in picture.nodes:

@@ -1,4 +1,4 @@
-"""What is inside of the runs of a trace: the programs of its routines, and the calls of segments with their times.
+"""The insides of the runs of a trace: the programs of its routines, and the calls of segments with their times.
 
 Programs are parsed when they are first asked for. NumPy and the ops are loaded then, not before.
 """

@@ -34,7 +34,7 @@ class Inner(NamedTuple):
 
 
 def inner_dict(inner: Inner | None) -> dict[str, object] | None:
-    """Of which run a step is, which one, where its value lies, and the number of its fusion; None for no step."""
+    """The run of a step, its number there, the place of its value, and its fusion; None for no step."""
     return None if inner is None else inner._asdict() | {"run": inner.run.id}
 
 
@@ -47,7 +47,7 @@ class Opened(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What the runs of a segment have in common. `waits`: for each step the steps before it that it depends on, and
+    """The common facts of all runs of a segment. `waits`: for each step the steps before it that it depends on, and
     why; `firsts` and `lasts`: by variables."""
 
     program: Program
@@ -65,7 +65,7 @@ class Opener:
         self._forms: dict[PartRecord, Form | None] = {}
 
     def opened(self, record: Record) -> Opened | None:
-        """What is inside of an instruction; None if it is no run, or its program is not in the trace."""
+        """The steps inside of an instruction; None if it is no run, or its program is not in the trace."""
         part = record.part
         form = None if part is None else self.form(part)
         if part is None or form is None:
@@ -81,7 +81,7 @@ class Opener:
         return Opened(tuple(steps), by_copies(record, form.firsts, copies), by_copies(record, form.lasts, copies))
 
     def form(self, part: PartRecord) -> Form | None:
-        """What is known of these steps of a routine; None if its program is not."""
+        """The form of these steps of a routine; None if its program is not known."""
         if part not in self._forms:
             program = self.insides.program(part.routine)
             known = program is not None and part.last < len(program.steps)

@@ -1,4 +1,4 @@
-"""What follows from a record: how long the instruction was in each phase, what it was of, and how much it did.
+"""Facts that follow from a record: the times of the instruction's phases, its operands, its bytes and operations.
 
 Times are in nanoseconds, 0 for a phase that it has not been through.
 

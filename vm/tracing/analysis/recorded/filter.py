@@ -1,4 +1,4 @@
-"""Which records a command is about: by op, line, span, session; the slowest of them."""
+"""Selects the records that a command is about: by op, line, span, session; the slowest of them."""
 
 from __future__ import annotations
 

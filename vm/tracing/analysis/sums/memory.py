@@ -168,7 +168,7 @@ def worked_out(sample: Sample, after: Sample, changes: Iterable[tuple[int, int]]
 
 
 def samples_of(trace: Records, device: str, stays: Iterable[Stay]) -> Iterator[Sample]:
-    """What records measured, by time, and the bytes in use when the trace was taken."""
+    """The measurements of records, by time, and the bytes in use when the trace was taken."""
     got: dict[int, int] = defaultdict(int)
     for stay in stays:
         got[stay.begin] += stay.nbytes

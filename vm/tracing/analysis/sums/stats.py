@@ -131,7 +131,7 @@ def row(key: str, records: Sequence[Record]) -> Row:
 
 
 def streams(trace: Records, shown: set[str]) -> list[StreamRow]:
-    """What each stream did and lost; those in `shown` alone."""
+    """Each stream's time at work and lost; only streams in `shown`."""
     order = StreamOrder(trace)
     found: dict[str, StreamRow] = {}
     for records in order.streams():
@@ -167,7 +167,7 @@ def gap(trace: Records, order: StreamOrder, record: Record, begin: int) -> Itera
 
 
 def stages(trace: Records, order: StreamOrder, record: Record) -> Iterator[tuple[str, int]]:
-    """What kept the record from starting, and until when, in the order of time."""
+    """The causes that kept the record from starting, each with its end, in the order of time."""
     yield "wire", min(record.received, record.started)
     edge = last_edge(trace, order, record)
     yield edge, min(record.ready, record.started)
@@ -213,7 +213,7 @@ class Change:
 
 
 def diff(before: Sequence[Record], after: Sequence[Record]) -> list[Change]:
-    """What changed from one trace to another, per op and line: what got slower by most first."""
+    """The changes from one trace to another, per op and line; the largest slowdown first."""
     old, new = (by_op_and_line(records) for records in (before, after))
     changes = [
         Change(*key, old.get(key) or Row(key[0]), new.get(key) or Row(key[0])) for key in dict.fromkeys((*old, *new))

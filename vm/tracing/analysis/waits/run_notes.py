@@ -1,4 +1,4 @@
-"""What an explanation says of runs: which one an instruction is of, which steps an edge is about, the calls inside."""
+"""The notes about runs in an explanation: the run of an instruction, the steps at an edge, the calls inside."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class NotedCall(NamedTuple):
 
 
 class Notes:
-    """What is known of the runs of a trace."""
+    """Notes about the runs of a trace."""
 
     def __init__(self, trace: Records) -> None:
         self._trace = trace
         self._opener = Opener(trace)
 
     def about(self, record: Record) -> list[str]:
-        """Of which run an instruction is, and where its steps are."""
+        """The run of an instruction, and the lines of its steps."""
         found = []
         run, segment = self._trace.run_of(record), self._trace.segment_title(record)
         if run is not None and run.first != run.last:
@@ -53,7 +53,7 @@ class Notes:
         return found
 
     def edge(self, edge: EdgeRecord, record: Record, source: Record | None) -> str:
-        """What an edge is about inside of the runs at its ends, to be appended to its name."""
+        """The values and steps at the ends of an edge between runs, to be appended to its name."""
         needed = self._operand(record, edge.copy)
         used = self._step(record, edge.copy, writes=edge.reason != Reason.RAW, last=False)
         made = "" if source is None else self._step(source, edge.copy, writes=edge.reason != Reason.WAR, last=True)
@@ -64,7 +64,7 @@ class Notes:
         return None if record.part is None else self._opener.form(record.part)
 
     def _operand(self, record: Record, copy: int) -> str:
-        """What a copy is to the routine: `its parameter params.w`, `its value %7`."""
+        """The role of a copy in the routine: `its parameter params.w`, `its value %7`."""
         form = self._form(record)
         if form is None or form.segment is None:
             return ""

@@ -89,7 +89,7 @@ def _evictions(evictions: Sequence[Record], mine: int) -> Iterator[str]:
 
 
 def _title(record: Record, mine: int) -> str:
-    """What it is, and whose, if that is another session than `mine`."""
+    """Its title, with its session if that is not `mine`."""
     if record.caused_by in {0, mine}:
         return title(record)
     return f"{title(record)} {'of' if record.session == record.caused_by else 'for'} session {record.caused_by}"
@@ -124,7 +124,7 @@ def _inside(explanation: Explanation) -> Iterator[str]:
 
 
 def _longest(calls: Sequence[NotedCall], most: int) -> list[NotedCall]:
-    """Those that took longest, in their order."""
+    """The calls that took longest, in their order."""
     chosen = sorted(range(len(calls)), key=lambda n: calls[n].ran, reverse=True)[:most]
     return [calls[n] for n in sorted(chosen)]
 
