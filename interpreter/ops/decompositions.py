@@ -7,7 +7,7 @@ iterations may end without converging, or with wrong numbers that look right.
 from __future__ import annotations
 
 import math
-from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -65,17 +65,13 @@ def lapack_work(x: Meta, factor: int, elements: int = 0) -> int:
     return count * 1000 + factor * max(x.size, elements) * (min(rows, columns) + 64) // 16
 
 
-def constant_work(factor: int) -> Work:
-    """`lapack_work` of the first operand."""
+def constant_work(factor: int, *, of_results: bool = False) -> Work:
+    """`lapack_work` of the first operand. `of_results`: they may be larger than it, as a complete Q or a full U."""
 
-    def work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
-        return lapack_work(tensor(metas), factor)
+    def work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
+        return lapack_work(tensor(metas), factor, largest(outputs) if of_results else 0)
 
     return work
-
-
-def _sweeping_work(metas: Metas, outputs: OutputMetas, factor: int) -> int:
-    return lapack_work(tensor(metas), factor, largest(outputs))
 
 
 def lapack_scratch(copies: int) -> Scratch:
@@ -185,11 +181,6 @@ def infer_qr(metas: Metas, attributes: Attributes) -> OutputMetas:
     return Meta.of((*stack, rows, inner), x.dtype), Meta.of((*stack, inner, columns), x.dtype)
 
 
-def qr_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """A complete Q may be larger than x."""
-    return _sweeping_work(metas, outputs, 8)
-
-
 # --- svd
 
 
@@ -224,11 +215,6 @@ def singular_values(xp: ArrayModule, x: Array) -> Array:
     return xp.linalg.svd(x, compute_uv=False)
 
 
-def svd_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """A full U or Vh may be larger than x."""
-    return _sweeping_work(metas, outputs, 16)
-
-
 # --- eigh
 
 
@@ -251,44 +237,43 @@ def infer_eig(metas: Metas, _attributes: Attributes) -> OutputMetas:
 # --- the table
 
 
-# An op on one stack of matrices.
-define_lapack = partial(define, inputs=1, dtypes=(LAPACK,))
+def define_lapack(name: str, *, finite: bool = False, **fields: Any) -> None:
+    """Define an op on one stack of matrices. Its kernel is the `linalg` function of its name, unless it has another."""
+    found = {"kernel": routine(name, finite=finite), "needs": (f"linalg.{name}",), **fields}
+    define(name=name, inputs=1, dtypes=(LAPACK,), **found)
+
 
 define_lapack(
-    name="cholesky",
+    "cholesky",
     infer=infer_square,
     summary="Lower factor L of x = L L^H, or U of x = U^H U if `upper`; x has to be positive definite.",
     attributes=(Attribute("upper", check_bool, default=False),),
     kernel=cholesky_kernel,
     scratch=lapack_scratch(1),
     work=constant_work(1),
-    needs=("linalg.cholesky",),
 )
 define_lapack(
-    name="qr",
+    "qr",
     infer=infer_qr,
     summary="Q with orthonormal columns and R upper triangular, x = Q R; `mode` 'reduced', or 'complete' with Q "
     "square.",
     outputs=2,
     attributes=(Attribute("mode", choice("reduced", "complete"), "reduced"),),
-    kernel=routine("qr"),
     scratch=qr_scratch,
-    work=qr_work,
-    needs=("linalg.qr",),
+    work=constant_work(8, of_results=True),
 )
 define_lapack(
-    name="svd",
+    "svd",
     infer=infer_svd,
     summary="U, the singular values S in descending order and Vh, x = U S Vh; U and Vh are square if `full_matrices`.",
     outputs=3,
     attributes=(Attribute("full_matrices", check_bool, default=True),),
-    kernel=routine("svd", finite=True),
+    finite=True,
     scratch=svd_scratch,
-    work=svd_work,
-    needs=("linalg.svd",),
+    work=constant_work(16, of_results=True),
 )
 define_lapack(
-    name="svdvals",
+    "svdvals",
     infer=infer_svdvals,
     summary="Singular values of x, in descending order.",
     kernel=svdvals_kernel,
@@ -297,40 +282,36 @@ define_lapack(
     needs=("linalg.svd",),
 )
 define_lapack(
-    name="eigh",
+    "eigh",
     infer=infer_eigh,
     summary="Eigenvalues, in ascending order, and eigenvectors, in columns, of Hermitian matrices.",
     outputs=2,
-    kernel=routine("eigh", finite=True),
+    finite=True,
     scratch=lapack_scratch(3),
     work=constant_work(10),
-    needs=("linalg.eigh",),
 )
 define_lapack(
-    name="eigvalsh",
+    "eigvalsh",
     infer=first_of(infer_eigh),
     summary="Eigenvalues of Hermitian matrices, in ascending order.",
-    kernel=routine("eigvalsh", finite=True),
+    finite=True,
     scratch=lapack_scratch(1),
     work=constant_work(4),
-    needs=("linalg.eigvalsh",),
 )
 define_lapack(
-    name="eig",
+    "eig",
     infer=infer_eig,
     summary="Eigenvalues and eigenvectors, in columns, of square matrices; complex, in no particular order.",
     outputs=2,
-    kernel=routine("eig", finite=True),
+    finite=True,
     scratch=lapack_scratch(4),
     work=constant_work(60),
-    needs=("linalg.eig",),
 )
 define_lapack(
-    name="eigvals",
+    "eigvals",
     infer=first_of(infer_eig),
     summary="Eigenvalues of square matrices; complex, in no particular order.",
-    kernel=routine("eigvals", finite=True),
+    finite=True,
     scratch=lapack_scratch(1),
     work=constant_work(25),
-    needs=("linalg.eigvals",),
 )

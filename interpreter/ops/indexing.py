@@ -166,6 +166,10 @@ def advanced_shape(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Sha
     return tuple(n for part in parts for n in part)
 
 
+def _metas_of(selectors: Arrays) -> list[Meta]:
+    return [Meta.of(s.shape, s.dtype) for s in selectors]
+
+
 def _together(index: Index) -> bool:
     """Do the tensors and ints stand side by side? In NumPy "..." separates them even if it stands for no axis."""
     places = [place for place, entry in enumerate(index) if _chooses(entry)]
@@ -238,7 +242,7 @@ def _chosen_first(x: Array, index: Index, selectors: Arrays) -> tuple[Array, Ind
     entries: dict[bool, list[Entry]] = {True: [], False: []}
     axes: dict[bool, list[int]] = {True: [], False: []}
     axis = 0
-    for entry, sizes, _ in _consumed(index, x.shape, [Meta.of(s.shape, s.dtype) for s in selectors]):
+    for entry, sizes, _ in _consumed(index, x.shape, _metas_of(selectors)):
         chooses = _chooses(entry)
         entries[chooses].append(entry)
         axes[chooses].extend(range(axis, axis + len(sizes)))
@@ -248,7 +252,7 @@ def _chosen_first(x: Array, index: Index, selectors: Arrays) -> tuple[Array, Ind
 
 def _checked(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays) -> list[Array]:
     """The selectors, whose positions are in bounds: CuPy wraps around where NumPy raises."""
-    rest, metas = iter(selectors), [Meta.of(s.shape, s.dtype) for s in selectors]
+    rest, metas = iter(selectors), _metas_of(selectors)
     made = []
     for _, axes, meta in _consumed(index, shape, metas):
         if meta is not None:
@@ -259,7 +263,7 @@ def _checked(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays) -> 
 
 def _check_counts(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays, *, write: bool) -> None:
     """ValueError if the index selects more than a device can count. A mask by itself may select any number."""
-    metas = [Meta.of(s.shape, s.dtype) for s in selectors]
+    metas = _metas_of(selectors)
     if [m.dtype.kind for m in metas] == ["b"]:
         return
     consumed, selected = list(_consumed(index, shape, metas)), advanced_shape(index, shape, metas)
@@ -303,7 +307,7 @@ def _check_selected(xp: ArrayModule, shape: Shape, index: Index, selectors: Arra
     if len(selectors) != 1 or selectors[0].dtype.kind != "b" or getattr(value, "ndim", 0) == 0:
         return
     if not bool(xp.any(selectors[0])):
-        whole = advanced_shape(index, shape, [Meta.of(s.shape, s.dtype) for s in selectors])
+        whole = advanced_shape(index, shape, _metas_of(selectors))
         of_mask = len(whole) - _axes_behind(index, shape, selectors) - 1
         check_fits(Meta.of(value.shape, value.dtype), (*whole[:of_mask], 0, *whole[of_mask + 1 :]))
 
@@ -335,7 +339,7 @@ def _last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Arrays
 
 def _axes_behind(index: Index, shape: Shape, selectors: Arrays) -> int:
     """How many axes of the selection follow those of the tensors and ints."""
-    entries = [entry for entry, *_ in _consumed(index, shape, [Meta.of(s.shape, s.dtype) for s in selectors])]
+    entries = [entry for entry, *_ in _consumed(index, shape, _metas_of(selectors))]
     first = next(place for place, entry in enumerate(entries) if _chooses(entry)) if _together(index) else 0
     return sum(not _chooses(entry) for entry in entries[first:])
 
@@ -344,7 +348,7 @@ def _places(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays) -> A
     """The position of each selected element along the axes that tensors index, as one number."""
     places: Any = 0
     rest = iter(selectors)
-    for _, axes, meta in _consumed(index, shape, [Meta.of(s.shape, s.dtype) for s in selectors]):
+    for _, axes, meta in _consumed(index, shape, _metas_of(selectors)):
         if meta is None:
             continue
         selector, size = next(rest), math.prod(axes)

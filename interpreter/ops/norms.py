@@ -9,12 +9,12 @@ import numpy as np
 
 from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, define
-from ..schema.promotion import DType
+from ..schema.promotion import working_dtype
 from ..schema.scratch import in_working
 from ..types.kinds import FLOATING
 from ..types.meta import Meta, Metas, Shape, normal_axes, reduced_shape, tensor
 from .decompositions import lapack_work, matrices, real_dtype, singular_values, values_scratch
-from .reductions import accumulated_dtype, as_summed
+from .reductions import accumulated_dtype, as_summed, shape_reduced
 
 _LAST_TWO = (-2, -1)
 _SLOW = 20  # cost of a power, relative to a product
@@ -44,15 +44,10 @@ def check_matrix_order(value: Any) -> float | str:
 # --- sums and extremes
 
 
-def _wide(dtype: DType) -> DType:
-    """The dtype of a norm's sums: float16 has too few digits, and no squares beyond 256."""
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
-
-
 def _p_norm(xp: ArrayModule, x: Array, p: float, axis: Any, *, keepdims: bool = False) -> Array:
     """sum(abs(x)**p)**(1/p), and the number of elements other than 0 for p = 0."""
     if p == 0:
-        return xp.sum(x != 0, axis=axis, keepdims=keepdims, dtype=_wide(real_dtype(x.dtype)))
+        return xp.sum(x != 0, axis=axis, keepdims=keepdims, dtype=working_dtype(real_dtype(x.dtype)))
     if p == 2:
         squares = xp.square(x.real) + xp.square(x.imag) if x.dtype.kind == "c" else xp.square(x)
         return xp.sqrt(xp.sum(squares, axis=axis, keepdims=keepdims))
@@ -74,14 +69,13 @@ def _extreme(xp: ArrayModule, x: Array, axis: Any, *, largest: bool, keepdims: b
 def infer_vector_norm(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One real number for each vector, over any axes."""
     x = tensor(metas)
-    shape = reduced_shape(x.shape, normal_axes(attributes["axis"], x.ndim), keepdims=attributes["keepdims"])
-    return (Meta.of(shape, real_dtype(x.dtype)),)
+    return (Meta.of(shape_reduced(x, attributes), real_dtype(x.dtype)),)
 
 
 def vector_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """All axes together are one vector."""
     (x,), (out,) = inputs, outputs
-    x = x.astype(_wide(x.dtype), copy=False)
+    x = x.astype(working_dtype(x.dtype), copy=False)
     order, axis, keepdims = attributes["ord"], attributes["axis"], attributes["keepdims"]
     if isinstance(order, str):
         out[...] = _extreme(xp, xp.abs(x), axis, largest=order == "inf", keepdims=keepdims)
@@ -128,10 +122,10 @@ def matrix_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribu
     if _takes_singular_values(order):
         norms[...] = _from_singular_values(xp, x, order)
     elif order == "fro":
-        norms[...] = _p_norm(xp, x.astype(_wide(x.dtype), copy=False), 2, _LAST_TWO)
+        norms[...] = _p_norm(xp, x.astype(working_dtype(x.dtype), copy=False), 2, _LAST_TWO)
     else:
         along = -2 if order in {1.0, -1.0} else -1  # sums of columns, or of rows
-        sums = _p_norm(xp, x.astype(_wide(x.dtype), copy=False), 1, along)
+        sums = _p_norm(xp, x.astype(working_dtype(x.dtype), copy=False), 1, along)
         norms[...] = _extreme(xp, sums, -1, largest=order in {1.0, "inf"})
 
 

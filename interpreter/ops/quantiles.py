@@ -13,7 +13,8 @@ from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, In
 from ..schema.promotion import DType
 from ..schema.scratch import scratch
 from ..types.kinds import REAL
-from ..types.meta import Meta, Metas, ScalarType, Shape, normal_axes, reduced_shape, tensor
+from ..types.meta import Meta, Metas, ScalarType, Shape, normal_axes, tensor
+from .reductions import shape_reduced
 
 METHODS = (
     "inverted_cdf",
@@ -43,10 +44,6 @@ _CONTINUOUS = {
 }
 
 
-def _reduced(x: Meta, attributes: Attributes) -> Shape:
-    return reduced_shape(x.shape, normal_axes(attributes["axis"], x.ndim), keepdims=attributes["keepdims"])
-
-
 def _is_of_none(shape: Shape, attributes: Attributes) -> bool:
     """Is every result one of no elements?"""
     return any(shape[axis] == 0 for axis in normal_axes(attributes["axis"], len(shape)))
@@ -55,7 +52,7 @@ def _is_of_none(shape: Shape, attributes: Attributes) -> bool:
 def infer_median(metas: Metas, attributes: Attributes) -> OutputMetas:
     """float64 of integers and bools, else the dtype of x."""
     x = tensor(metas)
-    return (Meta.of(_reduced(x, attributes), np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype),)
+    return (Meta.of(shape_reduced(x, attributes), np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype),)
 
 
 def median_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
@@ -79,7 +76,7 @@ def quantile_dtype(name: str, x: str, q: str | ScalarType, method: str) -> DType
 def _infer_quantile(name: str) -> Infer:
     def infer(metas: Metas, attributes: Attributes) -> OutputMetas:
         x, q = tensor(metas), metas[1]
-        reduced = _reduced(x, attributes)
+        reduced = shape_reduced(x, attributes)
         if math.prod(reduced) and _is_of_none(x.shape, attributes):
             raise ValueError(f"shape {x.shape} has no elements along axis {attributes['axis']}")
         if q is bool or q is complex:

@@ -32,7 +32,7 @@ from ..schema.opdef import (
     Work,
     define,
 )
-from ..schema.promotion import WIRE_INTEGERS
+from ..schema.promotion import WIRE_INTEGERS, working_dtype
 from ..schema.scratch import total
 from ..types import kinds
 from ..types.kinds import DTypes
@@ -116,7 +116,7 @@ def infer_uniform(metas: Metas, attributes: Attributes) -> OutputMetas:
     if low > high:
         raise ValueError(f"low {low} is above high {high}")
     largest = float(np.finfo(attributes["dtype"]).max)
-    widest = float(np.finfo(_drawn(np.dtype(attributes["dtype"]))).max)
+    widest = float(np.finfo(working_dtype(np.dtype(attributes["dtype"]))).max)
     if max(abs(low), abs(high)) > largest or high - low > widest:
         raise ValueError(f"from {low} to {high} is too far for {attributes['dtype']}")
     return infer_shaped(metas, attributes)
@@ -167,11 +167,6 @@ def infer_permute(metas: Metas, _attributes: Attributes) -> OutputMetas:
 # --- kernels
 
 
-def _drawn(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype drawn for a floating-point dtype: NumPy draws no float16."""
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
-
-
 def _host(xp: ArrayModule, out: Array, dtype: np.dtype[Any]) -> Host:
     """The array to draw into: the output itself if possible, else packed memory on the host."""
     in_place = xp is np and out.flags.c_contiguous and out.dtype == dtype
@@ -210,7 +205,7 @@ def _largest_below(high: float) -> np.float16:
 def uniform_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """In [low, high), up to rounding. One float16 in thousands would round up to `high`, and is kept below."""
     (out,), low, high = outputs, attributes["low"], attributes["high"]
-    host = _host(xp, out, _drawn(out.dtype))
+    host = _host(xp, out, working_dtype(out.dtype))
     _draw("random", inputs, host, scale=high - low, shift=low)
     if out.dtype == np.float16 and low < high:
         np.minimum(host, np.float32(_largest_below(high)), out=host)
@@ -220,7 +215,7 @@ def uniform_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes:
 def normal_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Ziggurat, as in NumPy. The real part has half of a complex number's variance."""
     (out,), std = outputs, attributes["std"]
-    host = _host(xp, out, _drawn(out.dtype))
+    host = _host(xp, out, working_dtype(out.dtype))
     scale = std * math.sqrt(0.5) if out.dtype.kind == "c" else std
     _draw("standard_normal", inputs, host, scale=scale, shift=attributes["mean"])
     _store(xp, host, out)

@@ -15,6 +15,7 @@ from ..schema.scratch import total
 from ..types.kinds import ANY, INTEGER
 from ..types.meta import LARGEST, Meta, Metas, Shape, normal_axis, tensor, tensors
 from ..types.sizes import exact_size
+from .decompositions import matrices
 from .positions import check_gather, from_either_end
 
 _AXIS_OR_NONE = Attribute("axis", optional(check_int), None)
@@ -201,14 +202,6 @@ def _checked_counts(xp: ArrayModule, x: Array, axis: int, counts: Array) -> Arra
 # --- triangles
 
 
-def infer_triangle(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """Matrices."""
-    x = tensor(metas)
-    if x.ndim < 2:
-        raise ValueError(f"a matrix has two dimensions, shape {x.shape} has {x.ndim}")
-    return (x,)
-
-
 def _diagonal(xp: ArrayModule, shape: Shape, k: int) -> tuple[Array, Array]:
     """The columns of a matrix, and the column of its k-th diagonal in each row; both broadcast to a matrix."""
     rows, columns = shape[-2:]
@@ -342,7 +335,7 @@ for _name, _cleared, _side in (("tril", "greater", "above"), ("triu", "less", "b
     define(
         name=_name,
         inputs=1,
-        infer=infer_triangle,
+        infer=lambda metas, _attributes: (matrices(metas),),
         summary=f"The matrices of x with zeros {_side} the k-th diagonal.",
         attributes=(Attribute("k", check_int, 0),),
         kernel=triangle_kernel(_cleared),

@@ -26,7 +26,7 @@ from ..schema.opdef import (
     Scratch,
     define,
 )
-from ..schema.promotion import DType
+from ..schema.promotion import DType, working_dtype
 from ..schema.scratch import in_working, scratch
 from ..types.kinds import REAL
 from ..types.meta import Meta, Metas, Shape, normal_axes, reduced_shape, tensor
@@ -55,9 +55,13 @@ def variance_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attribute
     return in_working(x) * (2 if x.dtype.kind == "c" else 1)
 
 
+def shape_reduced(x: Meta, attributes: Attributes) -> Shape:
+    """The shape of x once its axes `axis` are reduced."""
+    return reduced_shape(x.shape, _axes_of(x, attributes), keepdims=attributes["keepdims"])
+
+
 def _reduced(x: Meta, attributes: Attributes, dtype: DType) -> OutputMetas:
-    shape = reduced_shape(x.shape, _axes_of(x, attributes), keepdims=attributes["keepdims"])
-    return (Meta.of(shape, dtype),)
+    return (Meta.of(shape_reduced(x, attributes), dtype),)
 
 
 def _reduced_count(shape: Shape, axes: Shape) -> int:
@@ -121,9 +125,7 @@ def infer_var(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 def _accumulator(dtype: DType) -> DType:
     """The dtype of computing means and variances: float16 has too few digits for a sum."""
-    if dtype.kind in "biu":
-        return np.dtype(np.float64)
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
+    return np.dtype(np.float64) if dtype.kind in "biu" else working_dtype(dtype)
 
 
 def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:

@@ -29,7 +29,6 @@ from .decompositions import (
     one,
     real_dtype,
     require_finite,
-    routine,
     singular_values,
     square_matrices,
     store,
@@ -270,32 +269,27 @@ def matrix_power_work(metas: Metas, _outputs: OutputMetas, attributes: Attribute
 # --- the table
 
 define_lapack(
-    name="det",
+    "det",
     infer=first_of(infer_slogdet),
     summary="Determinants of square matrices.",
-    kernel=routine("det"),
     scratch=lapack_scratch(1),
     work=constant_work(1),
-    needs=("linalg.det",),
 )
 define_lapack(
-    name="slogdet",
+    "slogdet",
     infer=infer_slogdet,
     summary="Sign of the determinant, and the natural logarithm of its absolute value.",
     outputs=2,
-    kernel=routine("slogdet"),
     scratch=lapack_scratch(1),
     work=constant_work(1),
-    needs=("linalg.slogdet",),
 )
 define_lapack(
-    name="inv",
+    "inv",
     infer=infer_square,
     summary="Inverses of square matrices.",
     kernel=inv_kernel,
     scratch=lapack_scratch(2),
     work=constant_work(4),
-    needs=("linalg.inv",),
 )
 define(
     name="solve",

@@ -18,6 +18,9 @@ from ..types.meta import Meta, Metas, Shape, normal_axes, tensor
 
 # The shape of a view op's result, from the input's shape.
 ShapeRule: TypeAlias = Callable[[Shape, Attributes], Shape]
+# For each axis of such a result the axis of x that it is, or None for a new one; from the shape of x.
+Axes: TypeAlias = tuple[int | None, ...]
+AxesRule: TypeAlias = Callable[[Shape, Attributes], Axes]
 # The result as the array module makes it: (array module, x, attributes).
 Take: TypeAlias = Callable[[ArrayModule, Array, Attributes], Array]
 
@@ -85,11 +88,15 @@ def reshaped(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
     return xp.reshape(x, attributes["shape"])
 
 
-# --- order of axes
+# --- axes in another order, new, or dropped
+#
+# Such a view is described by its axes: for each axis of the result the axis of x that it is, or None for a new one of
+# size one. Shape and strides follow.
 
 
-def _axis_order(ndim: int, attributes: Attributes) -> Shape:
-    axes: Shape | None = attributes["axes"]
+def _permuted_axes(shape: Shape, attributes: Attributes) -> Axes:
+    """Output axis i is input axis `axes[i]`."""
+    ndim, axes = len(shape), attributes["axes"]
     if axes is None:
         return tuple(reversed(range(ndim)))
     order = normal_axes(axes, ndim)
@@ -98,50 +105,42 @@ def _axis_order(ndim: int, attributes: Attributes) -> Shape:
     return order
 
 
-def permute_shape(shape: Shape, attributes: Attributes) -> Shape:
-    """Output axis i is input axis `axes[i]`."""
-    return tuple(shape[a] for a in _axis_order(len(shape), attributes))
-
-
-def permute_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
-    """The strides in the new order."""
-    return layout[0], tuple(layout[1][a] for a in _axis_order(x.ndim, attributes))
-
-
-def _moved_order(ndim: int, attributes: Attributes) -> Shape:
-    """The axes of the input, in the order of the result."""
-    source, destination = (normal_axes(attributes[name], ndim) for name in ("source", "destination"))
+def _moved_axes(shape: Shape, attributes: Attributes) -> Axes:
+    """Each source axis at its destination, the others in their order."""
+    source, destination = (normal_axes(attributes[name], len(shape)) for name in ("source", "destination"))
     if len(source) != len(destination):
         raise ValueError(f"source {attributes['source']} and destination {attributes['destination']} differ in length")
     moved = dict(zip(destination, source, strict=True))
-    rest = (a for a in range(ndim) if a not in source)
-    return tuple(moved[i] if i in moved else next(rest) for i in range(ndim))
+    rest = (a for a in range(len(shape)) if a not in source)
+    return tuple(moved[i] if i in moved else next(rest) for i in range(len(shape)))
 
 
-def moveaxis_shape(shape: Shape, attributes: Attributes) -> Shape:
-    """Each source axis at its destination, the others in their order."""
-    return tuple(shape[a] for a in _moved_order(len(shape), attributes))
-
-
-def moveaxis_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
-    """The strides in the result's order."""
-    return layout[0], tuple(layout[1][a] for a in _moved_order(x.ndim, attributes))
-
-
-def matrix_transpose_shape(shape: Shape, _attributes: Attributes) -> Shape:
-    """The last two axes swapped."""
+def _matrix_transposed_axes(shape: Shape, _attributes: Attributes) -> Axes:
     if len(shape) < 2:
         raise ValueError(f"a matrix has two dimensions, shape {shape} has {len(shape)}")
-    return (*shape[:-2], shape[-1], shape[-2])
+    *stack, rows, columns = range(len(shape))
+    return (*stack, columns, rows)
 
 
-def matrix_transpose_view(_x: Meta, layout: Layout, _out: Meta, _attributes: Attributes) -> Layout:
-    """The last two strides swapped."""
-    offset, strides = layout
-    return offset, (*strides[:-2], strides[-1], strides[-2])
+def _expanded_axes(shape: Shape, attributes: Attributes) -> Axes:
+    """Axes of size one at the given places of the result."""
+    axis, rest = attributes["axis"], iter(range(len(shape)))
+    ndim = len(shape) + (len(axis) if isinstance(axis, tuple) else 1)
+    new = normal_axes(axis, ndim)
+    return tuple(None if i in new else next(rest) for i in range(ndim))
 
 
-# --- axes of size one, repeated, reversed
+def _squeezed_axes(shape: Shape, attributes: Attributes) -> Axes:
+    """Without the given axes of size one, or without all of them."""
+    if attributes["axis"] is None:
+        return tuple(i for i, n in enumerate(shape) if n != 1)
+    dropped = normal_axes(attributes["axis"], len(shape))
+    if any(shape[a] != 1 for a in dropped):
+        raise ValueError(f"shape {shape} is not of size one along axis {attributes['axis']}")
+    return tuple(i for i in range(len(shape)) if i not in dropped)
+
+
+# --- repeated, reversed
 
 
 def broadcast_to_shape(shape: Shape, attributes: Attributes) -> Shape:
@@ -158,48 +157,6 @@ def broadcast_to_view(x: Meta, layout: Layout, out: Meta, _attributes: Attribute
     new = out.ndim - x.ndim
     kept = (s if n == m else 0 for n, m, s in zip(x.shape, out.shape[new:], strides, strict=True))
     return offset, ((0,) * new + tuple(kept))
-
-
-def _new_axes(ndim: int, attributes: Attributes) -> Shape:
-    axis = attributes["axis"]
-    count = len(axis) if isinstance(axis, tuple) else 1
-    return normal_axes(axis, ndim + count)
-
-
-def _with_new_axes(items: tuple[int, ...], axes: Shape, value: int) -> tuple[int, ...]:
-    rest = iter(items)
-    return tuple(value if i in axes else next(rest) for i in range(len(items) + len(axes)))
-
-
-def expand_dims_shape(shape: Shape, attributes: Attributes) -> Shape:
-    """Axes of size one at the given places of the result."""
-    return _with_new_axes(shape, _new_axes(len(shape), attributes), 1)
-
-
-def expand_dims_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
-    """Any stride does for an axis of size one."""
-    return layout[0], _with_new_axes(layout[1], _new_axes(x.ndim, attributes), x.dtype.itemsize)
-
-
-def _squeezed_axes(shape: Shape, attributes: Attributes) -> Shape:
-    if attributes["axis"] is None:
-        return tuple(i for i, n in enumerate(shape) if n == 1)
-    axes = normal_axes(attributes["axis"], len(shape))
-    if any(shape[a] != 1 for a in axes):
-        raise ValueError(f"shape {shape} is not of size one along axis {attributes['axis']}")
-    return axes
-
-
-def squeeze_shape(shape: Shape, attributes: Attributes) -> Shape:
-    """Without the given axes of size one, or without all of them."""
-    axes = _squeezed_axes(shape, attributes)
-    return tuple(n for i, n in enumerate(shape) if i not in axes)
-
-
-def squeeze_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
-    """Without the strides of these axes."""
-    axes = _squeezed_axes(x.shape, attributes)
-    return layout[0], tuple(s for i, s in enumerate(layout[1]) if i not in axes)
 
 
 def flip_shape(shape: Shape, attributes: Attributes) -> Shape:
@@ -262,6 +219,17 @@ def _define_view(name: str, shape_of: ShapeRule, view: View, take: Take, summary
     )
 
 
+def _define_reordered(name: str, axes_of: AxesRule, take: Take, summary: str, *attributes: Attribute) -> None:
+    def shape_of(shape: Shape, given: Attributes) -> Shape:
+        return tuple(1 if a is None else shape[a] for a in axes_of(shape, given))
+
+    def view(x: Meta, layout: Layout, _out: Meta, given: Attributes) -> Layout:
+        offset, strides = layout  # any stride does for an axis of size one
+        return offset, tuple(x.dtype.itemsize if a is None else strides[a] for a in axes_of(x.shape, given))
+
+    _define_view(name, shape_of, view, take, summary, *attributes)
+
+
 def _permuted(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
     return xp.transpose(x, attributes["axes"])
 
@@ -276,35 +244,31 @@ _define_view(
     Attribute("shape", check_new_shape),
     Attribute("copy", optional(check_bool), None),
 )
-_define_view(
+_define_reordered(
     "permute_dims",
-    permute_shape,
-    permute_view,
+    _permuted_axes,
     _permuted,
     "Axes in another order: axis i of the result is axis `axes[i]` of x.",
     Attribute("axes", check_axes),
 )
-_define_view(
+_define_reordered(
     "transpose",
-    permute_shape,
-    permute_view,
+    _permuted_axes,
     _permuted,
     "As permute_dims; without `axes`, the axes in reverse order.",
     Attribute("axes", optional(check_axes), None),
 )
-_define_view(
+_define_reordered(
     "moveaxis",
-    moveaxis_shape,
-    moveaxis_view,
-    lambda xp, x, attributes: xp.transpose(x, _moved_order(x.ndim, attributes)),
+    _moved_axes,
+    lambda xp, x, attributes: xp.transpose(x, _moved_axes(x.shape, attributes)),
     "Axis `source` moved to `destination`, or several axes; the others keep their order.",
     Attribute("source", check_axis),
     Attribute("destination", check_axis),
 )
-_define_view(
+_define_reordered(
     "matrix_transpose",
-    matrix_transpose_shape,
-    matrix_transpose_view,
+    _matrix_transposed_axes,
     lambda xp, x, _attributes: xp.swapaxes(x, -1, -2),
     "The last two axes swapped.",
 )
@@ -316,18 +280,16 @@ _define_view(
     "x repeated to a shape that it broadcasts to.",
     SHAPE,
 )
-_define_view(
+_define_reordered(
     "expand_dims",
-    expand_dims_shape,
-    expand_dims_view,
+    _expanded_axes,
     lambda xp, x, attributes: xp.expand_dims(x, attributes["axis"]),
     "New axes of size one, at the places `axis` of the result.",
     Attribute("axis", check_axis, 0),
 )
-_define_view(
+_define_reordered(
     "squeeze",
-    squeeze_shape,
-    squeeze_view,
+    _squeezed_axes,
     lambda xp, x, attributes: xp.squeeze(x, attributes["axis"]),
     "Without the axes `axis` of size one; without all of them if `axis` is None.",
     AXIS,

@@ -34,6 +34,11 @@ def promote(metas: Iterable[OperandMeta]) -> DType:
     return np.result_type(*(m.dtype if isinstance(m, Meta) else _WEAK[m] for m in operands))
 
 
+def working_dtype(dtype: DType) -> DType:
+    """The dtype that a kernel draws and sums in: float16 has neither the digits nor the range, nor a BLAS."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
 def number_dtype(op: OpDef, metas: Sequence[OperandMeta | None]) -> DType | None:
     """The dtype that a ufunc of NumPy gives the number beside its one tensor; None for other calls."""
     if op.ufunc is None or len(metas) != 2:

@@ -13,19 +13,18 @@ from typing import NamedTuple, TypeAlias
 
 from ...schema.attributes import check_bool, check_float, optional
 from ...schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
-from ...schema.promotion import broadcast_shapes
+from ...schema.promotion import broadcast_shapes, working_dtype
 from ...schema.scratch import working_size
 from ...types import kinds
 from ...types.meta import Meta, Metas, tensors
 from ..elementwise import SLOW
+from ..linalg import BLAS_SPEED
 from .blocks import block_bytes, parts
-from .operands import one_dtype, working_dtype
+from .operands import one_dtype
 from .softmax import softmax_grad_kernel, softmax_kernel
 
 FORWARD = ("q", "k", "v", "mask")
 GRADIENT = ("dy", "q", "k", "v", "mask")
-# Multiplications per nanosecond of a BLAS on one core, roughly.
-_BLAS_SPEED = 8
 _KEYS = {"axis": -1}
 
 Batch: TypeAlias = tuple[slice, ...]  # of the first axis, if there is one before the last two
@@ -74,7 +73,7 @@ def attention_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
     gradient = len(outputs) == 3
     q, k, v = tensors(metas[1:4] if gradient else metas[:3])
     scores = math.prod(q.shape[:-1]) * k.shape[-2]
-    products = scores * (q.shape[-1] + v.shape[-1]) // _BLAS_SPEED
+    products = scores * (q.shape[-1] + v.shape[-1]) // BLAS_SPEED
     return (products + scores * SLOW) * (3 if gradient else 1)
 
 

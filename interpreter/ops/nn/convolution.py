@@ -10,6 +10,7 @@ from ...schema.opdef import VARIADIC, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import working_size
 from ...types import kinds
 from ...types.meta import Meta, Metas, tensor, tensors
+from ..linalg import BLAS_SPEED
 from .blocks import HOST, block_bytes
 from .convolution_kernels import conv2d_grad_kernel, conv2d_kernel
 from .operands import check_pair, check_positive_pair, one_dtype
@@ -17,8 +18,6 @@ from .windows import lines
 
 FORWARD = ("x", "weight", "bias")
 GRADIENT = ("dy", "x", "weight")
-# Multiplications per nanosecond of a BLAS on one core, roughly.
-_BLAS_SPEED = 8
 
 
 def check_groups(value: Any) -> int:
@@ -70,7 +69,7 @@ def conv2d_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> i
         return 0
     products = result.size * math.prod(weight.shape[1:])
     copied = products * int(attributes["groups"]) // weight.shape[0]
-    return (products // _BLAS_SPEED + copied) * (3 if gradient else 1)
+    return (products // BLAS_SPEED + copied) * (3 if gradient else 1)
 
 
 def conv2d_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ...schema.opdef import Array, ArrayModule, Arrays, Attributes
+from ...schema.promotion import working_dtype
 from .blocks import parts
-from .operands import working_dtype
 from .windows import Line, Tap, lines
 
 

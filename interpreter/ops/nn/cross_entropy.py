@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...schema.opdef import Array, ArrayModule, Arrays, Attributes, BoundKernel, OutputMetas
+from ...schema.promotion import working_dtype
 from ...types.meta import Meta, Metas, tensors
 from ..positions import SIGNED, check_scatter
 from .labels import in_range, mark
-from .operands import working_dtype
 from .softmax import in_columns, shift, softmax_kernel, total
 
 _CLASSES = {"axis": -1}

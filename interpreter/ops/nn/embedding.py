@@ -6,13 +6,13 @@ import math
 
 from ...schema.attributes import check_int
 from ...schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
+from ...schema.promotion import working_dtype
 from ...schema.scratch import in_working, scratch
 from ...types import kinds
 from ...types.meta import Meta, Metas, tensors
 from ..positions import check_gather, check_scatter, from_the_front
 from ..rearranging import rows_at
 from .blocks import block_bytes, parts
-from .operands import working_dtype
 
 # Nanoseconds to add an element to its place, and bytes of the number of that place.
 _SCATTER, _PLACE = 8, 8

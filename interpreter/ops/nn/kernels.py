@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from ...schema.opdef import Array, ArrayModule, Arrays, Attributes
+from ...schema.promotion import working_dtype
 from ..special.normal_cdf import FAR, distribution_and_density
-from .operands import working_dtype
 
 # tanh form of gelu: Phi(x) is about (1 + tanh(C * (x + CUBIC * x**3))) / 2.
 C = math.sqrt(2 / math.pi)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ...schema.attributes import check_axis, check_float
@@ -13,19 +14,16 @@ from ...schema.opdef import (
     Arrays,
     Attribute,
     Attributes,
-    Infer,
-    Kernel,
     OutputMetas,
     define,
 )
+from ...schema.promotion import working_dtype
 from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.meta import Meta, Metas, Shape, normal_axes
-from .operands import one_dtype, working_dtype
+from .operands import one_dtype
 
-# Operands, of which the first, or a gradient's first two, are required.
-LAYER = ("x", "weight", "bias")
-RMS = ("x", "weight")
+# A gradient's operands, of which the first two are required.
 GRADIENT = ("dy", "x", "weight")
 # Passes over the elements.
 _PASSES, _GRADIENT_PASSES = 6, 12
@@ -49,40 +47,6 @@ def _normalised(x: Meta, parameters: Sequence[Meta], names: Sequence[str], attri
         if meta.shape != shape:
             raise ValueError(f"{name} has shape {meta.shape}, x has {shape} along axis {attributes['axis']}")
     return shape
-
-
-def _infer_norm(metas: Metas, attributes: Attributes, names: tuple[str, ...]) -> OutputMetas:
-    x, *parameters = one_dtype(metas, names)
-    _normalised(x, parameters, names[1:], attributes)
-    return (x,)
-
-
-def infer_layer_norm(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """x, and weight and bias of x's shape along the axes; the result has x's meta."""
-    return _infer_norm(metas, attributes, LAYER)
-
-
-def infer_rms_norm(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """x, and weight of x's shape along the axes; the result has x's meta."""
-    return _infer_norm(metas, attributes, RMS)
-
-
-def _infer_grad(metas: Metas, attributes: Attributes) -> tuple[Meta, Meta]:
-    dy, x, *weight = one_dtype(metas, GRADIENT)
-    if dy is not x:
-        raise ValueError(f"dy and x differ: {dy} and {x}")
-    return x, Meta.of(_normalised(x, weight, GRADIENT[2:], attributes), x.dtype)
-
-
-def infer_layer_norm_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The metas of x, weight and bias."""
-    x, weight = _infer_grad(metas, attributes)
-    return (x, weight, weight)
-
-
-def infer_rms_norm_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The metas of x and weight."""
-    return _infer_grad(metas, attributes)
 
 
 def norm_work(_metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -155,78 +119,61 @@ def _sum_others(xp: ArrayModule, values: Array, axes: Shape, out: Array) -> None
     out[...] = xp.sum(values, axis=others, dtype=working_dtype(values.dtype)) if others else values
 
 
-def layer_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Source: Ba, Kiros and Hinton, arXiv 1607.06450."""
-    _norm(xp, inputs, outputs[0], attributes, centre=True)
-
-
-def layer_norm_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Statistics are computed again from x; dbias is dy, summed."""
-    dy = inputs[0]
-    _gradients(xp, inputs, outputs, attributes, centre=True)
-    _sum_others(xp, dy, _axes(dy, attributes), outputs[2])
-
-
-def rms_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Source: Zhang and Sennrich, arXiv 1910.07467."""
-    _norm(xp, inputs, outputs[0], attributes, centre=False)
-
-
-def rms_norm_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """The root is computed again from x."""
-    _gradients(xp, inputs, outputs, attributes, centre=False)
-
-
 # --- the table
 
+_ATTRIBUTES = (Attribute("axis", check_axis, -1), Attribute("eps", check_eps, 1e-5))
 
-def _define_norm(
-    name: str, operands: tuple[str, ...], infer: Infer, kernel: Kernel, summary: str, *, outputs: int = 1
-) -> None:
-    least = 1 if outputs == 1 else 2
-    define(
+
+def _define_norm(name: str, operands: tuple[str, ...], summary: str, *, centre: bool) -> None:
+    """The op and its gradient; without `centre` the mean stays, and there is no bias."""
+
+    def infer(metas: Metas, attributes: Attributes) -> OutputMetas:
+        x, *parameters = one_dtype(metas, operands)
+        _normalised(x, parameters, operands[1:], attributes)
+        return (x,)
+
+    def infer_gradient(metas: Metas, attributes: Attributes) -> OutputMetas:
+        dy, x, *weight = one_dtype(metas, GRADIENT)
+        if dy is not x:
+            raise ValueError(f"dy and x differ: {dy} and {x}")
+        parameter = Meta.of(_normalised(x, weight, GRADIENT[2:], attributes), x.dtype)
+        return (x, *(parameter for _ in operands[1:]))
+
+    def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
+        _norm(xp, inputs, outputs[0], attributes, centre=centre)
+
+    def gradient(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
+        _gradients(xp, inputs, outputs, attributes, centre=centre)
+        if centre:  # dbias
+            _sum_others(xp, inputs[0], _axes(inputs[0], attributes), outputs[2])
+
+    norm = partial(define, inputs=VARIADIC, dtypes=(kinds.REAL_FLOATING,), attributes=_ATTRIBUTES, work=norm_work)
+    norm(
         name=name,
-        inputs=VARIADIC,
-        least=least,
         infer=infer,
-        summary=summary,
+        summary=f"{summary}: ({'[, '.join(operands)}{']' * (len(operands) - 1)}).",
         operands=operands,
-        dtypes=(kinds.REAL_FLOATING,),
-        outputs=outputs,
-        attributes=(Attribute("axis", check_axis, -1), Attribute("eps", check_eps, 1e-5)),
         kernel=kernel,
-        scratch=scratch(working=2 if outputs == 1 else 4),
-        work=norm_work,
+        scratch=scratch(working=2),
+    )
+    norm(
+        name=f"{name}_grad",
+        least=2,
+        infer=infer_gradient,
+        summary=f"Gradients of {name} by {', '.join(operands[:-1])} and {operands[-1]}: (dy, x[, weight]).",
+        operands=GRADIENT,
+        outputs=len(operands),
+        kernel=gradient,
+        scratch=scratch(working=4),
     )
 
 
+# Source: Ba, Kiros and Hinton, arXiv 1607.06450.
 _define_norm(
     "layer_norm",
-    LAYER,
-    infer_layer_norm,
-    layer_norm_kernel,
-    "x less its mean, over its standard deviation, along `axis`; times weight, plus bias: (x[, weight[, bias]]).",
+    ("x", "weight", "bias"),
+    "x less its mean, over its standard deviation, along `axis`; times weight, plus bias",
+    centre=True,
 )
-_define_norm(
-    "layer_norm_grad",
-    GRADIENT,
-    infer_layer_norm_grad,
-    layer_norm_grad_kernel,
-    "Gradients of layer_norm by x, weight and bias: (dy, x[, weight]).",
-    outputs=3,
-)
-_define_norm(
-    "rms_norm",
-    RMS,
-    infer_rms_norm,
-    rms_norm_kernel,
-    "x over the root of its mean square along `axis`, times weight: (x[, weight]).",
-)
-_define_norm(
-    "rms_norm_grad",
-    GRADIENT,
-    infer_rms_norm_grad,
-    rms_norm_grad_kernel,
-    "Gradients of rms_norm by x and weight: (dy, x[, weight]).",
-    outputs=2,
-)
+# Source: Zhang and Sennrich, arXiv 1910.07467.
+_define_norm("rms_norm", ("x", "weight"), "x over the root of its mean square along `axis`, times weight", centre=False)

@@ -1,19 +1,11 @@
-"""Checks of operands and attributes that neural network ops share, and the dtype that their kernels compute in."""
+"""Checks of operands and attributes that neural network ops share."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...schema.attributes import check_axes, check_int
-from ...schema.promotion import DType
 from ...types.meta import Meta, Metas, tensors
-
-
-def working_dtype(dtype: DType) -> DType:
-    """The dtype that a kernel sums in: float16 has neither the digits nor the range, nor a BLAS."""
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def same_meta(metas: Metas, names: tuple[str, str]) -> Meta:

@@ -8,12 +8,12 @@ from typing import Any
 
 from ...schema.attributes import check_bool, optional
 from ...schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Kernel, OutputMetas, define
-from ...schema.promotion import DType
+from ...schema.promotion import DType, working_dtype
 from ...schema.scratch import working_size
 from ...types import kinds
 from ...types.meta import Meta, Metas, tensor
 from .kernels import fill_masked
-from .operands import check_pair, check_positive_pair, one_dtype, working_dtype
+from .operands import check_pair, check_positive_pair, one_dtype
 from .windows import Line, lines
 
 # Passes of a gradient for each pass of its op.

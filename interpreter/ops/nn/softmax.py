@@ -17,12 +17,13 @@ from ...schema.opdef import (
     Work,
     define,
 )
+from ...schema.promotion import working_dtype
 from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.meta import Metas, normal_axis, tensor
 from ..elementwise import slow_work
 from . import compose
-from .operands import same_meta, working_dtype
+from .operands import same_meta
 
 _LAST_AXIS = axis_attribute(-1)
 SHORT = 64  # elements of a row

@@ -1,6 +1,6 @@
 """The special functions of real numbers: SciPy's on the host, CuPy's on a GPU.
 
-- `functions`: which there are; `table`: how such an op is defined
+- `functions`: which there are, and how such an op is defined
 - `kernels`: which function of a library each is; `composed`: those that are made of others, on a GPU
 - `normal_cdf`: the normal distribution without SciPy, for GELU
 
