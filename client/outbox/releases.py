@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...interpreter.wire.call_arrays import mark_released
-from ...interpreter.wire.messages import CALL, FETCH, SIGNATURE, Release, encode_message
+from ...interpreter.wire.messages import CALL, FETCH, SIGNATURE, Release, encode_message, mark_released
 from ...interpreter.wire.roles import own_ids
 
 RELEASED = 4096  # ids in one message

@@ -116,7 +116,7 @@ def infer_uniform(metas: Metas, attributes: Attributes) -> OutputMetas:
     if low > high:
         raise ValueError(f"low {low} is above high {high}")
     largest = float(np.finfo(attributes["dtype"]).max)
-    widest = float(np.finfo(working_dtype(np.dtype(attributes["dtype"]))).max)
+    widest = float(np.finfo(working_dtype(np.dtype(attributes["dtype"]))).max)  # type: ignore[type-var]
     if max(abs(low), abs(high)) > largest or high - low > widest:
         raise ValueError(f"from {low} to {high} is too far for {attributes['dtype']}")
     return infer_shaped(metas, attributes)

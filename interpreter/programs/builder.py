@@ -6,9 +6,8 @@ The one way to make a program: a capture, the parser of texts and the records of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from .. import ops as _ops  # noqa: F401 - fills the registry
 from ..errors import MetadataError, MetadataTypeError, ProtocolError, QuotaError
@@ -28,7 +27,7 @@ from .constructs import (
     written_values,
 )
 from .numbers import ARITHMETIC, CONSTANT, DRAW, IN_BLOCKS, LEAVES, SEED, Number, kinds_of
-from .program import CONSTRUCTS, EFFECT, MOVE, NO_DEVICE, PRINT, Program, Source, Step, weight_of
+from .program import CONSTRUCTS, EFFECT, MOVE, NO_DEVICE, PRINT, SURROGATE, Program, Source, Step, weight_of
 
 STEPS = 1 << 14  # of a program
 OPERANDS = 1 << 18  # of all its steps
@@ -36,7 +35,6 @@ SLOTS = 64  # of devices, chains, callbacks
 LONGEST = 256  # characters of a name
 PARTS = 1 << 12  # of a print, and values of an effect
 TEXT = 1 << 16  # characters of a print's texts
-SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Size:

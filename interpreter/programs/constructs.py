@@ -88,15 +88,11 @@ def layout(step: Step) -> Layout:
 
 def numbers_given(step: Step) -> list[tuple[Program, dict[int, int]]]:
     """Each block of a construct, and its numbers that are parameters: their slots there -> those around."""
-    return [
-        (block, dict(zip(own_slots(block), [~operand for operand in given.numbers], strict=True)))
-        for block, given in zip(step.blocks, layout(step).given, strict=True)
-    ]
-
-
-def own_slots(block: Program) -> list[int]:
-    """The slots of the numbers that are parameters."""
-    return [slot for slot, number in enumerate(block.numbers) if number.op == PARAMETER]
+    found = []
+    for block, given in zip(step.blocks, layout(step).given, strict=True):
+        own = [slot for slot, number in enumerate(block.numbers) if number.op == PARAMETER]
+        found.append((block, dict(zip(own, [~operand for operand in given.numbers], strict=True))))
+    return found
 
 
 def written_values(op: str, given: Sequence[Given], blocks: Sequence[Program]) -> list[int]:

@@ -14,14 +14,13 @@ A convention is a tree of nodes. On the wire a node is an array:
 from __future__ import annotations
 
 import keyword
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..errors import MetadataTypeError, ProtocolError
 from ..types.meta import SCALAR_TYPES, Scalar
 from ..wire.forms import shown
-from .program import CHARACTERS, OTHERS, Program
+from .program import CHARACTERS, OTHERS, SURROGATE, Program
 
 PARAMETER: Final = "parameter"
 CAPTURED: Final = "captured"
@@ -38,7 +37,6 @@ LONGEST: Final = 1 << 16  # characters of all its texts
 SHOWN: Final = 200  # characters of an error
 PLAIN: Final = frozenset((str, type(None), *SCALAR_TYPES.values()))  # what may be fixed
 KEYS: Final = frozenset((str, bool, int, float, type(None)))  # of dicts
-SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Place(NamedTuple):

@@ -17,6 +17,7 @@ but the device slots, the chains and the callbacks; `constructs` says what they 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,6 +43,7 @@ NO_OPS: Final = CONSTRUCTS | {MOVE, PRINT, EFFECT}
 
 NO_DEVICE: Final = -1  # of steps whose results have several homes, or none
 CHARACTERS: Final = 256  # of the texts of prints, and of names, that count as a step
+SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a pair, which UTF-8 does not have
 OTHERS: Final = 16  # numbers, parameters and captured tensors that count as a step
 
 
@@ -250,36 +252,20 @@ class Program:
 # -- records: one for each line of a program's text --------------------------------------------------------------------
 
 
-def number_record(number: Number) -> tuple[Any, ...]:
-    """The record of a number."""
-    return ("number", *number)
-
-
-def source_record(what: str, source: Source) -> tuple[Any, ...]:
-    """The record of a tensor from outside."""
-    return (what, source.meta.plain, source.device, source.name)
-
-
-def step_record(step: Step) -> tuple[Any, ...]:
-    """The record of a step, without its location. The metas of its results follow from it."""
-    return (step.op, step.operands, step.attributes, step.device, step.into)
-
-
 def records_of(program: Program, locate: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, ...]]:
     """All records of a program. Those of its steps end with their locations as `locate` has them, if it is given.
 
     The blocks of a construct come before it, each behind a record of its own.
     """
-    yield from map(number_record, program.numbers)
-    for source in program.parameters:
-        yield source_record("parameter", source)
-    for source in program.captured:
-        yield source_record("captured", source)
+    yield from (("number", *number) for number in program.numbers)
+    for what, sources in (("parameter", program.parameters), ("captured", program.captured)):
+        yield from ((what, source.meta.plain, source.device, source.name) for source in sources)
     for step in program.steps:
         for block in step.blocks:
             yield ("block",)
             yield from records_of(block, locate)
-        yield step_record(step) if locate is None else (*step_record(step), locate(step.location))
+        record = (step.op, step.operands, step.attributes, step.device, step.into)  # the results' metas follow from it
+        yield record if locate is None else (*record, locate(step.location))
     yield ("return", program.results)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
+from ..schema.indexing import spelt_slice
 from ..schema.opdef import REGISTRY, REQUIRED
 from ..types.meta import Meta
 from ..wire.limits import Limits
@@ -186,18 +187,12 @@ def tuple_text(value: tuple[Any, ...]) -> str:
     """A tuple in brackets, or what its first element says it stands for: a slice, a float, a complex number."""
     kinds = tuple(map(type, value[1:]))
     if value[:1] == ("slice",) and len(value) == 4 and {int, type(None)}.issuperset(kinds):
-        return slice_text(*value[1:])
+        return spelt_slice(*value[1:])
     if value[:1] == ("float",) and kinds == (float,):
         return float_text(value[1])
     if value[:1] == ("complex",) and kinds == (float, float):
         return attribute_text(complex(*value[1:]))
     return f"[{', '.join(map(attribute_text, value))}]"
-
-
-def slice_text(start: int | None, stop: int | None, step: int | None) -> str:
-    """As Python writes it: `1:5`, `:`, `::-1`."""
-    parts = ["" if part is None else str(part) for part in (start, stop, step)]
-    return ":".join(parts if step is not None else parts[:2])
 
 
 def float_text(value: float) -> str:

@@ -89,11 +89,12 @@ def _check_position(value: Any) -> int:
 
 def spelt(index: Index) -> str:
     """The index as a user writes it: `tensor, 0:5, None, ...`."""
-    text = ", ".join(_spelt_slice(*entry[1:]) if isinstance(entry, tuple) else str(entry) for entry in index)
+    text = ", ".join(spelt_slice(*entry[1:]) if isinstance(entry, tuple) else str(entry) for entry in index)
     return text or "()"
 
 
-def _spelt_slice(start: Any, stop: Any, step: Any) -> str:
+def spelt_slice(start: Any, stop: Any, step: Any) -> str:
+    """As Python writes it: `1:5`, `:`, `::-1`."""
     bounds = ["" if part is None else str(part) for part in (start, stop, step)]
     return ":".join(bounds if step is not None else bounds[:2])
 

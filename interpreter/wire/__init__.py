@@ -3,7 +3,6 @@
 - `messages`: declarations of a session's messages, `message_kinds`: their numbers; `fields`: the types of their fields
 - `locations`: numbers of locations
 - `forms`: arrays from outside to named messages; `roles`: the ids, request and location in any message
-- `call_arrays`: calls as arrays, for the hot path
 - `frames`: the frames around messages; `arrays`: the arrays in them
 - `codec`: bytes to headers and back; `limits`: limits of sessions and frames
 - `segments`: memory files that two processes share; `descriptors`: how many a process may have open; `host_memory`:

@@ -63,6 +63,24 @@ def integer(least: int, role: Role | None = None, limit: Limit | None = None) ->
 # -- checks: on the path of every message ------------------------------------------------------------------------------
 
 
+def of_type(*types: type) -> Check:
+    """The check that a value is of one of these types; its reader checks the elements of a collection."""
+    kinds = frozenset(types)
+
+    def check(value: Any) -> bool:
+        return type(value) in kinds
+
+    return check
+
+
+is_text = of_type(str)
+is_flag = of_type(bool)
+is_sequence = of_type(tuple, list)
+is_optional_sequence = of_type(tuple, list, type(None))
+is_collection = of_type(tuple, list, dict)
+is_array = of_type(np.ndarray)
+
+
 def is_natural(value: Any) -> bool:
     """A count, a request or a location: not negative."""
     return type(value) is int and 0 <= value <= LARGEST
@@ -108,34 +126,9 @@ def is_some_ids(value: Any) -> bool:
     return is_ids(value) and len(value) > 0
 
 
-def is_text(value: Any) -> bool:
-    """A string."""
-    return type(value) is str
-
-
-def is_flag(value: Any) -> bool:
-    """True or False."""
-    return type(value) is bool
-
-
 def is_callback(value: Any) -> bool:
     """A function, or None for a client that runs the callback itself."""
     return value is None or callable(value)
-
-
-def is_sequence(value: Any) -> bool:
-    """A list; its reader checks the elements."""
-    return type(value) in SEQUENCES
-
-
-def is_optional_sequence(value: Any) -> bool:
-    """None, or a list; its reader checks the elements."""
-    return value is None or type(value) in SEQUENCES
-
-
-def is_collection(value: Any) -> bool:
-    """A list or a map; its reader checks the elements."""
-    return type(value) in NESTED
 
 
 def is_operands(value: Any) -> bool:
@@ -149,11 +142,6 @@ def is_effects(value: Any) -> bool:
         type(one) in SEQUENCES and len(one) == 3 and is_id(one[0]) and is_callback(one[1]) and is_natural(one[2])
         for one in value
     )
-
-
-def is_array(value: Any) -> bool:
-    """A payload."""
-    return type(value) is np.ndarray
 
 
 def is_shape(value: Any) -> bool:

@@ -6,12 +6,12 @@ machine gets the same arrays, without msgpack. From the declarations come the ch
 errors about them (`forms`), the limits of fields (`forms.LIMITED`), the ids, the request and the location in any
 message (`roles`), and the table in docs/wire.md, which a test compares.
 
-On the hot path, a CALL stays an array: see `call_arrays`.
+On the hot path, a CALL stays an array: see `mark_released`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
 from ..types.meta import DTYPES, MAX_NDIM, SCALAR_TYPES, Meta, OperandMeta
 from .fields import (
@@ -464,3 +464,16 @@ def decode_meta(wire: Any) -> OperandMeta | None:
     if dtype not in DTYPES or not all(type(n) is int for n in shape):
         raise TypeError(f"{wire!r} is not a meta")
     return Meta.of(tuple(shape), DTYPES[dtype])
+
+
+RELEASED: Final = Call._fields.index("released") + 1  # its place in the array of a CALL
+
+
+def mark_released(call: list[Any], operands: int) -> None:
+    """Release these operands with the call: a bit for each, inputs first, then outputs.
+
+    A CALL stays an array on the path of most ops: the client appends it and marks releases in it, and the machine runs
+    it from the array (`vm/admission/inline.py`). A call on the long path through admission is a named message like all
+    others. Naming each call first takes 1 of 8.7 us per op in the chain row of `python -m bench`.
+    """
+    call[RELEASED] |= operands

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.interpreter.wire.call_arrays import mark_released
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.fields import Role
 from tensord.interpreter.wire.forms import FIELDS, check_group, decode_message, name_fields
@@ -51,6 +50,7 @@ from tensord.interpreter.wire.messages import (
     Wait,
     Write,
     encode_message,
+    mark_released,
 )
 from tensord.interpreter.wire.roles import ids_of, number_of, outputs_of, signatures_of
 
