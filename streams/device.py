@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.compilation import mypyc_attr
-from ..interpreter.schema.opdef import Array, ArrayModule, BoundKernel, OutputMetas, lacking
+from ..interpreter.schema.opdef import Array, ArrayModule, BoundKernel, OpDef, OutputMetas, lacking
 from ..interpreter.types.meta import Meta, OperandMeta
 from .stream import Stream, StreamKind
 from .threads.crew import Crew
@@ -66,6 +66,18 @@ class Buffer:
         self.behind = 0
 
 
+class KernelCall(NamedTuple):
+    """A call for which a device binds a kernel. `metas` has None for operands that are not known yet; `in_place`: the
+    results' memory is an operand's; `work`: element operations."""
+
+    op: OpDef
+    attributes: dict[str, Any]
+    metas: tuple[OperandMeta | None, ...]
+    outputs: OutputMetas
+    in_place: bool
+    work: int
+
+
 class Kept(NamedTuple):
     """Freed memory that a device keeps for reuse: bytes in all, blocks, bytes of the largest block."""
 
@@ -103,6 +115,7 @@ class Device(ABC):
         # True: calling a kernel only puts work in the order of a stream, so ops may be launched at admission. Not those
         # that may raise on some data, where exceptions of kernels cost the device (`raises_late`).
         self.launches = False
+        self.takes_numbers = False  # True: kernels take an array of the host's that is used again in place of a number
         self.raises_late = False
         # True: what a kernel refuses may be known after it, so that the launch does not wait (`ops.positions`).
         self.reports_late = False
@@ -115,9 +128,16 @@ class Device(ABC):
         """Bytes that the op's kernel takes here besides operands and results, where that is more than NumPy's takes."""
         return 0
 
-    def launching(self, kernel: BoundKernel, label: str, work: int, *, total: bool) -> BoundKernel:  # noqa: ARG002
-        """What launches the kernel when it is called, for the plan of an op. `total`: it raises on no data."""
-        return kernel
+    def bind_kernel(self, call: KernelCall) -> tuple[BoundKernel, int]:
+        """The kernel of a call, and the bytes of its temporaries: 0 if it can work on pieces, or operands are not known
+        yet."""
+        op, given, metas, outputs, aliased, _ = call
+        kernel = op.bind(self.xp, len(metas), given, aliased=aliased, room=self.limit)
+        known = tuple([meta for meta in metas if meta is not None])
+        if len(known) < len(metas):
+            return kernel, 0
+        least = self.least_temporaries(op.name, known, outputs)
+        return kernel, op.temporaries(known, outputs, given, aliased=aliased, least=least)
 
     @property
     @abstractmethod

@@ -36,7 +36,7 @@ from ...interpreter.errors import KernelError, MetadataError
 from ...interpreter.ops.positions import Check
 from ...interpreter.schema.opdef import Array, BoundKernel, OutputMetas
 from ...interpreter.types.meta import Meta, OperandMeta
-from ..device import LOOKS, Buffer, Device, Eviction
+from ..device import LOOKS, Buffer, Device, Eviction, KernelCall
 from ..host.host import GIB, physical_memory
 from ..launching.launch_stream import Burst, LaunchStream
 from ..launching.launcher import Launcher
@@ -443,10 +443,11 @@ class CudaDevice(PooledDevice):
     def least_temporaries(self, op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:
         return least_temporaries(op, metas, outputs)
 
-    def launching(self, kernel: BoundKernel, label: str, work: int, *, total: bool) -> BoundKernel:  # noqa: ARG002
+    def bind_kernel(self, call: KernelCall) -> tuple[BoundKernel, int]:
         """The kernel, which launches by itself; with `launch_blocking` what waits for it, too."""
+        kernel, scratch = super().bind_kernel(call)
         if not self.options.launch_blocking:
-            return kernel
+            return kernel, scratch
         current = self._cupy.cuda.get_current_stream
 
         def launch_and_wait(*arrays: Any) -> Any:
@@ -454,7 +455,7 @@ class CudaDevice(PooledDevice):
             current().synchronize()
             return result
 
-        return launch_and_wait
+        return launch_and_wait, scratch
 
     def has_passed(self, event: Any) -> bool:
         """As declared. CuPy's `Event.done` raises nothing: on a lost device no event would ever be done."""

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.compilation import mypyc_attr
-from ...interpreter.schema.opdef import Array
+from ...interpreter.schema.opdef import Array, BoundKernel
+from ...interpreter.schema.pieces import in_pieces, length_of_pieces
+from ...interpreter.schema.scratch import largest
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.host_memory import room_of
-from ..device import Buffer
+from ..device import Buffer, KernelCall
 from ..faults import Fault, Faults
 from ..pool import PooledBuffer, PooledDevice
 from ..stream import StreamKind
@@ -38,11 +40,24 @@ class HostDevice(PooledDevice):
 
     def __init__(self, name: str, limit: int, missing: Iterable[str], keep: int, *, late_errors: bool) -> None:
         super().__init__(name, np, limit, missing, keep)
-        self.segments = True
+        self.segments = self.takes_numbers = True
         self.faults = Faults(self, late_errors=late_errors)
         self._compute: tuple[WorkerStream, ...] = ()
         self._copies: MappingProxyType[StreamKind, WorkerStream] = MappingProxyType({})
         self._streams: tuple[WorkerStream, ...] = ()
+
+    def bind_kernel(self, call: KernelCall) -> tuple[BoundKernel, int]:
+        """As declared; NumPy's kernels that are faster called directly, and those that may work on pieces, do so."""
+        kernel, scratch = super().bind_kernel(call)
+        op, given, metas, outputs, aliased, _ = call
+        known = tuple([meta for meta in metas if meta is not None])
+        if len(known) < len(metas):
+            return kernel, scratch
+        if op.direct is not None and not aliased:
+            kernel = op.direct(known, outputs, given) or kernel
+        if scratch and op.works_in_pieces(known, given):
+            return in_pieces(kernel, length_of_pieces(scratch, largest((*known, *outputs)))), 0
+        return kernel, scratch
 
     def _set_streams(self, compute: Iterable[WorkerStream], copies: dict[StreamKind, WorkerStream]) -> None:
         """Called once, at the end of a subclass's `__init__`."""

@@ -25,7 +25,7 @@ from ...interpreter.errors import KernelError
 from ...interpreter.ops.positions import Check
 from ...interpreter.schema.opdef import Array, BoundKernel
 from ...interpreter.types.meta import Meta
-from ..device import LOOKS, PIECE, Buffer
+from ..device import LOOKS, PIECE, Buffer, KernelCall
 from ..faults import Fault, FaultKind
 from ..launching.launch_stream import LaunchStream
 from ..launching.launcher import Launcher
@@ -75,7 +75,7 @@ class LaunchingSimDevice(SimDevice):
         self._launcher.serve(tuple(self._lanes))
         self._main = self._lanes[0].queue
         self._span = int(self.options.compute_delay * 1e9)
-        self.segments = False
+        self.segments = self.takes_numbers = False
         self.raises_late = True
         self.launches = len(self._compute) == 1
         self._start()
@@ -92,6 +92,11 @@ class LaunchingSimDevice(SimDevice):
         return LaunchingStream(self.name, kind, index, sink, launcher=self._launcher, raw=SimQueue(self))
 
     # -- launching: on the launcher's thread, on a stream's own, or on the driving thread --------------------------
+
+    def bind_kernel(self, call: KernelCall) -> tuple[BoundKernel, int]:
+        kernel, scratch = super().bind_kernel(call)
+        total = call.op.never_raises(call.metas, call.attributes)
+        return self.launching(kernel, call.op.name, call.work, total=total), scratch
 
     def launching(self, kernel: BoundKernel, label: str, work: int, *, total: bool) -> BoundKernel:
         """What puts the kernel in the order of the stream that is current. One that may raise waits, and computes."""

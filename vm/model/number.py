@@ -36,7 +36,7 @@ class Number:
         return self._array
 
 
-def number_of(op: OpDef, metas: tuple[OperandMeta | None, ...], xp: Any) -> Number | None:
+def number_of(op: OpDef, metas: tuple[OperandMeta | None, ...]) -> Number | None:
     """For calls of NumPy's functions with one tensor and one number; None for others."""
-    dtype = number_dtype(op, metas) if xp is np else None
+    dtype = number_dtype(op, metas)
     return None if dtype is None else Number(dtype)

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache, check_targets
-from ...interpreter.schema.opdef import MACHINE, BoundKernel, FrozenAttributes, OpDef, OutputMetas, no_kernel
-from ...interpreter.schema.pieces import in_pieces, length_of_pieces
+from ...interpreter.schema.opdef import MACHINE, FrozenAttributes, OpDef, OutputMetas, no_kernel
 from ...interpreter.schema.promotion import check_scalars
-from ...interpreter.schema.scratch import largest
 from ...interpreter.types.meta import Meta, OperandMeta
+from ...streams.device import KernelCall
 from .device_state import DeviceState
 from .number import number_of
 from .signature import Maker, Signature, attributes_of, plain
@@ -96,8 +93,9 @@ class Plan:
         most = op.most(known) if op.most is not None and not self.pending else 0
         self.most = most if most <= device.backend.limit else 0  # else data decide whether it fits
         # Its kernel, and the bytes of the kernel's temporaries, set aside while it runs.
-        self.kernel, self.scratch = self._bound_kernel()
-        self.number = None if device.launches is not None else number_of(op, metas, device.backend.xp)
+        call = KernelCall(op, dict(attributes), metas, self.outputs, self.in_place, self.work)
+        self.kernel, self.scratch = device.backend.bind_kernel(call)
+        self.number = number_of(op, metas) if device.backend.takes_numbers else None
         self.forward = forwardable(op, metas, self.outputs)
         self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
         self.immediate = not self.open and runs_at_once(op) and self.work <= device.inline_work and not self.scratch
@@ -160,23 +158,6 @@ class Plan:
             most = max((m.nbytes for m in metas if isinstance(m, Meta)), default=0)
             device.refuse_vast(most, f"{op.name}: an operand")
         return check_targets(op, infer.infer(op, metas, self.attributes), targets)
-
-    def _bound_kernel(self) -> tuple[BoundKernel, int]:
-        """The kernel, and the bytes of its temporaries: 0 if it can work on pieces, or operands are not known yet."""
-        op, metas, outputs, backend = self.op, self.metas, self.outputs, self.device.backend
-        given, aliased, on_host = dict(self.attributes), self.in_place, backend.xp is np
-        kernel = op.bind(backend.xp, len(metas), given, aliased=aliased, room=backend.limit)
-        known = tuple([meta for meta in metas if meta is not None])
-        total = backend.raises_late and op.never_raises(metas, given)
-        if len(known) < len(metas):
-            return backend.launching(kernel, op.name, self.work, total=total), 0
-        least = backend.least_temporaries(op.name, known, outputs)
-        scratch = op.temporaries(known, outputs, given, aliased=aliased, least=least)
-        if op.direct is not None and on_host and not aliased:
-            kernel = op.direct(known, outputs, given) or kernel
-        if scratch and on_host and op.works_in_pieces(known, given):
-            kernel, scratch = in_pieces(kernel, length_of_pieces(scratch, largest((*known, *outputs)))), 0
-        return backend.launching(kernel, op.name, self.work, total=total), scratch
 
 
 def runs_at_once(op: OpDef) -> bool:
