@@ -28,7 +28,7 @@ KNOWN_OF_MANY = 128  # of them, since the other side has a quota for the operand
 
 
 class Entry:
-    """What a session knows of one signature. `alive` until its number is given to another signature."""
+    """A session's knowledge of one signature. `alive` until its number is given to another signature."""
 
     __slots__ = ("alive", "heavy", "home", "integers", "number", "output", "outputs")
 
@@ -45,7 +45,7 @@ class Entry:
 
 
 class SignatureKey(NamedTuple):
-    """What makes a signature: everything but the operands themselves."""
+    """A signature: everything of a call but the operands themselves."""
 
     op: OpDef
     metas: tuple[OperandMeta | None, ...]

@@ -45,8 +45,8 @@ _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 class Slot:
-    """What a capture knows of a symbolic number: its slot (`number`), its present value, None if only runs know it, and
-    the positions of the arguments' numbers behind it (`leaves`)."""
+    """A capture's knowledge of a symbolic number: its slot (`number`), its present value, None if only runs know it,
+    and the positions of the arguments' numbers behind it (`leaves`)."""
 
     __slots__ = ("capture", "leaves", "number", "value")
 

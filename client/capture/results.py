@@ -26,7 +26,7 @@ LAZY = (GeneratorType, CoroutineType, AsyncGeneratorType)
 
 
 class Results:
-    """What a captured function returned: `make` makes it for a run, which returns `variables`; `node` describes it."""
+    """A captured function's result: `make` makes it for a run, which returns `variables`; `node` describes it."""
 
     def __init__(self, capture: Capture, value: Any) -> None:
         self.variables: list[int] = []

@@ -53,7 +53,7 @@ REFUSED: Final = {
 
 
 class Symbol:
-    """What a capture knows of a symbolic tensor: the program's `variable`. `capture` is None once it is over."""
+    """A capture's knowledge of a symbolic tensor: the program's `variable`. `capture` is None once it is over."""
 
     __slots__ = ("capture", "variable")
 

@@ -25,7 +25,7 @@ Local: TypeAlias = EmbeddedTransport | SerialTransport
 
 
 class Asked(NamedTuple):
-    """What a session asks of its machine. `engine`: None for any, and then a new machine has the `usual` one."""
+    """The machine that a session asks for. `engine`: None for any; a new machine then has the `usual` one."""
 
     devices: Specs | None
     engine: str | None

@@ -39,7 +39,7 @@ from ..waiting.steps import Steps, Work
 
 
 class Wanted(NamedTuple):
-    """What is to be loaded, and how: the arguments of `Session.load`."""
+    """The arguments of `Session.load`."""
 
     path: str | os.PathLike[str]
     names: Iterable[str] | None
@@ -125,14 +125,14 @@ def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
 def announcing(outbox: Outbox, number: int, file: OpenFile, name: str) -> Steps[None]:
     """Have the machine open the file, and check that it is the file that was described."""
     reply = outbox.ask(lambda request, _: File(number, (file.fd, name), request), located=False)
-    reply.when_done(partial(keep, file))  # its descriptor stays open until then, whoever interrupts the wait
+    reply.when_done(partial(keep, file))  # its descriptor stays open until then, even if the wait is interrupted
     there = Identity(*(yield reply))
     if there != file.identity:
         raise located(file.failed("has changed while it was loaded; load it again"))
 
 
 def keep(_file: OpenFile) -> None:
-    """Nothing to do: whoever calls this has kept the file."""
+    """Nothing to do: the caller has kept the file."""
 
 
 def defined(core: Core, load: Load, records: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -89,7 +89,7 @@ class Saving(Writing):
 
     @property
     def error(self) -> TensordError | None:
-        """What has gone wrong."""
+        """The error, if there is one."""
         return self._error
 
     def wait(self, timeout: float | None = None) -> Path:

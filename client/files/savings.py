@@ -28,7 +28,7 @@ FORKS.anew.append(KEPT.clear)  # in a forked child it is the parent's
 
 
 class Writing:
-    """What the machine writes for a session."""
+    """A file or a checkpoint that the machine writes for a session."""
 
     def __init__(self, outbox: Outbox, reply: Reply) -> None:
         self._outbox = outbox
@@ -42,7 +42,7 @@ class Writing:
 
     @property
     def error(self) -> TensordError | None:
-        """What has gone wrong."""
+        """The error, if there is one."""
         return self._reply.error
 
     def wait(self, timeout: float | None = None) -> Any:
@@ -59,7 +59,7 @@ class Writing:
 
     @property
     def _failure(self) -> str:
-        """What has failed, for the log."""
+        """The failure, for the log."""
         raise NotImplementedError
 
     def finish(self) -> None:
@@ -79,7 +79,7 @@ class Writing:
 
 
 class Savings:
-    """What a session writes and is not there yet. What has ended stays until the next one is added."""
+    """A session's unfinished writes. Finished ones stay until the next one is added."""
 
     def __init__(self) -> None:
         self._open: dict[Writing, None] = {}

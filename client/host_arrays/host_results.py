@@ -32,7 +32,7 @@ class HostResults:
         self._inside = False
 
     def leave(self, tensor: Tensor) -> Tensor:
-        """Leave a result where it is: `h = results.leave(f(x))`. Says nothing about results of before. Returns it."""
+        """Leave a result where it is, and return it: `h = results.leave(f(x))`. Earlier results are unaffected."""
         outbox = self._core.outbox
         own(self._core, tensor)
         with outbox.lock:

@@ -78,7 +78,7 @@ RECORDS: Final = 64  # of a program, in one message
 
 
 class Bindings(NamedTuple):
-    """What a program is bound to: a device for each of its slots, the tensors that it captures; and chains and
+    """The bindings of a program: a device for each of its slots, the tensors that it captures; and chains and
     callbacks of its side effects, by slot."""
 
     devices: Sequence[str]

@@ -74,7 +74,7 @@ make_public(LinkedProgram)
 
 
 class Wanted(NamedTuple):
-    """What programs are to be linked to, as `session.link` takes it."""
+    """The arguments of `session.link`."""
 
     devices: Mapping[str, str]
     tensors: Mapping[str, Tensor]

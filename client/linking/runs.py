@@ -23,7 +23,7 @@ from .linked import Linked, Report
 
 
 class Runs:
-    """What is behind a linked program and a linked routine, which has a convention, too."""
+    """The core of a linked program, and of a linked routine, which has a convention, too."""
 
     def __init__(self, linked: Linked, convention: Convention | None = None) -> None:
         self.core = linked._core
@@ -61,7 +61,7 @@ class Runs:
 
 
 class Reported:
-    """What users hold of a linked program: it tells what the machine has made of the program."""
+    """A linked program, or a linked routine, as users hold it: it reports on the machine's work on it."""
 
     _core: Runs
 

@@ -179,7 +179,7 @@ def cell_of(file: str) -> str:
 
 
 def asked_of_ipython(file: str) -> str:
-    """What the shell of this process calls it; "" if there is no shell, or it knows nothing of it.
+    """The name that the shell of this process gives it; "" without a shell, or if the shell does not know it.
 
     IPython, and so Jupyter's kernel, is asked as its own tracebacks ask it: the shell's compiler knows which run of
     which cell the code is of. Nothing is imported for that, and no answer is relied on: a line is described while

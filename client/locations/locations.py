@@ -39,7 +39,7 @@ MOST = 16
 
 
 class Numbered(Protocol):
-    """What has lines by their numbers, as a linked program."""
+    """An owner of numbered lines, such as a linked program."""
 
     lines: set[int]
 

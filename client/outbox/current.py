@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Current(threading.local):
-    """What each thread has of its own: the capture that it is in, if it is in one."""
+    """The state of each thread: the capture that it is in, if it is in one."""
 
     capture: Capture | None = None
 

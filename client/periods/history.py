@@ -21,7 +21,7 @@ from ...interpreter.wire.locations import LINE, LINE_BITS
 from ...interpreter.wire.messages import CALL, CHAIN, SIGNATURE, Message
 from ...interpreter.wire.roles import own_ids
 
-BREAK: Final = -1  # the number of whatever is no call: periods end there
+BREAK: Final = -1  # the number of a message that is no call: periods end there
 KIND: Final = itemgetter(0)
 INPUTS: Final = itemgetter(2)
 OUTPUTS: Final = itemgetter(3)

@@ -56,7 +56,7 @@ def form_of(stretch: Stretch, signatures: Signatures) -> Form:
 
 
 class Places(NamedTuple):
-    """Where the tensors from outside come first, where numbers are, and where new tensors: each in program order."""
+    """The places of tensors from outside, where they come first, of numbers, and of new tensors; in program order."""
 
     outside: tuple[int, ...]
     numbers: tuple[int, ...]

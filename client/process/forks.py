@@ -35,7 +35,7 @@ class Mapped(Protocol):
 
 
 class Inherited(Protocol):
-    """What is the parent's: an outbox, a connection, lent memory."""
+    """Property of the parent: an outbox, a connection, lent memory."""
 
     def inherit(self) -> None:
         """Give it up in the child."""
@@ -88,11 +88,11 @@ class ProcessLock:
 
 # -- the end of the process --------------------------------------------------------------------------------------------
 
-PATIENCE: Final = 1.0  # seconds for whatever other threads do with the sessions
+PATIENCE: Final = 1.0  # seconds for other threads that use the sessions
 
 
 class Closing(Protocol):
-    """What is closed at the end: a transport."""
+    """A transport, which is closed at the end."""
 
     def close(self, patience: float) -> None:
         """Close it, if that takes no longer than so many seconds."""

@@ -109,7 +109,7 @@ def text_of_value(value: Any) -> str:
 
 
 class Unfinished(Protocol):
-    """What a session still has to do before it ends."""
+    """Work that a session has to finish before it ends."""
 
     def finish(self, deadline: float | None = None) -> None:
         """Wait until it is done, or until the deadline."""

@@ -49,7 +49,7 @@ FRAMES: Final = frozenset(
 
 
 class Asking(NamedTuple):
-    """Where code asks. `path`: the variable and attributes where the object is, if that is known."""
+    """A place where code asks. `path`: the variable and attributes that hold the object, if known."""
 
     path: tuple[str, ...]
     offset: int

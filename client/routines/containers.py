@@ -106,7 +106,7 @@ def look_at_buffer(search: Search, value: Any, name: str) -> None:
 
 
 def look_at_parts(search: Search, value: Any, name: str) -> None:
-    """What an immutable wrapper calls or shows."""
+    """The object that an immutable wrapper calls or shows."""
     for each in parts_of(value):
         search.follow(each, name)
 

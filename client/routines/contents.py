@@ -123,7 +123,7 @@ _CLEARINGS: Final[weakref.WeakKeyDictionary[Any, Clearings]] = weakref.WeakKeyDi
 
 
 class Kept:
-    """What `functools.cache` has kept is right until it is cleared, or until what may have had to go."""
+    """The results that `functools.cache` keeps: right until the cache is cleared, or may have dropped some."""
 
     __slots__ = ("_cleared", "_clearings", "_information", "_misses", "identity")
 

@@ -28,7 +28,7 @@ SHOWN: Final = 3  # differences
 
 
 class Look(NamedTuple):
-    """What a capture looked like: by the name of each argument, what is part of the key; and its fixed numbers."""
+    """The look of a capture: the part of the key of each argument, by name; and the fixed numbers."""
 
     arguments: Mapping[str, Any]
     fixed: Mapping[str, tuple[Any, str | None]]  # value, and the line that has asked for it
@@ -79,7 +79,7 @@ class Recorded:
 
 
 class Captures:
-    """What one routine has captured, and how. `count`: all captures, also those that threads made twice."""
+    """The captures of one routine. `count`: of all, also those that threads made twice."""
 
     def __init__(self, function: Callable[..., Any], passes: Sequence[str], constants: frozenset[str]) -> None:
         self.function = function
@@ -121,7 +121,7 @@ class Call(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What entries for such a call are found by."""
+        """The key by which entries for such a call are found."""
         return tuple(self.given.key)
 
     def first_time(self, fixed: frozenset[int] = frozenset()) -> Any:

@@ -119,7 +119,7 @@ def look_at_cell(search: Search, cell: CellType, name: str) -> None:
 
 
 def look_at_code(search: Search, code: CodeType, outer: dict[str, Any]) -> None:
-    """What the program's code names, with these globals."""
+    """The names in code of the program, which has these globals."""
     search.codes.update(within(code))
     codes = codes_in(search, code)
     found = [names_of(each) for each in codes]
@@ -195,7 +195,7 @@ def look_at_modules(search: Search) -> None:
 
 
 def look_at_module(search: Search, module: ModuleType, name: str) -> None:
-    """What code names of a module."""
+    """The names of a module that code uses."""
     found = vars(module)
     if module is decimal:
         look_at_decimals(search)
@@ -213,7 +213,7 @@ def look_at_module(search: Search, module: ModuleType, name: str) -> None:
 
 
 def look_at_decimals(search: Search) -> None:
-    """What all arithmetic with decimal numbers depends on."""
+    """The context on which all arithmetic with decimal numbers depends."""
     search.shape(decimals, None, "decimal.getcontext", known="decimals")
 
 

@@ -81,7 +81,7 @@ class Guards:
 
     @property
     def found(self) -> Search:
-        """What the search has found; until `settle`."""
+        """The findings of the search, until `settle`."""
         if self._search is None:
             raise AssertionError("the capture is over")
         return self._search

@@ -70,7 +70,7 @@ class Names(NamedTuple):
 
 @lru_cache(maxsize=KNOWN)
 def names_of(code: CodeType) -> Names:
-    """What the code reads by itself."""
+    """The names that the code itself reads."""
     found = list(read_apart(dis.get_instructions(code)))
     asked = list(asking(found))
     read = frozenset(read_in(found))

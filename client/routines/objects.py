@@ -94,7 +94,7 @@ def look_at_named(search: Search, value: Any, name: str) -> None:
 
 
 def level_of(logger: logging.Logger) -> tuple[Any, ...]:
-    """What a logger lets through."""
+    """The levels that a logger lets through."""
     return (logger.getEffectiveLevel(), logger.disabled, logger.manager.disable)
 
 
@@ -179,7 +179,7 @@ def look_at_base(search: Search, base: type, name: str, *, whole: bool) -> None:
 
 
 def look_at_type(search: Search, kind: type, name: str) -> None:
-    """What Python keeps of a class outside of its attributes."""
+    """The state that Python keeps of a class outside of its attributes."""
     for attribute in search.attributes.intersection(_OF_CLASSES):
         search.attribute(kind, attribute, name)
     if "__subclasses__" in search.attributes:

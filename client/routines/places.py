@@ -34,7 +34,7 @@ Place: TypeAlias = tuple[Callable[[Any], Any], Any, Any]
 
 
 class Missing:
-    """What is found where nothing is."""
+    """The value found where nothing is."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -144,7 +144,7 @@ class Places:
 
     @property
     def names(self) -> list[str]:
-        """What the places are called."""
+        """The names of the places."""
         return [name for _, name in self._found]
 
 

@@ -29,7 +29,7 @@ from .places import MISSING, VALUES, Place, identity
 
 MOST: Final = 1024  # places
 _BUILT_IN: Final = (BuiltinFunctionType, type)
-_SHARED: Final = (FunctionType, MethodType, ModuleType, type)  # whatever is behind them is not behind an object alone
+_SHARED: Final = (FunctionType, MethodType, ModuleType, type)  # what is behind them is not behind an object alone
 
 Look: TypeAlias = "Callable[[Search, Any, str], None]"
 
@@ -103,7 +103,7 @@ class Search:
                 self._look_at(*self._todo.popleft())
 
     def _known(self) -> tuple[Any, ...]:
-        """What a pass goes by: the more is known, the more is followed."""
+        """A measure of the known: the more is known, the more a pass follows."""
         return (len(self.attributes), len(self.bare), len(self.whole), self.asked, self.asked_modules)
 
     def _look_at(self, value: Any, name: str) -> None:

@@ -15,7 +15,7 @@ from ..tensor.tensor import Tensor
 
 
 class Symbols:
-    """What stands for the arguments in a capture. `leaves`: the places of the numbers that are parameters."""
+    """Stand-ins for the arguments in a capture. `leaves`: the positions of the numbers that are parameters."""
 
     def __init__(self, capture: Capture, known: frozenset[int]) -> None:
         self.leaves: list[int] = []

@@ -25,7 +25,7 @@ AUTO = "auto"
 
 
 class Wanted(NamedTuple):
-    """What a session is asked to be, by the parameters of `tensord.connect`."""
+    """The parameters of `tensord.connect`."""
 
     devices: Sequence[str | Mapping[str, object]] | None = None
     tracing: bool = True
@@ -78,7 +78,7 @@ def connect_anywhere(address: str | None, wanted: Wanted, outbox: type[Outbox]) 
 
 
 def checked(address: str | None, wanted: Wanted) -> Wanted:
-    """What is wanted; frames and name by default from environment and program. MetadataError for invalid values."""
+    """The parameters, checked; frames and name by default from environment and program. MetadataError if invalid."""
     if address is not None and type(address) is not str:
         raise MetadataError(f"an address is a string, not {type(address).__name__}")
     if wanted.engine is not None:

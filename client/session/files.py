@@ -16,7 +16,7 @@ from .parts import Facet, listed
 
 
 class Files(Facet):
-    """What a session reads from files, and writes to them."""
+    """Reading from files, and writing to them."""
 
     def load(
         self,

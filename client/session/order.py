@@ -65,7 +65,7 @@ make_public(SideEffects)
 
 
 class Order(Facet):
-    """What concerns everything that was issued before."""
+    """Methods that concern everything that was issued before."""
 
     def flush(self) -> None:
         """Send all unsent messages. Never waits for results, but may wait until the machine takes more."""

@@ -228,7 +228,7 @@ make_public(Session)
 
 
 def checked(given: Any, kind: type[Kind]) -> Kind:
-    """What a handler has given; MetadataTypeError if it is of another kind."""
+    """A handler's argument; MetadataTypeError if it is of another kind."""
     if not isinstance(given, kind):
         raise located(MetadataTypeError(f"expected an {kind.__name__}, got {type(given).__name__}"))
     return given

@@ -34,7 +34,7 @@ AT_ONCE: Final[Any] = AtOnce()
 
 
 class Publishable(NamedTuple):
-    """What stands for a tensor or a routine in a message: its id; of a routine, how it is called, if it has a
+    """A tensor or a routine as a message has it: its id; of a routine, how it is called, if it has a
     convention. `exposed`: the tensors to which others may write from then on."""
 
     id: int

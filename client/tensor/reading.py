@@ -34,7 +34,7 @@ DEEPEST: Final = 16  # pieces of pieces: a deeper one counts as a tensor of its 
 
 
 class Reading:
-    """What this process knows of one tensor: its value, or the tensor that it is a piece of.
+    """This process's knowledge of one tensor: its value, or the tensor that it is a piece of.
 
     Valid as long as it is the tensor's own `_reading`; for pieces already taken, for ever. But of no use once the
     session has been cancelled or restarted, since the state of a piece is unknown here then.

@@ -189,7 +189,7 @@ _ASKED = "bool float int complex index format"
 
 
 class Conversions(Waiting):
-    """What Python asks for. All of them wait."""
+    """The conversions that Python asks for. All of them wait."""
 
     __slots__ = ()
 

@@ -45,7 +45,7 @@ _uses = itertools.count(1)
 
 
 class Loans:
-    """Who reads one piece of host memory. `owner`: the connection over which it can be lent."""
+    """The readers of one piece of host memory. `owner`: the connection over which it can be lent."""
 
     __slots__ = ("__weakref__", "_array", "_sent", "_uploaded", "_uses", "owner")
 

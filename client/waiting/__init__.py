@@ -1,4 +1,4 @@
-"""Waiting without holding up whoever waits.
+"""Waiting, for threads and for event loops.
 
 - `steps`: procedures that wait, written once, and how a thread takes their steps
 - `on_loop`: how an event loop takes them, and waits for room; `helper`: a thread for what may take long in this process

@@ -58,8 +58,8 @@ class Room(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What may take long in this process. `drop` undoes a result that nobody takes; `stops`: an exception from outside
-    may stop it anywhere, since it only computes."""
+    """Work that may take long in this process. `drop` undoes a result that nobody takes; `stops`: an exception from
+    outside may stop it anywhere, since it only computes."""
 
     function: Callable[[], Any]
     drop: Callable[[Any], None] = keep

@@ -1,4 +1,4 @@
-"""What of a daemon's status needs an operator, for `status --check` and for the doctor."""
+"""The reasons in a daemon's status to call an operator, for `status --check` and for the doctor."""
 
 # ruff: noqa: T201
 from __future__ import annotations

@@ -29,7 +29,7 @@ def session_remark(one: Mapping[str, Any]) -> str:
 
 
 def _shares_of(session: Mapping[str, Any]) -> list[str]:
-    """What a session holds on each device with a ceiling."""
+    """The memory that a session holds on each device with a ceiling."""
     return [
         f"{size(share['bytes'])} of {size(share['ceiling'])} on {name}"
         for name, share in session["shares"].items()

@@ -136,7 +136,7 @@ def options(given: Mapping[str, Any]) -> str:
 
 
 def doing(stream: Mapping[str, Any]) -> str:
-    """What a stream does: `idle`, or the running instruction, since when, and how many wait behind it."""
+    """The work of a stream: `idle`, or the running instruction, since when, and how many wait behind it."""
     queued = stream["queued"] + stream["backlog"]
     now = stream["running"]
     if now is None:

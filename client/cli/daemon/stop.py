@@ -122,7 +122,7 @@ def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float, bool]:
 
 
 def described(sessions: Sequence[dict[str, Any]] | None, grace: float, *, serves: bool = True) -> str:
-    """Who will be told, and what becomes of pending work."""
+    """The sessions that will be told, and the fate of pending work."""
     if not serves:
         return "it does not listen yet, and serves nobody"
     if sessions is None:

@@ -27,7 +27,7 @@ Ask: TypeAlias = Callable[..., Any]  # the daemon, what there is
 
 
 class View:
-    """What the keys have changed: by what the sessions are sorted, and whether the keys are listed."""
+    """The settings that keys change: the order of the sessions, and whether the keys are listed."""
 
     def __init__(self) -> None:
         self.sort = USUAL

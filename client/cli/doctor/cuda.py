@@ -115,7 +115,7 @@ def check_modes(gpus: list[dict[str, str]] | None) -> Iterator[Finding]:
 
 
 def nvidia_smi() -> list[dict[str, str]] | None:
-    """What nvidia-smi says of each GPU; None if it says nothing."""
+    """The report of nvidia-smi on each GPU; None if there is none."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None

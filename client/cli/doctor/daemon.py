@@ -187,7 +187,7 @@ def check_invariants(address: str | None) -> Iterator[Finding]:
 
 ASKED: Final = 5  # times, for an answer during which nothing happens
 ALL: Final = 10_000  # rows
-OLD: Final = 600.0  # seconds: whoever reads a value with an error has had the time
+OLD: Final = 600.0  # seconds, in which a value with an error should have been read
 
 
 def check_memory(address: str) -> Iterator[Finding]:
@@ -221,7 +221,7 @@ def check_pools(found: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def check_ended(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """What ended sessions have left behind, held by names or other sessions."""
+    """Memory that ended sessions have left behind, held by names or other sessions."""
     if rows:
         nbytes = sum(row["bytes"] for row in rows)
         message = f"{size(nbytes)} were made by {plural(len(rows), 'session')} that ended, and are still held"

@@ -161,7 +161,7 @@ def compiling(session: Session) -> list[str]:
 
 
 def directory_for(session: Session) -> Path | None:
-    """Where compiled kernels are kept; None if nowhere, or on another machine."""
+    """The directory of compiled kernels; None if there is none, or if it is on another machine."""
     from ....streams.cuda import kernel_cache
 
     status = session._core.answers.query("status")

@@ -51,7 +51,7 @@ class Seconds(click.ParamType[float]):
 
 
 class Since(click.ParamType["float | int"]):
-    """Where a dump begins: a float is seconds before it is taken (`10s`), an integer an instruction (`4711`)."""
+    """The beginning of a dump: a float is seconds before it is taken (`10s`), an integer an instruction (`4711`)."""
 
     name = "time|id"
 
