@@ -12,6 +12,7 @@ from ..schema.promotion import promote
 from ..schema.scratch import in_double, total
 from ..types.kinds import NUMERIC, REAL
 from ..types.meta import Meta, Metas, tensors
+from .histograms import optional_operands
 from .linalg import product_work
 
 
@@ -24,13 +25,6 @@ def check_period(value: Any) -> float:
 
 
 # --- interp
-
-
-def _outside(operands: Arrays, attributes: Attributes) -> tuple[Any, Any]:
-    """The values left and right of the points, None where they are not given."""
-    rest = iter(operands[3:])
-    left = next(rest) if attributes["left"] else None
-    return left, next(rest) if attributes["right"] else None
 
 
 def infer_interp(metas: Metas, attributes: Attributes) -> OutputMetas:
@@ -49,7 +43,7 @@ def infer_interp(metas: Metas, attributes: Attributes) -> OutputMetas:
 def interp_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The array module's own function, in double precision."""
     (x, points, values), (out,) = inputs[:3], outputs
-    left, right = _outside(inputs, attributes)
+    left, right = optional_operands(inputs[3:], attributes["left"], attributes["right"])
     values = values.astype(out.dtype, copy=False)
     x = x if x.flags.c_contiguous else x.copy()  # CuPy takes no other
     out[...] = xp.interp(x, points, values, left=left, right=right, period=attributes["period"])

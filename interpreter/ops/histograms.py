@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,16 @@ def histogram_dtypes(x: DType, edges: DType | None, weights: DType | None, *, de
     return found[0].dtype, found[1].dtype
 
 
+def optional_operands(operands: Arrays, *given: bool) -> Iterator[Any]:
+    """The operands, with None for each that is not `given`."""
+    rest = iter(operands)
+    return (next(rest) if there else None for there in given)
+
+
 def _parts(operands: Arrays, attributes: Attributes) -> tuple[Any, Any, Any]:
     """x, the edges and the weights, None where they are not given."""
-    rest = iter(operands[1:])
-    edges = next(rest) if attributes["bins"] is None else None
-    return operands[0], edges, next(rest) if attributes["weighted"] else None
+    edges, weights = optional_operands(operands[1:], attributes["bins"] is None, attributes["weighted"])
+    return operands[0], edges, weights
 
 
 def infer_histogram(metas: Metas, attributes: Attributes) -> OutputMetas:

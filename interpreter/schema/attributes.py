@@ -117,7 +117,7 @@ def check_dtype(value: Any) -> str:
 
 def check_shape(value: Any) -> Shape:
     """A tuple of non-negative ints, at most 64; a single int is a shape of one dimension."""
-    shape = _ints(value)
+    shape = check_axes(value)
     if any(n < 0 for n in shape):
         raise ValueError(f"shape {shape} has a negative dimension")
     return shape
@@ -125,20 +125,15 @@ def check_shape(value: Any) -> Shape:
 
 def check_new_shape(value: Any) -> Shape:
     """A shape in which one dimension may be -1, to be inferred from the size."""
-    shape = _ints(value)
+    shape = check_axes(value)
     if any(n < -1 for n in shape) or shape.count(-1) > 1:
         raise ValueError(f"shape {shape}: dimensions are not negative, except for one -1")
     return shape
 
 
-def check_axes(value: Any) -> Shape:
-    """A tuple of axes; a single int is a tuple of one. The infer function checks that they exist."""
-    return _ints(value)
-
-
 def check_axis(value: Any) -> int | Shape:
     """An axis or a tuple of axes."""
-    return _ints(value) if isinstance(value, (tuple, list)) else check_int(value)
+    return check_axes(value) if isinstance(value, (tuple, list)) else check_int(value)
 
 
 def optional(check: Check) -> Check:
@@ -164,7 +159,8 @@ def choice(*names: str) -> Check:
     return check_name
 
 
-def _ints(value: Any) -> Shape:
+def check_axes(value: Any) -> Shape:
+    """A tuple of axes; a single int is a tuple of one. The infer function checks that they exist."""
     if not isinstance(value, (tuple, list)):
         return (check_int(value),)
     if len(value) > MAX_NDIM:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -70,80 +70,59 @@ def relu_grad_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes
 # --- the table
 
 
-_pointwise = partial(define, elementwise=True, pointwise=True, total=True)
-_activation = partial(_pointwise, inputs=1, infer=infer_activation)
-_gradient = partial(_pointwise, inputs=2, infer=infer_gradient, dtypes=(kinds.REAL_FLOATING,))
+def _define_activation(
+    name: str,
+    summary: str,
+    operands: tuple[str, ...] = ("x",),
+    *,
+    working: float = 0,
+    dtypes: kinds.DTypes = kinds.REAL_FLOATING,
+    **fields: Any,
+) -> None:
+    """Define one, or a gradient. `working`: how many temporaries of the operand's size its kernel takes."""
+    define(
+        name=name,
+        inputs=len(operands),
+        infer=infer_activation if len(operands) == 1 else infer_gradient,
+        summary=summary,
+        operands=operands,
+        dtypes=(dtypes,),
+        kernel=getattr(kernels, f"{name}_kernel"),
+        elementwise=True,
+        pointwise=True,
+        total=True,
+        scratch=scratch(working=working) if working else None,
+        **fields,
+    )
 
-_activation(
-    name="relu",
-    kernel=kernels.relu_kernel,
-    summary="The larger of x and 0.",
-    dtypes=(kinds.REAL,),
-    compose=compose.compose_relu,
-    direct=relu_direct,
+
+_define_activation(
+    "relu", "The larger of x and 0.", dtypes=kinds.REAL, compose=compose.compose_relu, direct=relu_direct
 )
-_activation(
-    name="sigmoid",
-    kernel=kernels.sigmoid_kernel,
-    summary="1 / (1 + exp(-x)).",
-    dtypes=(kinds.REAL_FLOATING,),
-    work=slow_work,
-    compose=compose.compose_sigmoid,
-)
-_activation(
-    name="silu",
-    kernel=kernels.silu_kernel,
-    summary="x * sigmoid(x).",
-    dtypes=(kinds.REAL_FLOATING,),
-    scratch=scratch(working=2),
-    work=slow_work,
-    compose=compose.compose_silu,
-)
-_activation(
-    name="gelu",
-    kernel=kernels.gelu_kernel,
-    summary='x * Phi(x) in its tanh form, or exactly with `approximate="none"`.',
-    dtypes=(kinds.REAL_FLOATING,),
+_define_activation("sigmoid", "1 / (1 + exp(-x)).", work=slow_work, compose=compose.compose_sigmoid)
+_define_activation("silu", "x * sigmoid(x).", working=2, work=slow_work, compose=compose.compose_silu)
+_define_activation(
+    "gelu",
+    'x * Phi(x) in its tanh form, or exactly with `approximate="none"`.',
     attributes=(_APPROXIMATE,),
-    scratch=scratch(working=8),
+    working=8,
     work=gelu_work,
 )
-_gradient(
-    name="relu_grad",
-    kernel=kernels.relu_grad_kernel,
-    summary="Gradient of relu: (dy, y), where y may be relu's input or its result.",
-    operands=("dy", "y"),
-    scratch=scratch(working=2),
+_define_activation(
+    "relu_grad",
+    "Gradient of relu: (dy, y), where y may be relu's input or its result.",
+    ("dy", "y"),
+    working=2,
     direct=relu_grad_direct,
 )
-_gradient(
-    name="sigmoid_grad",
-    kernel=kernels.sigmoid_grad_kernel,
-    summary="Gradient of sigmoid: (dy, y), y being its result.",
-    operands=("dy", "y"),
-    scratch=scratch(working=2),
-)
-_gradient(
-    name="tanh_grad",
-    kernel=kernels.tanh_grad_kernel,
-    summary="Gradient of tanh: (dy, y), y being its result.",
-    operands=("dy", "y"),
-    scratch=scratch(working=2),
-)
-_gradient(
-    name="silu_grad",
-    kernel=kernels.silu_grad_kernel,
-    summary="Gradient of silu: (dy, x), x being its input.",
-    operands=("dy", "x"),
-    scratch=scratch(working=3),
-    work=slow_work,
-)
-_gradient(
-    name="gelu_grad",
-    kernel=kernels.gelu_grad_kernel,
-    summary="Gradient of gelu in the same form: (dy, x), x being its input.",
-    operands=("dy", "x"),
+_define_activation("sigmoid_grad", "Gradient of sigmoid: (dy, y), y being its result.", ("dy", "y"), working=2)
+_define_activation("tanh_grad", "Gradient of tanh: (dy, y), y being its result.", ("dy", "y"), working=2)
+_define_activation("silu_grad", "Gradient of silu: (dy, x), x being its input.", ("dy", "x"), working=3, work=slow_work)
+_define_activation(
+    "gelu_grad",
+    "Gradient of gelu in the same form: (dy, x), x being its input.",
+    ("dy", "x"),
     attributes=(_APPROXIMATE,),
-    scratch=scratch(working=8),
+    working=8,
     work=gelu_work,
 )
