@@ -44,18 +44,7 @@ class FrameKind(IntEnum):
     GOODBYE = 20
 
 
-HELLO = int(FrameKind.HELLO)
-BATCH = int(FrameKind.BATCH)
-CANCEL = int(FrameKind.CANCEL)
-PING = int(FrameKind.PING)
-ACK = int(FrameKind.ACK)
-BYE = int(FrameKind.BYE)
-SEGMENT = int(FrameKind.SEGMENT)
-WELCOME = int(FrameKind.WELCOME)
-REPLIES = int(FrameKind.REPLIES)
-PONG = int(FrameKind.PONG)
-REFUSED = int(FrameKind.REFUSED)
-GOODBYE = int(FrameKind.GOODBYE)
+HELLO, BATCH, CANCEL, PING, ACK, BYE, SEGMENT, WELCOME, REPLIES, PONG, REFUSED, GOODBYE = map(int, FrameKind)
 
 # The kinds of answers in REPLIES.
 VALUE, ERROR, ARRAY, ARRAYS, PART, AGAIN = range(6)

@@ -14,46 +14,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
 from ..types.meta import DTYPES, MAX_NDIM, SCALAR_TYPES, Meta, OperandMeta
-from .fields import (
-    SEQUENCES,
-    Arguments,
-    Attributes,
-    Bits,
-    Callback,
-    ChainId,
-    Count,
-    Effects,
-    FileNumber,
-    Flag,
-    Generation,
-    Group,
-    HintName,
-    LocationNumber,
-    LocationText,
-    Metas,
-    Name,
-    Names,
-    NewId,
-    NewIdOrZero,
-    NewIds,
-    NewLocationNumber,
-    NewSignatureNumber,
-    NewSpanNumber,
-    Offsets,
-    OneOrMoreIds,
-    Operands,
-    Payload,
-    Request,
-    Scalars,
-    Shape,
-    SignatureNumber,
-    SpanPath,
-    Targets,
-    Text,
-    UsedId,
-    UsedIds,
-    WrittenIds,
-)
+from . import fields
+from .fields import SEQUENCES
 from .message_kinds import MessageKind
 
 Message: TypeAlias = tuple[Any, ...] | list[Any]  # as it travels
@@ -82,7 +44,6 @@ SPAN = int(MessageKind.SPAN)
 PROGRAM = int(MessageKind.PROGRAM)
 LINK = int(MessageKind.LINK)
 RUN = int(MessageKind.RUN)
-CONVENTION = int(MessageKind.CONVENTION)
 HINT = int(MessageKind.HINT)
 FILE = int(MessageKind.FILE)
 LOAD = int(MessageKind.LOAD)
@@ -106,52 +67,52 @@ class Call(NamedTuple):
     signature says so.
     """
 
-    signature: SignatureNumber
-    inputs: Operands
-    outputs: WrittenIds
-    released: Bits
-    location: LocationNumber
+    signature: fields.SignatureNumber
+    inputs: fields.Operands
+    outputs: fields.WrittenIds
+    released: fields.Bits
+    location: fields.LocationNumber
 
 
 class Release(NamedTuple):
     """Drop the handles of tensors and of chains."""
 
-    ids: UsedIds
+    ids: fields.UsedIds
 
 
 class Upload(NamedTuple):
     """Make a tensor of bytes. `payload` is a packed array without another user."""
 
-    output: NewId
-    shape: Shape
-    dtype: Text
-    device: Text
-    payload: Payload
-    location: LocationNumber
+    output: fields.NewId
+    shape: fields.Shape
+    dtype: fields.Text
+    device: fields.Text
+    payload: fields.Payload
+    location: fields.LocationNumber
 
 
 class Fetch(NamedTuple):
     """Answer with a value. `export` is the new id of the fetched value, which may be read in place; 0 is none."""
 
-    id: UsedId
-    request: Request
-    location: LocationNumber
-    export: NewIdOrZero
+    id: fields.UsedId
+    request: fields.Request
+    location: fields.LocationNumber
+    export: fields.NewIdOrZero
 
 
 class Wait(NamedTuple):
     """Answer with metas and devices, once the values are there."""
 
-    ids: OneOrMoreIds
-    request: Request
-    location: LocationNumber
+    ids: fields.OneOrMoreIds
+    request: fields.Request
+    location: fields.LocationNumber
 
 
 class Sync(NamedTuple):
     """Answer once everything that was sent before has ended."""
 
-    request: Request
-    location: LocationNumber
+    request: fields.Request
+    location: fields.LocationNumber
 
 
 class Effect(NamedTuple):
@@ -162,19 +123,19 @@ class Effect(NamedTuple):
     of a block that may run any number of times.
     """
 
-    ids: UsedIds
-    chain: ChainId
-    callback: Callback
-    request: Request
-    location: LocationNumber
-    tolerant: Flag = False
-    again: Flag = False
+    ids: fields.UsedIds
+    chain: fields.ChainId
+    callback: fields.Callback
+    request: fields.Request
+    location: fields.LocationNumber
+    tolerant: fields.Flag = False
+    again: fields.Flag = False
 
 
 class Chain(NamedTuple):
     """Define a chain."""
 
-    chain: ChainId
+    chain: fields.ChainId
 
 
 class Signature(NamedTuple):
@@ -184,35 +145,35 @@ class Signature(NamedTuple):
     (shape, dtype name), a scalar's as the name of its Python type, a pending one as None.
     """
 
-    number: NewSignatureNumber
-    op: Text
-    attributes: Attributes
-    metas: Metas
-    device: Text
-    targets: Targets
+    number: fields.NewSignatureNumber
+    op: fields.Text
+    attributes: fields.Attributes
+    metas: fields.Metas
+    device: fields.Text
+    targets: fields.Targets
 
 
 class Location(NamedTuple):
     """Give a number to a line of the user's code."""
 
-    number: NewLocationNumber
-    text: LocationText
+    number: fields.NewLocationNumber
+    text: fields.LocationText
 
 
 class Span(NamedTuple):
     """Give a number to the names of spans that are open, the outermost first; see `locations`."""
 
-    number: NewSpanNumber
-    path: SpanPath
+    number: fields.NewSpanNumber
+    path: fields.SpanPath
 
 
 class Publish(NamedTuple):
     """Give tensors and routines names. `durable`: the names are to survive the machine."""
 
-    names: Names
-    ids: UsedIds
-    request: Request
-    durable: Flag = False
+    names: fields.Names
+    ids: fields.UsedIds
+    request: fields.Request
+    durable: fields.Flag = False
 
 
 class Lookup(NamedTuple):
@@ -222,73 +183,73 @@ class Lookup(NamedTuple):
     is the number that is needed.
     """
 
-    names: Names
-    ids: NewIds
-    request: Request
-    snapshot: Flag
+    names: fields.Names
+    ids: fields.NewIds
+    request: fields.Request
+    snapshot: fields.Flag
 
 
 class Unpublish(NamedTuple):
     """Take names away."""
 
-    names: Names
-    request: Request
+    names: fields.Names
+    request: fields.Request
 
 
 class ToDevice(NamedTuple):
     """Make a tensor of the same value on another device."""
 
-    id: UsedId
-    output: NewId
-    device: Text
-    location: LocationNumber
+    id: fields.UsedId
+    output: fields.NewId
+    device: fields.Text
+    location: fields.LocationNumber
 
 
 class Restart(NamedTuple):
     """Take instructions again. `generation`: how many cancellations the client knew of."""
 
-    generation: Generation
+    generation: fields.Generation
 
 
 class Atomic(NamedTuple):
     """Admit messages with none of another session's between them. None of them is of a kind in `UNGROUPED`."""
 
-    messages: Group
+    messages: fields.Group
 
 
 class ListNames(NamedTuple):
     """Answer with the published names."""
 
-    request: Request
+    request: fields.Request
 
 
 class Query(NamedTuple):
     """Answer a question about the machine."""
 
-    what: Text
-    arguments: Arguments
-    request: Request
+    what: fields.Text
+    arguments: fields.Arguments
+    request: fields.Request
 
 
 class ProgramPart(NamedTuple):
     """Add records to a program (`interpreter.programs.records`). The first part defines it, under a new id; the record
     that says what it returns ends it."""
 
-    id: UsedId
-    records: Arguments
+    id: fields.UsedId
+    records: fields.Arguments
 
 
 class Link(NamedTuple):
     """Link a program to a device for each of its slots, and to the tensors that it captures. `name` is for people;
     `passes` are the names of those that may change the program."""
 
-    id: UsedId
-    program: UsedId
-    devices: Names
-    captured: UsedIds
-    location: LocationNumber
-    name: Name = ""
-    passes: Names = ("all",)
+    id: fields.UsedId
+    program: fields.UsedId
+    devices: fields.Names
+    captured: fields.UsedIds
+    location: fields.LocationNumber
+    name: fields.Name = ""
+    passes: fields.Names = ("all",)
 
 
 class Run(NamedTuple):
@@ -299,29 +260,29 @@ class Run(NamedTuple):
     request of each step that prints, or has another effect, as EFFECT has them.
     """
 
-    routine: UsedId
-    inputs: UsedIds
-    numbers: Scalars
-    outputs: NewIds
-    effects: Effects
-    location: LocationNumber
+    routine: fields.UsedId
+    inputs: fields.UsedIds
+    numbers: fields.Scalars
+    outputs: fields.NewIds
+    effects: fields.Effects
+    location: fields.LocationNumber
 
 
 class Convention(NamedTuple):
     """Say how a routine is called (`interpreter.programs.convention`), for those who look it up."""
 
-    routine: UsedId
-    convention: Arguments
+    routine: fields.UsedId
+    convention: fields.Arguments
 
 
 class Hint(NamedTuple):
     """Say where a tensor's value had better be. `what` is "pin", "unpin", "evict" or "prefetch"; `device` is that of
     "prefetch", "host" for the first cpu device unless the value is on another one, and empty for the tensor's home."""
 
-    id: UsedId
-    what: HintName
-    device: Text
-    location: LocationNumber
+    id: fields.UsedId
+    what: fields.HintName
+    device: fields.Text
+    location: fields.LocationNumber
 
 
 class File(NamedTuple):
@@ -329,39 +290,39 @@ class File(NamedTuple):
     number. Answered with what the file is recognised by: device, inode, size, time of the last write. `writes`: it is
     opened for WRITE, else for LOAD."""
 
-    file: FileNumber
-    place: Arguments
-    request: Request
-    writes: Flag = False
+    file: fields.FileNumber
+    place: fields.Arguments
+    request: fields.Request
+    writes: fields.Flag = False
 
 
 class Load(NamedTuple):
     """Define tensors that lie in an open file, one for each entry (`interpreter.files.on_wire`). `own`: they are no
     longer the file's once they have been read; `digest`: what is read again has to have the same digest."""
 
-    file: FileNumber
-    outputs: NewIds
-    entries: Arguments
-    device: Text
-    own: Flag
-    digest: Flag
-    location: LocationNumber
+    file: fields.FileNumber
+    outputs: fields.NewIds
+    entries: fields.Arguments
+    device: fields.Text
+    own: fields.Flag
+    digest: fields.Flag
+    location: fields.LocationNumber
 
 
 class Write(NamedTuple):
     """Write the values of tensors to a file, each from that offset on, packed."""
 
-    file: FileNumber
-    ids: UsedIds
-    offsets: Offsets
-    location: LocationNumber
+    file: fields.FileNumber
+    ids: fields.UsedIds
+    offsets: fields.Offsets
+    location: fields.LocationNumber
 
 
 class Flush(NamedTuple):
     """Answer once all that was written to the file is on the disk, or with the first error; the file is forgotten."""
 
-    file: FileNumber
-    request: Request
+    file: fields.FileNumber
+    request: fields.Request
 
 
 class Checkpoint(NamedTuple):
@@ -369,22 +330,22 @@ class Checkpoint(NamedTuple):
     directory is that of the durable names, and means these. The last `keep` generations are kept. Answered, once
     that is on the disk, with what was written."""
 
-    directory: Text
-    names: Names
-    keep: Count
-    request: Request
-    location: LocationNumber
+    directory: fields.Text
+    names: fields.Names
+    keep: fields.Count
+    request: fields.Request
+    location: fields.LocationNumber
 
 
 class Restore(NamedTuple):
     """Publish what a generation of a checkpoint holds: the last one if the number is 0; these names of it, all without.
     `deep`: all values are read, and compared with their checksums. Answered with what was published, and what not."""
 
-    directory: Text
-    generation: Count
-    names: Names
-    deep: Flag
-    request: Request
+    directory: fields.Text
+    generation: fields.Count
+    names: fields.Names
+    deep: fields.Flag
+    request: fields.Request
 
 
 # In the order of their numbers.
