@@ -11,7 +11,8 @@ How to add an op:
    kernel warns, and floating-point errors are switched off by the thread that runs it. If a ufunc of the array
    module does all of this, `ufunc=` is faster than any kernel.
 4. If its temporaries may take more than half a megabyte, say in `scratch` how much (`schema.scratch` has the parts), or
-   set `pointwise`: the kernel is then called on pieces. tests/interpreter/ops/test_scratch.py measures every op.
+   set `pointwise`: the kernel is then called on pieces. tests/interpreter/ops/test_scratch.py measures every op: add a
+   call to `large_calls.py` there.
 5. `define(...)`. Name op and attributes as the Python array API standard does. Give `work` where the largest
    operand's size misleads, `scalars` where a Python int need not fit the promoted dtype, and `total` if the kernel
    raises on no data; tests/interpreter/ops/test_total.py tries to make it raise.
