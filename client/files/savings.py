@@ -1,4 +1,4 @@
-"""What a session writes and is not there yet: files and checkpoints.
+"""A session's unfinished writes: files and checkpoints.
 
 Nothing is lost without a word: a session that is closed first waits for what it writes, and so does the end of the
 program. What failed and nobody has waited for is logged then, or when the next one begins.

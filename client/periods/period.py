@@ -1,4 +1,4 @@
-"""What repeats: calls whose tensors and numbers are left open.
+"""Periods: repeated calls whose tensors and numbers are left open.
 
 A *place* is a position among all operands and results of the calls (`history.values_in`). Two stretches of calls have
 the same *form* if their signatures and lines are the same, and their tensors are the same ones at the same places: made

@@ -1,4 +1,4 @@
-"""What a fork, and the end of the process, do to sessions.
+"""The effects of a fork, and of the end of the process, on sessions.
 
 The child of a fork may use none of them: sockets, locks and threads are the parent's.
 

@@ -1,4 +1,4 @@
-"""What code asks for by names that it computes, as its instructions show.
+"""Attributes and modules that code asks for by computed names, as its instructions show.
 
 `getattr(net, "rate")` names an attribute as `net.rate` does. `getattr(net, name)` may read any attribute, of whatever
 object `net` is; so may `vars(net)`, a format that is no literal, and `getattr` itself where it is handed on as a value.

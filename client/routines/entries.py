@@ -1,4 +1,4 @@
-"""What a routine has captured: entries, found by what a call looks like and by what the capture depends on.
+"""A routine's captures: entries, found by the look of a call and by the state that a capture depends on.
 
 First by the arguments' key (`structure`); then by the values of the numbers that are *fixed* for that key, since a
 capture has asked for them; then by the guards. A routine has up to `MOST` entries; the least recently used one goes.

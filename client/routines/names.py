@@ -1,4 +1,4 @@
-"""What the code of a function names: globals, attributes, modules that it imports.
+"""The names in a function's code: globals, attributes, modules that it imports.
 
 An attribute may be named by a text, too (`getattr(net, "rate")`), so texts that can be names count as names. What the
 code asks for by names that it computes is found by `computed`.

@@ -1,4 +1,4 @@
-"""What a function reads that Python does not hold, or that no place can tell: clocks, files, random numbers, threads.
+"""Reads of state that Python does not hold, or that no place can tell: clocks, files, random numbers, threads.
 
 Functions in C and of libraries, by their modules and names. What a library does for the log, for warnings and for
 imports does not count: nothing of it reaches a program.

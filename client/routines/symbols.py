@@ -1,4 +1,4 @@
-"""What stands for the arguments of a function while it is captured: symbolic tensors and numbers, by name."""
+"""Stand-ins for a function's arguments while it is captured: symbolic tensors and numbers, by name."""
 
 from __future__ import annotations
 

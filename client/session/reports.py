@@ -1,4 +1,4 @@
-"""What a session tells of itself: counters, and its trace."""
+"""A session's reports on itself: counters, and its trace."""
 
 from __future__ import annotations
 

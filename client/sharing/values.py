@@ -1,4 +1,4 @@
-"""What stands under a name: from a tensor or a routine to what is sent of it, and back."""
+"""Values under names: from a tensor or a routine to its form in messages, and back."""
 
 from __future__ import annotations
 

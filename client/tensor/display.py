@@ -1,4 +1,4 @@
-"""What people see of a tensor: `str`, `repr`, and HTML for notebooks.
+"""A tensor's texts for people: `str`, `repr`, and HTML for notebooks.
 
 `str` shows the value and waits for it, as NumPy does. `repr` shows the state and waits for no value, since debuggers
 and error messages call it anywhere; it raises nothing and learns nothing, so that a program goes on as if nobody had

@@ -1,4 +1,4 @@
-"""What every handle has: its id, its meta and home as far as they are known, and the core of its session.
+"""The fields of every handle: its id, its meta and home as far as they are known, and the core of its session.
 
 The rooms of the client read and write these fields. Accessors would cost each op their calls.
 """

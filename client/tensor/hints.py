@@ -1,4 +1,4 @@
-"""What people who know NumPy, PyTorch, CuPy or JAX type, and what there is in its place.
+"""Names that people know from NumPy, PyTorch, CuPy or JAX, and what to write in their place.
 
 A missing name raises an AttributeError that says what to write instead. The tables are looked at only when a name is
 missing, so they cost nothing. Each maps names of another library's to expressions that work: of a namespace

@@ -1,4 +1,4 @@
-"""What waits for a tensor, or asks for its state: for threads, and for asyncio, in the same steps.
+"""Waiting for a tensor, and asking for its state: for threads, and for asyncio, in the same steps.
 
 docs/waiting.md says what the awaitable forms promise.
 """

@@ -1,4 +1,4 @@
-"""What a running daemon has, as tables: sessions, tensors, names, and who holds its memory."""
+"""A running daemon's possessions in tables: sessions, tensors, names, and the holders of its memory."""
 
 # ruff: noqa: T201
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a running daemon does, as people read it: its status, and its devices; `admin` says what is asked."""
+"""A running daemon's work in texts and tables: its status, and its devices. `admin` asks for them."""
 
 # ruff: noqa: T201
 from __future__ import annotations
