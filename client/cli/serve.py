@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +28,30 @@ from .line import options
 @click.option("--json", "as_json", is_flag=True, help="With --check-config: JSON.")
 def serve(
     *,
+    address: Sequence[str],
+    device: Sequence[str],
     config: Path | None,
     log_level: str | None,
     log_format: str | None,
+    grace: float | None,
+    restore: Path | None,
+    strict: bool,
+    no_tracing: bool,
     check_config: bool,
     as_json: bool,
-    **more: Any,
 ) -> None:
     """Run the daemon, until SIGTERM or Ctrl-C: one owner for the devices and tensors of many processes."""
     from ...vm.service.settings.config import load
 
     log = {"level": log_level, "format": log_format}
     given: dict[str, Any] = {
-        "addresses": list(more["address"]),
-        "devices": list(more["device"]),
-        "grace": more["grace"],
+        "addresses": list(address),
+        "devices": list(device),
+        "grace": grace,
         "log": {name: value for name, value in log.items() if value is not None},
-        "trace": {"on": False} if more["no_tracing"] else {},
-        "restore": None if more["restore"] is None else str(more["restore"]),
-        "restore_strict": more["strict"] or None,
+        "trace": {"on": False} if no_tracing else {},
+        "restore": None if restore is None else str(restore),
+        "restore_strict": strict or None,
     }
     if as_json and not check_config:
         raise click.BadParameter("--json is for --check-config: a daemon's log is JSON with --log-format json")
