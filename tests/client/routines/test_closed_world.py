@@ -76,7 +76,8 @@ def assert_noticed(session: Session, x: Any, source: Source) -> None:
         if value is not None:
             change(value)
         for _ in range(2):
-            assert routine(x).tolist() == (x * read()).tolist()
+            rate = read()
+            assert routine(x).tolist() == [rate, 2.0 * rate]
     captures = routine.captures
     routine(x)
     assert routine.captures == captures  # what is as it was is not captured again
