@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 
@@ -342,33 +343,29 @@ for _name, _cleared, _side in (("tril", "greater", "above"), ("triu", "less", "b
         scratch=triangle_scratch,
         elementwise=True,
     )
-define(
-    name="take",
+_define_gather = partial(
+    define,
     inputs=2,
     operands=("x", "indices"),
     dtypes=(ANY, INTEGER),
+    scratch=gather_scratch,
+    work=gather_work,
+    judges=True,
+    clamps=True,
+)
+_define_gather(
+    name="take",
     infer=infer_take,
     summary="The elements of x at those positions along `axis`, which a 1-d x need not name.",
     attributes=(_AXIS_OR_NONE,),
     kernel=take_kernel,
-    scratch=gather_scratch,
-    work=gather_work,
-    judges=True,
-    clamps=True,
     needs=("take",),
 )
-define(
+_define_gather(
     name="take_along_axis",
-    inputs=2,
-    operands=("x", "indices"),
-    dtypes=(ANY, INTEGER),
     infer=infer_take_along_axis,
     summary="For each place of `indices` the element of x at that position along `axis`; the other axes broadcast.",
     attributes=(axis_attribute(-1),),
     kernel=take_along_axis_kernel,
-    scratch=gather_scratch,
-    work=gather_work,
-    judges=True,
-    clamps=True,
     needs=("take_along_axis",),
 )

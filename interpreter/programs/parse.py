@@ -25,11 +25,7 @@ BEGINNING: Final = f"the text of a program begins with '{HEADER} {VERSION}'"
 
 
 def parse(text: str) -> Program:
-    """The program that a text describes; see docs/programs.md.
-
-    Raises ProtocolError for what is no program, MetadataError for what an op does not take, and QuotaError for what is
-    too large; each names the line.
-    """
+    """The program that a text describes (docs/programs.md). Raises as `Program.parse` says."""
     if type(text) is not str:
         raise MetadataTypeError(f"the text of a program is a str, not {type(text).__name__}")
     if len(text) > SIZE or text.count("\n") >= LINES:

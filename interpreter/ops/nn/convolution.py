@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from ...schema.attributes import check_int
@@ -100,29 +101,24 @@ _ATTRIBUTES = (
     Attribute("groups", check_groups, 1),
 )
 
-define(
+_convolution = partial(
+    define, dtypes=(kinds.REAL_FLOATING,), attributes=_ATTRIBUTES, scratch=conv2d_scratch, work=conv2d_work
+)
+_convolution(
     name="conv2d",
     inputs=VARIADIC,
     least=2,
     infer=infer_conv2d,
     summary="Images [n, c, h, w] convolved with weight [o, c // groups, kh, kw], plus bias: (x, weight[, bias]).",
     operands=FORWARD,
-    dtypes=(kinds.REAL_FLOATING,),
-    attributes=_ATTRIBUTES,
     kernel=conv2d_kernel,
-    scratch=conv2d_scratch,
-    work=conv2d_work,
 )
-define(
+_convolution(
     name="conv2d_grad",
     inputs=3,
     infer=infer_conv2d_grad,
     summary="Gradients of conv2d by x, weight and bias: (dy, x, weight).",
     operands=GRADIENT,
-    dtypes=(kinds.REAL_FLOATING,),
     outputs=3,
-    attributes=_ATTRIBUTES,
     kernel=conv2d_grad_kernel,
-    scratch=conv2d_scratch,
-    work=conv2d_work,
 )

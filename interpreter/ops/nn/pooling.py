@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ...schema.attributes import check_bool, optional
@@ -180,28 +181,21 @@ _COUNT = Attribute("count_include_pad", check_bool, default=True)
 
 
 def _define_pooling(name: str, kernel: Kernel, gradient: Kernel, summary: str, *attributes: Attribute) -> None:
-    define(
-        name=name,
-        inputs=1,
-        infer=infer_pool2d,
-        summary=summary,
+    pooling = partial(
+        define,
         dtypes=(kinds.REAL_FLOATING,),
         attributes=(*_ATTRIBUTES, *attributes),
-        kernel=kernel,
         scratch=pool2d_scratch,
         work=pool2d_work,
     )
-    define(
+    pooling(name=name, inputs=1, infer=infer_pool2d, summary=summary, kernel=kernel)
+    pooling(
         name=f"{name}_grad",
         inputs=2,
         infer=infer_pool2d_grad,
         summary=f"Gradient of {name}: (dy, x), x being its input.",
         operands=("dy", "x"),
-        dtypes=(kinds.REAL_FLOATING,),
-        attributes=(*_ATTRIBUTES, *attributes),
         kernel=gradient,
-        scratch=pool2d_scratch,
-        work=pool2d_work,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ...schema.attributes import axis_attribute
@@ -11,10 +13,7 @@ from ...schema.opdef import (
     ArrayModule,
     Arrays,
     Attributes,
-    Compose,
-    Kernel,
     OutputMetas,
-    Work,
     define,
 )
 from ...schema.promotion import working_dtype
@@ -116,46 +115,31 @@ def log_softmax_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, at
 # --- the table
 
 
-def _softmax(name: str, kernel: Kernel, summary: str, compose: Compose) -> None:
-    define(
-        name=name,
-        inputs=1,
-        infer=infer_softmax,
-        summary=summary,
-        dtypes=(kinds.REAL_FLOATING,),
-        attributes=(_LAST_AXIS,),
-        kernel=kernel,
-        scratch=None if name == "softmax" else scratch(working=1),
-        elementwise=True,
-        work=slow_work,
-        compose=compose,
-    )
-
-
-def _gradient(name: str, kernel: Kernel, summary: str, work: Work | None = None) -> None:
-    define(
-        name=name,
-        inputs=2,
-        infer=infer_softmax_grad,
-        summary=summary,
-        operands=("dy", "y"),
-        dtypes=(kinds.REAL_FLOATING,),
-        attributes=(_LAST_AXIS,),
-        kernel=kernel,
-        scratch=scratch(working=1),
-        elementwise=True,
-        work=work,
-    )
-
+_define = partial(define, dtypes=(kinds.REAL_FLOATING,), attributes=(_LAST_AXIS,), elementwise=True)
+_softmax = partial(_define, inputs=1, infer=infer_softmax, work=slow_work)
+_gradient = partial(_define, inputs=2, infer=infer_softmax_grad, operands=("dy", "y"), scratch=scratch(working=1))
 
 _softmax(
-    "softmax",
-    softmax_kernel,
-    "exp(x), scaled to sum 1 along `axis`; zeros where x is -inf all along.",
-    compose.compose_softmax,
+    name="softmax",
+    summary="exp(x), scaled to sum 1 along `axis`; zeros where x is -inf all along.",
+    kernel=softmax_kernel,
+    compose=compose.compose_softmax,
 )
-_softmax("log_softmax", log_softmax_kernel, "log(softmax(x)).", compose.compose_log_softmax)
-_gradient("softmax_grad", softmax_grad_kernel, "Gradient of softmax: (dy, y), y being its result.")
+_softmax(
+    name="log_softmax",
+    summary="log(softmax(x)).",
+    kernel=log_softmax_kernel,
+    scratch=scratch(working=1),
+    compose=compose.compose_log_softmax,
+)
 _gradient(
-    "log_softmax_grad", log_softmax_grad_kernel, "Gradient of log_softmax: (dy, y), y being its result.", slow_work
+    name="softmax_grad",
+    summary="Gradient of softmax: (dy, y), y being its result.",
+    kernel=softmax_grad_kernel,
+)
+_gradient(
+    name="log_softmax_grad",
+    summary="Gradient of log_softmax: (dy, y), y being its result.",
+    kernel=log_softmax_grad_kernel,
+    work=slow_work,
 )
