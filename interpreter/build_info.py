@@ -58,7 +58,7 @@ def build_of(root: Path) -> BuildInfo:
 
 
 def recorded(path: Path) -> dict[str, Any]:
-    """What the build has written down; nothing if it compiled nothing."""
+    """The build's record; empty if nothing was compiled."""
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
     except FileNotFoundError:

@@ -72,7 +72,7 @@ class CheckpointDirectory(CheckpointReader):
                 layout.write_format(directory, where)
             found = cls(where, directory, lock, limits or CheckpointLimits())
             found._remove_unfinished()
-            layout.flush(directory, where)  # what is seen from now on stays: a dead writer may not have come to it
+            layout.flush(directory, where)  # a dead writer may not have flushed its last names
         except BaseException:
             os.close(directory)
             if lock >= 0:
@@ -184,7 +184,7 @@ class CheckpointDirectory(CheckpointReader):
         return super()._orphans(finished, needed | self._writer.files)
 
     def _needs(self, number: int) -> frozenset[int] | str | None:
-        """As anybody's, but what is known is not read again: nobody else writes here."""
+        """As in the base class, but each manifest is read once: no other process writes here."""
         found = self._files.get(number)
         if found is not None:
             return found

@@ -42,7 +42,7 @@ def take_lock(directory: int, path: Path) -> int:
         )
         os.close(fd)
         raise FileError(f"{shown}: {why}") from error
-    with suppress(OSError):  # a full disk keeps nobody from reading what there is
+    with suppress(OSError):  # a full disk must not keep anybody from reading
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
     return fd
@@ -54,7 +54,7 @@ def release_lock(fd: int) -> None:
 
 
 def holder(path: Path) -> str | None:
-    """Who writes to the directory, for people: "process 1234". None if nobody does, or the system does not tell.
+    """The process that writes to the directory, for people: "process 1234". None if there is none, or it is not known.
 
     Takes no lock, not even for a moment, since a writer that begins right then would be refused.
     """

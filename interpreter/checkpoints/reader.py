@@ -174,7 +174,7 @@ class CheckpointReader:
         return found
 
     def _needed(self, names: Iterable[str]) -> tuple[set[int], bool]:
-        """The values files that generations need, and whether there are some of which nobody knows."""
+        """The values files that generations need, and whether some manifest cannot be read."""
         needed: set[int] = set()
         unknown = False
         for number in filter(None, map(layout.generation_of, names)):

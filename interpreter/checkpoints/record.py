@@ -51,7 +51,7 @@ class Record(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What the one who wrote it wants back: values of msgpack by name, lists as tuples.
+        """The writer's own fields: values of msgpack by name, lists as tuples.
 
         Raises MetadataError if they are malformed.
         """

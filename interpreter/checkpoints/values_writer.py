@@ -67,7 +67,7 @@ class ValuesWriter:
         return self._crc
 
     def withdraw(self) -> None:
-        """The value that was begun is not to be. What there is of it in a pack belongs to nobody."""
+        """Give up the value that was begun. Its bytes in a pack are waste."""
         file, self._file = self._file, None
         assert file is not None  # noqa: S101
         if file is self._pack:

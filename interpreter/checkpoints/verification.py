@@ -60,7 +60,7 @@ class _Reading:
             self._progress(self._done, self._total)
 
     def reason(self, file: TensorFile, record: Record, *, deep: bool) -> str:
-        """What is wrong with a value; "" for nothing."""
+        """The defect of a value; "" for none."""
         left, why = record.nbytes, ""
         try:
             record.check_within(file)

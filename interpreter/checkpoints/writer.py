@@ -157,7 +157,7 @@ class GenerationWriter(Whole):
     def abandon(self) -> None:
         """Give the generation up, and remove what was written of it. Nothing happens if it has ended before."""
         if self._open:
-            with suppress(OSError):  # before what it needs
+            with suppress(OSError):  # before the files that it needs
                 os.unlink(self._manifest, dir_fd=self._directory)
             self._values.remove()
             self._end(None)

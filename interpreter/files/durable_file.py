@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 from ..errors import FileError, MetadataError
 from .tensor_file import PIECE, Identity, flat, printable
 
-UNFINISHED: Final = ".tensord-"  # how names of unfinished files begin: what a crash has left behind may be removed
+UNFINISHED: Final = ".tensord-"  # prefix of unfinished files; those that a crash has left behind may be removed
 AHEAD: Final = 1 << 23  # bytes after which the system is told to begin
 
 

@@ -69,7 +69,7 @@ class OpenFile(TensorFile):
 class OutputFile:
     """A file that is written piece by piece, at any place. Its descriptor is closed with the last reference.
 
-    After an error nothing more is written: whoever wants the file writes it anew (`durable_file`).
+    After an error nothing more is written; the file has to be written anew (`durable_file`).
     """
 
     __slots__ = ("__weakref__", "_drop", "failure", "fd", "name")
@@ -106,7 +106,7 @@ class OutputFile:
 
 
 def unopened(error: TensordError) -> OutputFile:
-    """In place of a file that cannot be opened to be written: whoever writes there, or flushes it, gets the error."""
+    """Stands for a file that cannot be opened for writing: writes and flushes raise the error."""
     return OutputFile(-1, "", error)
 
 
@@ -126,7 +126,7 @@ def open_path(path: str | os.PathLike[str]) -> OpenFile:
 def open_below(directories: Iterable[Path], path: str) -> OpenFile:
     """A regular file below one of these directories, wherever links lead.
 
-    FileError if it lies elsewhere, or cannot be opened: who asks is not told which.
+    FileError if it lies elsewhere, or cannot be opened; the error does not tell which.
     """
     where = Path("/")
     with suppress(OSError, ValueError, RuntimeError):

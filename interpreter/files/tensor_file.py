@@ -20,7 +20,7 @@ BLOCK: Final = 1 << 12  # bytes that are read for a header of a few
 
 
 class Identity(NamedTuple):
-    """What a file is recognised by. `modified` is in nanoseconds: a file system may count in coarser steps."""
+    """The identity of a file. `modified` is in nanoseconds: a file system may count in coarser steps."""
 
     device: int
     inode: int

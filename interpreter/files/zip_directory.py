@@ -42,7 +42,7 @@ class Member(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """What the directory says of a member. `offset`: of the header in front of it."""
+    """A member's record in the directory. `offset`: of the header in front of the member."""
 
     name: bytes
     flags: int

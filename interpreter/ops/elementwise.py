@@ -95,7 +95,7 @@ def _resolves(ufunc: np.ufunc, dtype: DType) -> bool:
 
 
 def of_ufunc(entry: str) -> dict[str, Any]:
-    """What the definitions of all ops have that are NumPy's ufuncs. The entry: our name, or `ours:numpy's`."""
+    """The fields that the definitions of all of NumPy's ufuncs share. The entry: our name, or `ours:numpy's`."""
     name, _, numpy_name = entry.partition(":")
     ufunc: np.ufunc = getattr(np, numpy_name or name)
     return {

@@ -104,7 +104,7 @@ def result_dtype(dtype: DType, form: Form) -> DType:
 
 
 def fft_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """x and the result as complex numbers of double precision; what is single is cast besides."""
+    """x and the result as complex numbers of double precision; single precision is cast first."""
     size = sum(m.size for m in outputs if m is not None)
     return 16 * (tensor(metas).size + size * (2 if is_single(metas) else 1))
 

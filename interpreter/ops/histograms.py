@@ -139,7 +139,7 @@ def _counted_by_kernel(xp: ArrayModule, x: Array, weights: Array | None) -> Arra
 
 
 def histogram_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Packed operands, the bins some times over, and what is computed of one block of the elements."""
+    """Packed operands, the bins some times over, and temporaries for one block of the elements."""
     return total(metas) + 4 * total(outputs) + 48 * min(largest(metas), _BLOCK)
 
 

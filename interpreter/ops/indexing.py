@@ -42,7 +42,7 @@ def infer_overwrite(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def overwritten(attributes: Attributes) -> Meta:
-    """The meta of what is written."""
+    """The meta of the overwritten tensor."""
     return Meta.of(attributes["shape"], attributes["dtype"])
 
 

@@ -162,7 +162,7 @@ def rows_of(metas: Metas, attributes: Attributes) -> int:
 def rows_of_sum(metas: Metas, attributes: Attributes) -> int:
     """None where elements are cast: NumPy does so in buffers, whose ends need not be ends of rows.
 
-    In sums of integers the order is of no account.
+    The order does not matter in sums of integers.
     """
     x = tensor(metas)
     dtype = accumulated_dtype(x.dtype, attributes["dtype"])

@@ -94,7 +94,7 @@ def solve_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: 
 
 
 def solve_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """The solutions, one matrix with its right-hand sides, and what is cast."""
+    """The solutions, one matrix with its right-hand sides, and operands that are cast."""
     left, right = tensors(metas)
     casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
     return casts + sum(map(in_double, outputs)) + one(left) + one(right)
@@ -137,7 +137,7 @@ def lstsq_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: A
 
 
 def lstsq_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Both operands, right-hand sides as long as the solutions some times over, and what is cast."""
+    """Both operands, right-hand sides as long as the solutions some times over, and operands that are cast."""
     left, right = tensors(metas)
     casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
     sides = in_double(right) // max(right.shape[0], 1) * max(left.shape)

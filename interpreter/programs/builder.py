@@ -1,7 +1,7 @@
 """Making a program, step by step. Each step is checked as a call is: op, attributes, metas, scopes, sizes.
 
 The one way to make a program: a capture, the parser of texts and the records of a client all go through here. So a
-`Program` is always sound, and who runs one checks nothing again.
+`Program` is always sound, and nothing is checked again when it runs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Size:
         self.characters = 0  # of the texts of prints, and of names
 
     def weight(self) -> int:
-        """What it counts for in a session's quota of steps."""
+        """Its weight in a session's quota of steps."""
         return weight_of(self.steps, self.numbers + self.sources, self.characters)
 
 
@@ -81,7 +81,7 @@ class Builder:
         self._outside: list[int] = []  # the values of captured tensors
 
     def weight(self) -> int:
-        """What it counts for in a session's quota of steps."""
+        """Its weight in a session's quota of steps."""
         return self.size.weight()
 
     def block(self) -> Builder:

@@ -32,9 +32,9 @@ LIMIT: Final = 1 << 62  # of it
 
 
 class Form(NamedTuple):
-    """What a construct is made of. `fewest`, `most`: blocks; the last one of a loop is its body."""
+    """The form of a construct. `fewest`, `most`: numbers of blocks; the last block of a loop is its body."""
 
-    head: str  # what it decides by, and "" for nothing
+    head: str  # the value that it decides by; "" for none
     fewest: int
     most: int
     loops: bool
@@ -49,7 +49,7 @@ FORMS: Final = {
 
 
 class Given(NamedTuple):
-    """What a construct gives to a block: values for its parameters and captured tensors, slots for its numbers."""
+    """Operands given to a block: values for its parameters and captured tensors, slots for its numbers."""
 
     values: tuple[int, ...]
     numbers: tuple[int, ...]

@@ -48,13 +48,13 @@ class Place(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """What is the same at every call. In a convention that does not travel it may be any object."""
+    """A value that is the same at every call. In a convention that does not travel it may be any object."""
 
     value: Any
 
 
 class Other(NamedTuple):
-    """In the place of an argument that no other program has: the name of its class."""
+    """Stands for an argument that has no meaning in other programs: the name of its class."""
 
     kind: str
 
@@ -86,7 +86,7 @@ class Convention(NamedTuple):
 
 
 def weight_of(wire: Sequence[Any]) -> int:
-    """What a convention counts for in a session's quota of steps."""
+    """The weight of a convention in a session's quota of steps."""
     nodes = characters = 0
     for value in leaves(wire):
         nodes += 1

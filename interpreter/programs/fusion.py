@@ -1,5 +1,5 @@
-"""Fusions: runs of pointwise steps that are computed together, a piece at a time, so that what is between them stays in
-the processor's cache.
+"""Fusions: runs of pointwise steps that are computed together, a piece at a time, so that the values between them
+stay in the processor's cache.
 
 Steps of one device and one shape belong to a fusion if each shares a value with the others: it reads what another one
 made, or what another one reads. They must be *total* (raise on no data), so that an error never splits a fusion. They
@@ -251,7 +251,7 @@ def roots_of(program: Program) -> list[int]:
 
 
 class _Uses:
-    """Who needs each value: `places`, those of the steps that read or overwrite it; `after`, what outlives a run."""
+    """Uses of values. `places`: of the steps that read or overwrite each; `after`: the values that outlive a run."""
 
     def __init__(self, program: Program) -> None:
         newest = newest_values(program)
@@ -262,7 +262,7 @@ class _Uses:
                 self.places.setdefault(value, []).append(place)
 
     def outside(self, value: int, steps: frozenset[int]) -> bool:
-        """Does anybody but these steps need the value?"""
+        """Is the value needed outside of these steps?"""
         return value in self.after or not steps.issuperset(self.places.get(value, ()))
 
 

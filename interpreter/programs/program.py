@@ -202,7 +202,7 @@ class Program:
 
     @cached_property
     def weight(self) -> int:
-        """What it counts for in a session's quota of steps."""
+        """Its weight in a session's quota of steps."""
         return weight_of(*sizes_of(self))
 
     @cached_property
@@ -291,7 +291,7 @@ def sizes_of(program: Program) -> tuple[int, int, int]:
 
 
 def weight_of(steps: int, others: int, characters: int) -> int:
-    """What a program counts for in a quota of steps: its steps, long texts in them, and its other records, which are
+    """The weight of a program in a quota of steps: its steps, long texts in them, and its other records, which are
     much smaller."""
     return steps + others // OTHERS + characters // CHARACTERS
 

@@ -49,11 +49,11 @@ class Reader:
         return self._builders[0].size.steps
 
     def weight(self) -> int:
-        """What it counts for in a session's quota of steps by now."""
+        """Its weight so far in a session's quota of steps."""
         return self._builders[0].weight()
 
     def add(self, record: Any) -> Program | None:
-        """Add what a record says; the program, if it was the last one.
+        """Add a record; returns the program after the last one.
 
         ProtocolError for a damaged record; and what the builder raises.
         """
@@ -63,7 +63,7 @@ class Reader:
             return self._add(record[0], record[1:])
         except TensordError:
             raise
-        except Exception as error:  # whatever an op makes of what it does not expect
+        except Exception as error:  # an op may raise anything on fields that it does not expect
             message = str(error)[:LONGEST]
             raise ProtocolError(f"the record {shown(record[0])} of a program is damaged: {message}") from None
 

@@ -117,7 +117,7 @@ def operand_texts(operands: Sequence[int]) -> Iterator[str]:
 
 
 def shown_attributes(step: Step) -> Iterator[tuple[str, Any]]:
-    """The attributes that are not as they are anyhow."""
+    """The attributes that differ from their defaults."""
     usual = defaults(step.op)
     for name, value in step.attributes:
         if not (name in usual and usual[name] == repr(value)) and (step.op, name) != (PRINT, "parts"):
@@ -152,7 +152,7 @@ def values_text(values: Sequence[int]) -> str:
 
 
 def name_text(name: str) -> str:
-    """A name behind what it names; quoted unless it looks like one."""
+    """A name, with a space in front; quoted unless it is an identifier."""
     if not name:
         return ""
     return f" {name if BARE.fullmatch(name) else quoted(name)}"

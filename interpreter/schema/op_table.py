@@ -1,4 +1,4 @@
-"""The descriptions of all ops, read from a table: whoever only tells of them need not import their kernels.
+"""The descriptions of all ops, read from a table, so that listing them imports no kernels.
 
 `ops.json` beside this file is written from the definitions, and a test compares it with them:
 .venv/bin/python docs/make_op_table.py > interpreter/schema/ops.json

@@ -160,15 +160,15 @@ class OpDef:
         return self.dynamic or self.judges or any(path.startswith(_LOOKING) for path in self.needs)
 
     def reports_late(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
-        """May what the kernel refuses be known after it? Never said of pending operands."""
+        """May a device report refused data after the kernel has run? False for pending operands."""
         return self.judges and holds(self.clamps, metas, attributes)
 
     def never_raises(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
-        """Can the kernel not raise, whatever the data? Never said of pending operands, which may be refused yet."""
+        """Does the kernel raise on no data? False for pending operands, which may still be refused."""
         return holds(self.total, metas, attributes)
 
     def works_in_pieces(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
-        """May the kernel be called on pieces of these operands? Never said of pending ones."""
+        """May the kernel be called on pieces of these operands? False for pending ones."""
         return holds(self.pointwise, metas, attributes)
 
     def least_operands(self) -> int:

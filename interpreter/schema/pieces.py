@@ -16,7 +16,7 @@ PIECE = 1 << 11  # elements, at the most
 
 
 def length_of_pieces(scratch: int, elements: int) -> int:
-    """Elements of a piece whose temporaries nobody notices, where those of so many elements take so many bytes."""
+    """Elements of a piece whose temporaries stay below `UNNOTICED`; those of `elements` take `scratch` bytes."""
     fitting = UNNOTICED * elements // max(scratch, 1)
     return min(PIECE, 1 << max(fitting.bit_length() - 1, 0))
 

@@ -67,7 +67,7 @@ class Wish:
 
     @property
     def is_pattern(self) -> bool:
-        """May several ops be meant, also such as cannot be called without more?"""
+        """May it match several ops, among them ops that cannot be called without more?"""
         return any(sign in self.op for sign in "*?[")
 
 
@@ -135,13 +135,13 @@ def checked(wish: Wish) -> Wish:
 
 
 def check_callable(wish: Wish) -> None:
-    """MetadataError if an op that is named cannot be called with what is given; a pattern fits also such as cannot."""
+    """MetadataError if a named op cannot be called with the given fields; a pattern may also match such ops."""
     if not wish.is_pattern:
         samples(ops_of(wish)[0], wish)
 
 
 def ops_of(wish: Wish) -> list[OpDef]:
-    """The ops that are meant; MetadataError if there are none."""
+    """The ops that the wish names; MetadataError if there are none."""
     if wish.is_pattern:
         found = [op for name, op in REGISTRY.items() if fnmatchcase(name, wish.op)]
     else:

@@ -12,7 +12,7 @@ from ..types.meta import Meta, Metas, OperandMeta
 from .opdef import Attributes, OutputMetas, Scratch
 from .promotion import DType
 
-# Bytes per element in which kernels compute what is neither float32, float64 nor complex.
+# Bytes per element of the dtypes in which kernels compute with integers and booleans.
 _WORKING = {"b": 8, "i": 8, "u": 8}
 
 

@@ -18,7 +18,7 @@ def parts(xp: ArrayModule, count: int, nbytes: int) -> list[slice]:
 
 
 def block_bytes(count: int, nbytes: int) -> int:
-    """The bytes of the largest of these blocks on the host. There may be any number: nobody has memory for them yet."""
+    """The bytes of the largest of these blocks on the host. Nothing is allocated yet: `count` may be any number."""
     return nbytes * min(_step(count, nbytes, HOST), count)
 
 

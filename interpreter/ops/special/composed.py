@@ -57,7 +57,7 @@ def _quantile_of_few(xp: ArrayModule, of: Library, df: Array, p: Array) -> Array
 
 
 def _gammaln_of_next(of: Library, x: Array) -> Array:
-    """gammaln(1 + x), with what the sum is rounded by."""
+    """gammaln(1 + x), corrected for the rounding of the sum."""
     given = x + 1
     return of.gammaln(given) - EULER * (x - (given - 1))
 

@@ -1,4 +1,4 @@
-"""Dead results, steps whose results nobody needs, are left out unless they may fail; equal ones are made once.
+"""Dead steps, whose results are not needed, are left out unless they may fail; equal results are computed once.
 
 A step that may fail on data stays, since its error is counted and logged; so does one with an integer whose range is
 checked before each run.
@@ -13,7 +13,7 @@ from .sharing import shared
 
 
 def dead_results(program: Program) -> Program:
-    """The program without the steps whose results nobody needs."""
+    """The program without the steps whose results are not needed."""
     newest = newest_values(program)
     needed = {*program.results, *(newest[variable] for variable in range(program.inputs))}
     kept: list[Step] = []

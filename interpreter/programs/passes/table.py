@@ -37,7 +37,7 @@ NONE: Final = "none"
 
 
 class Applied(NamedTuple):
-    """What a pass has done: its name, and how many steps there were before and after it, those in blocks included."""
+    """The effect of a pass: its name, and how many steps there were before and after it, those in blocks included."""
 
     name: str
     before: int
