@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from ..schema.promotion import promote
 from ..schema.scratch import in_double, total
 from ..types.kinds import NUMERIC, REAL
 from ..types.meta import Meta, Metas, tensors
-from .histograms import optional_operands
 from .linalg import product_work
 
 
@@ -22,6 +22,12 @@ def check_period(value: Any) -> float:
     if period == 0:
         raise ValueError("the period is not zero")
     return period
+
+
+def optional_operands(operands: Arrays, *given: bool) -> Iterator[Any]:
+    """The operands, with None for each that is not `given`."""
+    rest = iter(operands)
+    return (next(rest) if there else None for there in given)
 
 
 # --- interp

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ..schema.promotion import DType
 from ..schema.scratch import largest, total
 from ..types.kinds import ANY, REAL
 from ..types.meta import Meta, Metas, tensors
+from .curves import optional_operands
 
 _BLOCK = 1 << 16  # elements that NumPy takes at a time
 MOST_EDGES = 1 << 30  # that CuPy finds a place among: it adds two places in 32 bits
@@ -38,12 +38,6 @@ def histogram_dtypes(x: DType, edges: DType | None, weights: DType | None, *, de
         warnings.simplefilter("ignore")
         found = np.histogram(one, 1 if edges is None else np.arange(2).astype(edges), density=density, weights=weighted)
     return found[0].dtype, found[1].dtype
-
-
-def optional_operands(operands: Arrays, *given: bool) -> Iterator[Any]:
-    """The operands, with None for each that is not `given`."""
-    rest = iter(operands)
-    return (next(rest) if there else None for there in given)
 
 
 def _parts(operands: Arrays, attributes: Attributes) -> tuple[Any, Any, Any]:

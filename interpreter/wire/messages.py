@@ -44,6 +44,7 @@ SPAN = int(MessageKind.SPAN)
 PROGRAM = int(MessageKind.PROGRAM)
 LINK = int(MessageKind.LINK)
 RUN = int(MessageKind.RUN)
+CONVENTION = int(MessageKind.CONVENTION)
 HINT = int(MessageKind.HINT)
 FILE = int(MessageKind.FILE)
 LOAD = int(MessageKind.LOAD)
@@ -427,7 +428,7 @@ def decode_meta(wire: Any) -> OperandMeta | None:
     return Meta.of(tuple(shape), DTYPES[dtype])
 
 
-RELEASED: Final = Call._fields.index("released") + 1  # its place in the array of a CALL
+_RELEASED: Final = Call._fields.index("released") + 1  # its place in the array of a CALL
 
 
 def mark_released(call: list[Any], operands: int) -> None:
@@ -437,4 +438,4 @@ def mark_released(call: list[Any], operands: int) -> None:
     it from the array (`vm/admission/inline.py`). A call on the long path through admission is a named message like all
     others. Naming each call first takes 1 of 8.7 us per op in the chain row of `python -m bench`.
     """
-    call[RELEASED] |= operands
+    call[_RELEASED] |= operands
