@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..schema.attributes import DTYPE_OR_NONE, axis_attribute, check_bool, check_int, optional
+from ..schema.attributes import DTYPE_OR_NONE, ONE_AXIS, axis_attribute, check_bool, check_int
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, cost_of, define
 from ..schema.promotion import promote
 from ..types.meta import Meta, Metas, Shape, normal_axis, tensor, tensors
@@ -58,11 +58,7 @@ def _define_cumulative(name: str, function: str, initial: int) -> None:
         inputs=1,
         infer=infer_cumulative,
         summary=f"{function} along `axis`, from {initial} on if `include_initial`; computed in `dtype`.",
-        attributes=(
-            Attribute("axis", optional(check_int), None),
-            DTYPE_OR_NONE,
-            Attribute("include_initial", check_bool, default=False),
-        ),
+        attributes=(ONE_AXIS, DTYPE_OR_NONE, Attribute("include_initial", check_bool, default=False)),
         kernel=kernel,
         total=True,
         scratch=casts,

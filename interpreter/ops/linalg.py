@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -288,59 +289,50 @@ def outer_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: 
 
 # --- the table
 
-define(
+_define_product = partial(define, inputs=2, total=True)
+_define_product(
     name="matmul",
-    inputs=2,
     infer=infer_matmul,
     summary="Matrix product with NumPy's rules for 1-d and batched operands.",
     kernel=matmul_kernel,
     direct=matmul_direct,
-    total=True,
     scratch=matmul_scratch,
     work=matmul_work,
     needs=("matmul",),
 )
-define(
+_define_product(
     name="vecdot",
-    inputs=2,
     infer=infer_vecdot,
     summary="Sums of conj(x1) * x2 along `axis`, which is negative.",
     attributes=(axis_attribute(-1),),
     kernel=vecdot_kernel,
-    total=True,
     scratch=conjugate_scratch,
     work=vecdot_work,
     needs=("matmul",),
 )
-define(
+_define_product(
     name="tensordot",
-    inputs=2,
     infer=infer_tensordot,
     summary="Sums of products over `axes`: so many last of x1 and first of x2, or a pair of sequences of axes.",
     attributes=(Attribute("axes", check_contraction, 2),),
     kernel=tensordot_kernel,
-    total=True,
     scratch=tensordot_scratch,
     work=tensordot_work,
     needs=("matmul",),
 )
-define(
+_define_product(
     name="outer",
-    inputs=2,
     infer=infer_outer,
     summary="The product of each element of the vector x1 with each of the vector x2.",
     dtypes=(NUMERIC,),
     kernel=outer_kernel,
-    total=True,
 )
-define(
+_define_product(
     name="cross",
-    inputs=2,
     infer=infer_cross,
     summary="Cross products of the vectors of 3 components along `axis`, which is negative.",
     dtypes=(NUMERIC,),
     attributes=(axis_attribute(-1),),
     kernel=cross_kernel,
-    total=True,
     scratch=scratch(results=0.34),
 )

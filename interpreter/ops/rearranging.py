@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from ..errors import DeviceMemoryError
-from ..schema.attributes import axis_attribute, check_axes, check_axis, check_int, optional
+from ..schema.attributes import ONE_AXIS, axis_attribute, check_axes, check_axis, check_int, optional
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Kernel, OutputMetas, define
 from ..schema.promotion import broadcast_shapes
 from ..schema.scratch import total
@@ -19,7 +19,6 @@ from ..types.sizes import exact_size
 from .decompositions import matrices
 from .positions import check_gather, from_either_end
 
-_AXIS_OR_NONE = Attribute("axis", optional(check_int), None)
 # Overhead of copying one block of a roll, in element operations.
 BLOCK = 10_000
 # Axes that are rolled at once, block by block: each doubles the number of blocks.
@@ -308,7 +307,7 @@ define(
     inputs=1,
     infer=infer_repeat,
     summary="Each element `repeats` times along `axis`; if it is None, the elements in C order, 1-d.",
-    attributes=(Attribute("repeats", check_int), _AXIS_OR_NONE),
+    attributes=(Attribute("repeats", check_int), ONE_AXIS),
     kernel=repeat_kernel,
 )
 define(
@@ -318,7 +317,7 @@ define(
     dtypes=(ANY, INTEGER),
     infer=infer_repeat_each,
     summary="As repeat, with a tensor of counts: one per element along `axis`, or one for all.",
-    attributes=(_AXIS_OR_NONE,),
+    attributes=(ONE_AXIS,),
     kernel=repeat_each_kernel,
     dynamic=True,
     bounded=False,
@@ -357,7 +356,7 @@ _define_gather(
     name="take",
     infer=infer_take,
     summary="The elements of x at those positions along `axis`, which a 1-d x need not name.",
-    attributes=(_AXIS_OR_NONE,),
+    attributes=(ONE_AXIS,),
     kernel=take_kernel,
     needs=("take",),
 )

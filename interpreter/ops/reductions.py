@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int, optional
+from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, ONE_AXIS, check_float
 from ..schema.opdef import (
     Array,
     ArrayModule,
@@ -33,7 +33,6 @@ from ..types.meta import Meta, Metas, Shape, normal_axes, reduced_shape, tensor
 
 # The widest integer of each kind, the dtype of sums and products of integers.
 _ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
-_ONE_AXIS = Attribute("axis", optional(check_int), None)
 _PART = 1 << 20
 _UFUNCS: dict[str, Any] = {
     "sum": np.add,
@@ -279,7 +278,7 @@ for _name in ("sum", "prod"):
 _define_reduction("max", infer_max, _with_numpy_name("max"), direct=directly("max"))
 _define_reduction("min", infer_max, min_kernel, direct=directly("min"))
 for _name in ("argmax", "argmin"):
-    _define_reduction(_name, infer_argmax, _with_numpy_name(_name), axis=_ONE_AXIS, scratch=scratch(operands=1))
+    _define_reduction(_name, infer_argmax, _with_numpy_name(_name), axis=ONE_AXIS, scratch=scratch(operands=1))
 for _name in ("any", "all"):
     _define_reduction(_name, infer_any, _with_numpy_name(_name), direct=directly(_name))
 _define_reduction("count_nonzero", infer_count, count_kernel, scratch=scratch(elements=1))

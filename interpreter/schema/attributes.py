@@ -174,6 +174,7 @@ def _kind(value: object) -> str:
 
 # Attributes that many ops share.
 AXIS = Attribute("axis", optional(check_axis), None)
+ONE_AXIS = Attribute("axis", optional(check_int), None)
 KEEPDIMS = Attribute("keepdims", check_bool, default=False)
 SHAPE = Attribute("shape", check_shape)
 DTYPE = Attribute("dtype", check_dtype)
