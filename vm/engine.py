@@ -147,8 +147,9 @@ class Engine:
             found[session.id] += length_hint(rest)
         return found
 
-    def schedule(self) -> bool:
-        """One pass; False if there was nothing to do."""
+    def schedule(self, session: VmSession | None = None) -> bool:
+        """One pass; False if there was nothing to do. On behalf of a `session`, what other sessions hold back stays so
+        for the time being."""
         if self._fenced:
             self.scheduler.fences.poll()
         busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
@@ -156,7 +157,7 @@ class Engine:
         if not busy and not (self.held and self.in_run()):
             return False
         try:
-            self._pass()
+            self._pass(session)
         except BaseException as error:
             self.fault = error
             raise
@@ -164,7 +165,7 @@ class Engine:
             raise self.fault
         return True
 
-    def _pass(self) -> None:
+    def _pass(self, session: VmSession | None) -> None:
         scheduler, dispatcher = self.scheduler, self.scheduler.dispatcher
         scheduler.stamp(scheduler.clock())
         if self.finished:
@@ -176,7 +177,7 @@ class Engine:
             self.handle_pending()
         if self._due:
             self.admission.durable.checkpoints.keep_those_who_wait()
-        if self.held:
+        if self.held and (session is None or session in self.held):
             self.go_on_with_a_run()
         if self.running:
             dispatcher.go_on()

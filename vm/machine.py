@@ -191,7 +191,7 @@ class VirtualMachine(Runtime):
             with self.lock:
                 yield
         finally:
-            if self.engine.finished or self.cancellations:
+            if self.engine.finished or self.cancellations or self.engine.in_run():
                 self.drive()
 
     def refuse_driver(self) -> None:
@@ -216,7 +216,7 @@ class VirtualMachine(Runtime):
                     while self.fault is None:  # another thread may have met it while this one waited for the lock
                         if cancellations:
                             self.take_cancellations()
-                        if not engine.schedule():
+                        if not engine.schedule(session):
                             break
                         if engine.held:
                             until = until or time.monotonic() + PIECE
@@ -231,10 +231,20 @@ class VirtualMachine(Runtime):
                 if waiting.followers or waiting.leader is not None:
                     waiting.wake()
             if later:
-                self.background.ring()
+                self.hand_on()
                 return
             if not (engine.finished or self.cancellations):
                 return
+
+    def hand_on(self) -> None:
+        """See to it that a thread drives soon: one that waits for the lock will, else the leader, else the background
+        thread."""
+        if self.lock.wanted():
+            return
+        if self.waiting.role.locked():
+            self.bell.ring()
+        else:
+            self.background.ring()
 
     def take_cancellations(self) -> None:
         """Finish the cancellations that callbacks began. The caller holds the lock; the engine is between passes."""
