@@ -13,6 +13,7 @@ It proves nothing of a GPU: the sizes are small, rows are not judged, and the ve
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 import threading
 from collections.abc import Callable
@@ -36,6 +37,12 @@ def prepare(site: Path) -> None:
 def is_installed() -> bool:
     """Is `cupy` the fake in this process?"""
     return bool(os.environ.get(VARIABLE))
+
+
+def main() -> None:
+    """Run the module that the arguments name, in a forked process, as one with the site on its path runs it."""
+    install(os.environ[VARIABLE])
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 def install(spec: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -16,7 +18,8 @@ import pytest
 import tensord
 from tensord.interpreter.schema.opdef import REGISTRY, find
 
-from . import fake, faulty_ops, vast_calls
+from ..forked import Forked
+from . import fake, faulty_ops, stage_hostile, vast_calls
 from .bundle import ROOT
 from .hostile_calls import MOST, calls, exposed, out_of_range
 from .record import Tally
@@ -57,14 +60,15 @@ def test_what_is_out_of_range_has_the_limits_of_the_dtype_by_themselves_and_toge
         assert {limits.min, limits.max} < set(made["one after the other"].tolist())
 
 
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str, device: str, spec: str = "") -> tuple[Tally, str]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str, device: str, spec: str) -> tuple[Tally, str]:
     """What the process of one op finds on a device, or on a fake with these faults."""
-    site = tmp_path / "site"
-    site.mkdir()
-    fake.prepare(site)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT / "src"), str(ROOT)]))
-    monkeypatch.setenv(fake.VARIABLE, spec)
-    monkeypatch.chdir(ROOT)
+
+    def start(command: list[str]) -> Forked:
+        assert command[:2] == [sys.executable, "-m"]
+        return Forked(("tests.gpu.fake", "main"), command[2:], env={**os.environ, fake.VARIABLE: spec}, cwd=ROOT)
+
+    processes = SimpleNamespace(Popen=start, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(stage_hostile, "subprocess", processes)
     given: Any = SimpleNamespace(device=device, deadline=time.monotonic() + 60)
     return of_one(given, op, tmp_path)
 
@@ -137,8 +141,6 @@ class Result(NamedTuple):
 
 def test_the_stage_asks_each_op_that_is_exposed(tmp_path, monkeypatch):
     """Every op is asked, by name, in the part of one process."""
-    from . import stage_hostile
-
     asked: list[str] = []
 
     def note(_given: Given, op: str, _folder: Path) -> tuple[Tally, str]:

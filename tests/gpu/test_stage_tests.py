@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from typing import Any
 
+from .. import forked
 from ..each_case import each_case
 from .bundle import ROOT
 from .record import Tally, read
-from .stage_tests import FAKE, SETS, TESTS, in_source, left_out
+from .stage import main
+from .stage_tests import FAKE, SETS, TESTS, Chosen, in_source, left_out, work
 
-PROGRAM = """
-from tests.gpu import stage_tests
-from tests.gpu.stage import main
-stage_tests.SETS["trial"] = stage_tests.Chosen(({path!r},), "sim", {keyword!r})
-main(stage_tests.work)
-"""
 TRIAL = """
 import pytest
 
@@ -49,19 +43,21 @@ def test_tests_over_the_fake_of_cuda_are_no_part_of_a_proof() -> None:
         assert not any(FAKE in path.read_text() for path in modules)
 
 
+def trial() -> None:
+    """The stage, with one set of tests more, in a process of its own."""
+    SETS["trial"] = Chosen((os.environ["TRIAL"],), "sim", os.environ["KEYWORD"])
+    main(work)
+
+
 def run(tmp_path: Any, keyword: str = "", seconds: float = 60.0) -> Tally:
     """The records of a stage with one module of tests."""
     path, record = tmp_path / "test_trial.py", tmp_path / "record"
     path.write_text(TRIAL)
-    program = PROGRAM.format(path=str(path), keyword=keyword)
     options = ["--device", "sim:0", "--until", str(time.monotonic() + seconds), "--record", str(record)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    arguments = ["-c", ROOT / "pyproject.toml", "-p", "tests.conftest"]
-    environment["PYTEST_ADDOPTS"] = " ".join(map(str, arguments))
-    subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-c", program, "trial", *options], env=environment, cwd=ROOT, timeout=60, check=True,
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    pytest_options = ["-c", ROOT / "pyproject.toml", "-p", "tests.conftest"]
+    given = {"TRIAL": str(path), "KEYWORD": keyword, "PYTEST_ADDOPTS": " ".join(map(str, pytest_options))}
+    done = forked.run((__name__, "trial"), ["trial", "trial", *options], env={**os.environ, **given}, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
     return read([record])
 
 

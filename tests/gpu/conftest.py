@@ -1,0 +1,18 @@
+"""The proof's processes have the bytecode that is there: a proof itself compiles all of it anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from .check import Proof
+
+
+@pytest.fixture(autouse=True)
+def bytecode_is_not_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in any process of the tests."""
+    environment = Proof.environment
+
+    def ours(proof: Proof) -> dict[str, str]:
+        return {name: value for name, value in environment(proof).items() if name != "PYTHONPYCACHEPREFIX"}
+
+    monkeypatch.setattr(Proof, "environment", ours)
