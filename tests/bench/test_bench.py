@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from subprocess import TimeoutExpired
+from types import SimpleNamespace
+from typing import IO, Any
 
 import pytest
+
+from ..daemon import MAIN
+from ..forked import Forked
 
 ROOT = Path(__file__).parents[2]
 CAPTURED = ("captured chain", "with numbers and views", "captured training step")
@@ -74,10 +83,21 @@ DAEMON_ROWS = [
 
 
 def bench(*arguments: str) -> str:
-    command = [sys.executable, "-W", "error", "-m", "bench", "--quick", *arguments]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)  # noqa: S603
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    """What it prints, run in this process. The daemons that it starts are forked ones."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(printed):
+        patched.syspath_prepend(ROOT)
+        own_daemon, program = import_module("examples.own_daemon"), import_module("bench.__main__")
+        patched.setattr(own_daemon, "subprocess", SimpleNamespace(Popen=forked, TimeoutExpired=TimeoutExpired))
+        patched.setattr(sys, "argv", ["bench", "--quick", *arguments])
+        program.main()
+    return printed.getvalue()
+
+
+def forked(command: Sequence[str], *, env: Mapping[str, str], stdout: IO[str], stderr: IO[str], **_: Any) -> Forked:
+    """Start `tensord serve`."""
+    assert command[1:4] == ["-m", "tensord.client.cli", "serve"]
+    return Forked(MAIN, ["tensord", *command[3:]], env=env, stdout=stdout.fileno(), stderr=stderr.fileno())
 
 
 def measured(directory: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
@@ -172,14 +192,28 @@ def test_a_small_change_of_memory_has_no_sign(either):
 
 
 def test_the_baseline_runs_without_the_virtual_machine():
-    assert "aim" in bench("--baseline-only", "--only", "chain", "--daemon")
-
-
-def test_a_workload_that_is_not_there_is_refused_with_those_that_are():
-    command = [sys.executable, "-m", "bench", "--only", "clients"]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "bench",
+        "--quick",
+        "--baseline-only",
+        "--only",
+        "chain",
+        "--daemon",
+    ]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)  # noqa: S603
-    assert result.returncode == 2
-    assert "there are chain, spread" in result.stderr
+    assert result.returncode == 0, result.stderr
+    assert "aim" in result.stdout
+
+
+def test_a_workload_that_is_not_there_is_refused_with_those_that_are(capsys):
+    with pytest.raises(SystemExit) as ended:
+        bench("--only", "clients")
+    assert ended.value.code == 2
+    assert "there are chain, spread" in capsys.readouterr().err
 
 
 def test_only_measures_what_was_asked_for(tmp_path):
