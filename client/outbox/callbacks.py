@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import RLock, get_ident
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
@@ -19,6 +19,7 @@ from ..locations.locations import user_line
 if TYPE_CHECKING:
     from .outbox import Outbox
 
+SLICE: Final = 0.1  # seconds of a wait in which nothing is raised: a signal may arrive at another thread, and wake none
 REFUSED = "a side effect's callback, or a signal handler there, may neither submit nor wait"
 
 
@@ -34,15 +35,16 @@ class Refusing:
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """As an RLock; ProtocolError at the user's line on the callback's thread.
 
-        C alone takes an RLock. Here an exception could come once the lock is taken, so it is taken in a region.
+        C alone takes an RLock. Here an exception could come once the lock is taken, so it is taken in a region, and
+        raised between slices of the wait.
         """
         if get_ident() == self.thread:
             raise ProtocolError(REFUSED, location=user_line())
-        limited, taken = timeout >= 0, False
+        endless, taken = blocking and timeout < 0, False
         try:
             with SHIELD:
-                while not (taken := self.lock.acquire(limited, timeout)) and blocking and not limited:
-                    with SHIELD.exposed, self.lock:
+                while not (taken := self.lock.acquire(blocking, SLICE if endless else timeout)) and endless:
+                    with SHIELD.exposed:
                         pass
         except BaseException:
             if taken:

@@ -32,7 +32,7 @@ from ..locations.locations import Locations, located, user_line
 from ..process.forks import FORKS
 from ..transport.interface import FORKED, ClosedTransport, Reply
 from .atomic import AtomicBlock, Closed, Group
-from .callbacks import Lock
+from .callbacks import SLICE, Lock
 from .current import capture_of, refuse_captured
 from .host_results import HostResults
 from .releases import add_releases, releases
@@ -81,9 +81,10 @@ class Outbox:
             transport.rouse(self.idle_flush)
 
     def enter(self) -> Lock:
-        """Take the lock, in a region; the caller releases it. Another thread's block is awaited in a sleep."""
-        while not (lock := self.lock).acquire(blocking=False):
-            with SHIELD.exposed, lock:
+        """Take the lock, in a region; the caller releases it. An exception from outside ends the wait for another
+        thread's block within `SLICE`."""
+        while not (lock := self.lock).acquire(timeout=SLICE):
+            with SHIELD.exposed:
                 pass
         return lock
 
