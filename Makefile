@@ -73,10 +73,11 @@ imports: $(VENV)/.dev
 	@echo "== import-linter"
 	@$(VENV)/bin/lint-imports
 
-# The tests start hundreds of processes: compiling the package anew took half the time of each.
+# The tests start hundreds of processes: compiling the package anew took half the time of each. Three workers for two
+# processors: while one waits for a process, the others have work.
 tests: $(VENV)/.dev
 	@echo "== pytest"
-	@MAKEFLAGS= PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 2 --dist worksteal
+	@MAKEFLAGS= PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 3 --dist worksteal
 
 # CuPy's wheel can be imported without a GPU. It lies in a folder of its own, where no other test finds it: 70 MB, 200 MB unpacked.
 cupy: $(VENV)/.dev
@@ -94,7 +95,7 @@ tests-compiled: $(VENV)/.dev
 	@echo "== pytest, compiled"
 	@compiled=$$($(RUN) deploy/compiled.py) || exit 1; \
 	if [ -z "$$compiled" ]; then echo "nothing was compiled, for the reason above: these tests are left out"; else \
-		PYTHONPATH=$$compiled PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 2 --dist worksteal $(COMPILED_TESTS); fi
+		PYTHONPATH=$$compiled PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 3 --dist worksteal $(COMPILED_TESTS); fi
 
 wheels: $(VENV)/.dev
 	@$(RUN) deploy/wheels.py --out $(OUT)/dist
@@ -125,7 +126,7 @@ model-long: $(VENV)/.dev
 	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS) $(if $(GPUS),--gpus) $(if $(LAUNCHING),--launching) $(if $(CROWDED),--crowded)
 
 conformance-long: $(VENV)/.dev
-	@TENSORD_CONFORMANCE_EXAMPLES=$(EXAMPLES) $(RUN) -m pytest -n 2 --dist worksteal tests/conformance
+	@TENSORD_CONFORMANCE_EXAMPLES=$(EXAMPLES) $(RUN) -m pytest -n 3 --dist worksteal tests/conformance
 
 fuzz: $(VENV)/.dev
 	@$(RUN) -m tests.fuzz.run --seconds $(SECONDS)
