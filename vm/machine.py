@@ -279,7 +279,7 @@ class VirtualMachine(Runtime):
     def wait_until(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         """Drive and sleep until the predicate holds; False after `timeout` seconds."""
         self.refuse_driver()
-        if predicate():
+        if predicate() and not self.lock.locked():  # else a pass is under way, which still holds what it finishes
             return True
         self.drive()
         return predicate() or self.waiting.wait(predicate, timeout)

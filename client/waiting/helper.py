@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
+from ...interpreter.concurrency.finalisers import redone
 from ..locations.locations import HANDLED, user_line
 from ..locations.tracebacks import MEANT, hide
 from .steps import Work, keep
@@ -27,12 +29,9 @@ def started(work: Work, line: str | None) -> asyncio.Future[Any]:
 
     def run() -> None:
         HANDLED.line = line
-        value, error = outcome(partial(context.run, work.function))
-        try:
-            loop.call_soon_threadsafe(settle, future, value, error, work.drop)
-        except RuntimeError:  # the loop is closed
-            if error is None:
-                work.drop(value)
+        ending = Ending(future, *outcome(partial(context.run, work.function)), work.drop)
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(ending)
 
     start(run)
     return future
@@ -51,15 +50,35 @@ def outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-def settle(future: asyncio.Future[Any], value: Any, error: BaseException | None, drop: Callable[[Any], None]) -> None:
-    """Set the result, on the loop's thread."""
-    if not future.done():
-        if error is None:
-            future.set_result(value)
+class Ending:
+    """The end of a piece of work: called on the loop's thread, it sets the future. A loop that is closed first forgets
+    the call. A result that nobody takes is dropped when this object is gone."""
+
+    __slots__ = ("_drop", "_error", "_future", "_left", "_value")
+
+    def __init__(
+        self, future: asyncio.Future[Any], value: Any, error: BaseException | None, drop: Callable[[Any], None]
+    ) -> None:
+        self._future = future
+        self._value = value
+        self._error = error
+        self._drop = drop
+        self._left = error is None  # is there a result that nobody has taken?
+
+    def __call__(self) -> None:
+        if self._future.done():
+            return
+        if self._error is None:
+            self._left = False
+            self._future.set_result(self._value)
         else:
-            future.set_exception(error)
-    elif error is None:
-        start(partial(drop, value))
+            self._future.set_exception(self._error)
+
+    @redone
+    def __del__(self) -> None:
+        if self._left:
+            start(partial(self._drop, self._value))
+            self._left = False
 
 
 async def in_helper(function: Callable[[], Any], drop: Callable[[Any], None] = keep) -> Any:

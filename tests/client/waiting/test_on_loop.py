@@ -15,6 +15,8 @@ import pytest
 import tensord as td
 from tensord.client.session.session import Session
 from tensord.client.transport.interface import Reply
+from tensord.client.waiting.helper import started
+from tensord.client.waiting.steps import Work
 
 from ...behaviours.looking_inside import WAIT, assert_sound, device_of, held, ones
 from ...daemon import Daemon
@@ -224,6 +226,27 @@ def test_a_cancelled_save_leaves_no_file(far, tmp_path):
 
     asyncio.run(main())
     eventually(lambda: not list(tmp_path.iterdir()))
+
+
+def test_a_result_that_a_closed_loop_forgets_is_dropped():
+    """The work ends between the last turn of the loop and its end, so the loop never makes the call that takes it."""
+    goes, queued, dropped = threading.Event(), threading.Event(), []
+
+    class Loop(asyncio.SelectorEventLoop):
+        def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> Any:
+            handle = super().call_soon_threadsafe(*args, **kwargs)
+            queued.set()
+            return handle
+
+    async def begin() -> None:
+        started(Work(lambda: goes.wait(10) and "a result", dropped.append), None)
+
+    loop = Loop()
+    loop.run_until_complete(begin())
+    goes.set()
+    assert queued.wait(10)
+    loop.close()
+    eventually(lambda: dropped == ["a result"])
 
 
 # -- several loops and threads -----------------------------------------------------------------------------------------

@@ -252,9 +252,10 @@ class Stream:
     def done(self) -> bool:
         """False on a broken device, too: CuPy raises no error here."""
         self.gpu.calls["streamQuery"] += 1
-        if self.queue.items:
-            self.gpu.step()
-        return not self.queue.items and self.gpu.broken[self.queue.device] is None
+        with self.gpu.changed:  # another thread may be at the last item
+            if self.queue.items:
+                self.gpu.step()
+            return not self.queue.items and self.gpu.broken[self.queue.device] is None
 
     def synchronize(self) -> None:
         self.gpu.call("streamSynchronize", self.queue.device)
