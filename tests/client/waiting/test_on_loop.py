@@ -228,21 +228,27 @@ def test_a_cancelled_save_leaves_no_file(far, tmp_path):
     eventually(lambda: not list(tmp_path.iterdir()))
 
 
-def test_a_result_that_a_closed_loop_forgets_is_dropped():
+def test_a_result_that_a_closed_loop_forgets_is_dropped(monkeypatch):
     """The work ends between the last turn of the loop and its end, so the loop never makes the call that takes it."""
-    goes, queued, dropped = threading.Event(), threading.Event(), []
+    goes, queued = threading.Event(), threading.Event()
+    dropped: list[str] = []
+    loop = asyncio.new_event_loop()
+    call_soon = loop.call_soon_threadsafe
 
-    class Loop(asyncio.SelectorEventLoop):
-        def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> Any:
-            handle = super().call_soon_threadsafe(*args, **kwargs)
-            queued.set()
-            return handle
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        handle = call_soon(*args, **kwargs)
+        queued.set()
+        return handle
+
+    def work() -> str:
+        assert goes.wait(10)
+        return "a result"
 
     async def begin() -> None:
-        started(Work(lambda: goes.wait(10) and "a result", dropped.append), None)
+        started(Work(work, dropped.append), None)
 
-    loop = Loop()
     loop.run_until_complete(begin())
+    monkeypatch.setattr(loop, "call_soon_threadsafe", noted)
     goes.set()
     assert queued.wait(10)
     loop.close()
