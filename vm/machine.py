@@ -191,8 +191,10 @@ class VirtualMachine(Runtime):
             with self.lock:
                 yield
         finally:
-            if self.engine.finished or self.cancellations or self.engine.in_run():
+            if self.engine.finished or self.cancellations:
                 self.drive()
+            elif self.engine.in_run():  # the thread that drove may have left it to this one
+                self.hand_on()
 
     def refuse_driver(self) -> None:
         """Refuse a callback or signal handler on the thread that drives: it would wait for itself."""
@@ -300,7 +302,7 @@ class VirtualMachine(Runtime):
             until = until or time.monotonic() + LOOK
             with self.lock:
                 engine.poll()
-            if engine.finished:
+            if engine.finished or engine.in_run():
                 self.drive()
                 if predicate():
                     return True

@@ -118,8 +118,8 @@ Place: TypeAlias = tuple[int, int, str]  # device and inode of a directory, and 
 class Commits:
     """Gives files their names, one after the other in the order in which their values were there.
 
-    One that would replace the file of a later save is left out. `_open` has the saves to each place, in program order,
-    that may still be given their names: those behind the last one that was.
+    A save that would replace the file of a later one is left out. `_open` has, for each place and in program order, the
+    saves behind the one that was named last: only those may still get the name.
     """
 
     def __init__(self) -> None:

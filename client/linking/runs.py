@@ -66,7 +66,7 @@ class Reported:
     _core: Runs
 
     def report(self) -> Report:
-        """What the machine has made of it so far: its segments, their memory, and where each value lies, and why."""
+        """The compiled form so far: the segments, their memory, and the place of each value, with the reason."""
         return on_thread(self._core.core.outbox, self._core.linked.reporting())
 
     def report_async(self) -> Awaiting[Report]:

@@ -157,7 +157,7 @@ def is_installed(code: CodeType) -> bool:
 
 VIEWS: Final[tuple[type, ...]] = (type({}.keys()), type({}.values()), type({}.items()))
 PROXIES: Final[tuple[type, ...]] = (weakref.ProxyType, weakref.CallableProxyType)
-# What classes, modules and functions have, and no value depends on.
+# Attributes of classes, modules and functions on which no value depends.
 _NOT_READ: Final = (
     "__dict__ __weakref__ __slots__ __abstractmethods__ _abc_impl "
     "__annotations__ __annotate__ __annotate_func__ __annotations_cache__ __class_getitem__ "

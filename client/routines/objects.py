@@ -80,7 +80,7 @@ def look_at_other(search: Search, value: Any, name: str) -> None:
 
 
 def look_at_logger(search: Search, value: logging.Logger, name: str) -> None:
-    """A logger: only what code asks it for. What it logs reaches no program."""
+    """A logger: only the attributes that code reads. Log records reach no program."""
     look_at_named(search, value, name)
     if search.attributes & _LEVELS:
         search.shape(level_of, value, name, known=("level", id(value)))

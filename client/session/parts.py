@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Facet:
-    """Some of a session's methods. What waits is in steps, which threads and event loops take."""
+    """Some of a session's methods. A method that waits is a procedure of steps, for threads and for event loops."""
 
     _core: Parts
 

@@ -80,7 +80,7 @@ def is_unfinished(name: str) -> bool:
 
 
 def what_to_do(error: OSError) -> str:
-    """What to do about a directory that cannot be opened or made, as the end of an error; else its text alone."""
+    """The system's error text for a directory that cannot be opened or made, with advice where there is some."""
     told = _WHAT_TO_DO.get(error.errno or 0)
     return f"{error.strerror}; {told}" if told else str(error.strerror)
 

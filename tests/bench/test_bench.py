@@ -83,7 +83,7 @@ DAEMON_ROWS = [
 
 
 def bench(*arguments: str) -> str:
-    """What it prints, run in this process. The daemons that it starts are forked ones."""
+    """The output of the benchmarks, run in this process. Their daemons are forked."""
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patched, redirect_stdout(printed):
         patched.syspath_prepend(ROOT)

@@ -339,6 +339,20 @@ def test_a_thread_that_wants_one_value_does_not_work_off_what_another_session_is
     assert len(kept) == 20 * AHEAD
 
 
+def test_a_thread_to_which_another_one_leaves_a_run_carries_it_on_or_hands_it_on(session, machine_of, monkeypatch):
+    """The other thread relies on the one that waits for the lock, be it the leader or a thread that drives nothing."""
+    machine, done = machine_of(session), []
+    monkeypatch.setattr(machine, "drive", lambda: done.append("drives"))
+    monkeypatch.setattr(machine, "hand_on", lambda: done.append("hands on"))
+    monkeypatch.setattr(type(machine.engine), "in_run", lambda _self: True)
+    monkeypatch.setattr(type(machine.engine), "unwatched", property(lambda _self: not done))
+    machine.look(lambda: False)
+    with machine.locked():
+        pass
+    monkeypatch.undo()
+    assert done == ["drives", "hands on"]
+
+
 def test_between_two_pieces_the_background_gives_way_to_whoever_waits(make_session, machine_of):
     """Else it would be in again before those who wait have woken, for as long as there is anything to release."""
     _stays, goes = (make_session("local:large") for _ in range(2))

@@ -1,4 +1,4 @@
-"""What a terminal can do: its size, bold and dim text, a line that is drawn anew, a bar, and the whole screen.
+"""The terminal: its size, bold and dim text, a line that is redrawn, a progress bar, and the whole screen.
 
 Where a stream is no terminal, or a dumb one, nothing but plain lines is written to it.
 """

@@ -113,7 +113,7 @@ def test_the_end_does_not_wait_for_a_thread_that_holds_on_to_a_session(daemon: D
 
 
 def python(*arguments: str, folder: Path) -> str:
-    """What a program prints; Python finds modules in the folder, too."""
+    """The output of a program, which can also import modules from the folder."""
     command = [sys.executable, "-W", "ignore", *arguments]
     environment = os.environ | {"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603

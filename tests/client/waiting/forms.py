@@ -35,7 +35,7 @@ ROWS = [[1.0, 2.0], [3.0, 4.0]]
 
 
 def given(session: Session, folder: Path, *, files: bool = True) -> Given:
-    """What a form needs, and it is all there."""
+    """Everything that a form needs, ready for it."""
     x, one = session.asarray(np.array(ROWS)), session.asarray(7)
     routine = session.routine(lambda x: x + 1)
     routine(x)

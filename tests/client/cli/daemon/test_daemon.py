@@ -86,7 +86,7 @@ def start(daemon: Daemon, *arguments: str) -> subprocess.Popen[str]:
 
 
 def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What it prints until its end, which is short."""
+    """The whole output of a command that ends soon."""
     assert process.stdout
     assert process.stderr
     printed = process.stdout.read(), process.stderr.read()
