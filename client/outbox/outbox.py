@@ -31,7 +31,8 @@ from ...interpreter.wire.messages import RELEASE, Atomic, NamedMessage, encode_m
 from ..locations.locations import Locations, located, user_line
 from ..process.forks import FORKS
 from ..transport.interface import FORKED, ClosedTransport, Reply
-from .atomic import AtomicBlock, Closed, Group
+from .atomic import AtomicBlock
+from .batches import Closed, Group
 from .callbacks import SLICE, Lock
 from .current import capture_of, refuse_captured
 from .host_results import HostResults

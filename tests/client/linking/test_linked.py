@@ -248,7 +248,7 @@ def test_a_closed_session_runs_nothing_and_waits_for_no_print(make_session: Call
 def test_a_run_that_a_full_group_refuses_has_no_print_to_wait_for(
     make_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tensord.client.outbox.atomic.GROUP", 1)
+    monkeypatch.setattr("tensord.client.outbox.batches.GROUP", 1)
     with make_session() as session:
         x = session.asarray([1.0])
         f = linked(session, x, lambda _: None)
@@ -268,7 +268,7 @@ def test_of_a_program_that_a_full_group_takes_in_part_nothing_is_left(
     machines: str,
     machine_of: Callable[[Session], Any],
 ) -> None:
-    monkeypatch.setattr("tensord.client.outbox.atomic.GROUP", 1)
+    monkeypatch.setattr("tensord.client.outbox.batches.GROUP", 1)
     monkeypatch.setattr("tensord.client.linking.linked.RECORDS", 1)
     with make_session() as session:
         x = session.asarray([1.0])

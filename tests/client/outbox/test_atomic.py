@@ -12,7 +12,7 @@ import pytest
 
 import tensord as td
 from tensord.client.calls import signatures
-from tensord.client.outbox import atomic
+from tensord.client.outbox import batches
 from tensord.client.session.session import Session
 from tensord.interpreter.wire.messages import ATOMIC, CALL, LOCATION, RELEASE, RESTART, SIGNATURE, UPLOAD
 
@@ -83,7 +83,7 @@ def test_many_ops_are_still_one_group(session: Session, sent: list[Any]) -> None
 def test_one_message_too_many_raises_at_its_line_and_the_others_are_sent(
     session: Session, sent: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atomic, "GROUP", 5)
+    monkeypatch.setattr(batches, "GROUP", 5)
     x = session.asarray([0.0])
     with session.atomic(), pytest.raises(td.ProtocolError, match="at most 5 messages; make several") as caught:  # noqa: PT012
         for _ in range(5):  # four, and a signature

@@ -1,0 +1,35 @@
+"""Batches with limits: those of a closed session, and of an atomic block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ...interpreter.wire.limits import Limits
+from ..locations.locations import located, user_line
+from ..transport.interface import CLOSED
+
+GROUP = Limits().batch  # messages in an atomic group
+
+
+class Group(list[list[Any]]):
+    """The messages of an atomic block: they leave together, so their number is limited."""
+
+    def append(self, message: list[Any]) -> None:
+        """Add a message. If the group is full, raise ProtocolError at the user's line instead."""
+        if len(self) >= GROUP:
+            full = f"an atomic block holds at most {GROUP} messages; make several of it"
+            raise ProtocolError(full, location=user_line())
+        super().append(message)
+
+
+class Closed(list[list[Any]]):
+    """The messages of a session that has ended, and takes no more; `error` says how."""
+
+    def __init__(self, error: TensordError | None = None) -> None:
+        super().__init__()
+        self.error = error or ConnectionLost(CLOSED)
+
+    def append(self, _message: list[Any]) -> None:
+        """Raise the error at the user's line."""
+        raise located(self.error.reraisable())
