@@ -1,7 +1,7 @@
 """Admission: messages become instructions.
 
 - `admission`: one handler per kind of message
-- `calls`: ops; `inline`: ops that run at admission
+- `calls`: ops; `inline`: ops that run at admission; `at_once`: the rule of what may
 - `accesses`: bytes in and out, waits, side effects; `exports`: results that clients read in place
 - `files`: tensors that lie in files; `durable`: checkpoints and their restoring
 - `routines`: programs, links and runs; `segments`: runs as one instruction;

@@ -38,12 +38,11 @@ import numpy as np
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import CALL, RELEASE, Call, Upload
-from ...streams.device import Buffer, Device
+from ...streams.device import Device
 from ..memory.binding import bind
 from ..memory.ledger import has_spare
 from ..memory.pins import end_pins
 from ..memory.recycling import make_tensor, recycle
-from ..memory.release import release
 from ..memory.victims import touch
 from ..model.charges import charge, credit, has_share
 from ..model.device_state import DeviceState
@@ -59,6 +58,7 @@ from ..placement.views import known_view_of
 from ..scheduler.dispatch import INLINE_BYTES
 from ..scheduler.fences import SOON_NS
 from ..scheduler.scheduler import Scheduler
+from .at_once import begin_failed, begin_write, bind_operand, end_failed, readable, writable
 from .names import Names
 
 COPIED_BYTES = 1 << 14  # uploads up to this size are copied rather than adopted
@@ -380,18 +380,11 @@ class Inline:
             instruction.launch = plan.device.launches.order.issued
             instruction.edges = [met[n : n + 4] for n in range(0, len(met), 4)]
         read = [session.tensors.get(v) for v, scalar in zip(inputs, plan.scalars, strict=True) if not scalar]
-        instruction.reads = tuple({t.storage.copies[plan.device]: None for t in read if t is not None})
-        instruction.writes = tuple({session.tensors[v].storage.copies[plan.device]: None for v in outputs})
-        instruction.versions = tuple([copy.version for copy in instruction.reads + instruction.writes])
-        instruction.admitted = scheduler.tick - 1
-        instruction.received = instruction.ready = instruction.dispatched = scheduler.now
-        instruction.started = started
+        reads = [t.storage.copies[plan.device] for t in read if t is not None]
+        writes = [session.tensors[v].storage.copies[plan.device] for v in outputs]
+        begin_failed(scheduler, instruction, reads, writes, started)
         instruction.fail(failure)
-        for copy in instruction.writes:
-            release(copy)
-        instruction.finished = scheduler.latest = scheduler.clock()
-        instruction.move(Status.FAILED)
-        scheduler.ring.add(instruction, scheduler.tick)
+        end_failed(scheduler, instruction, Status.FAILED)
         scheduler.tell(session, instruction.error)
 
     def release(self, session: VmSession, message: Sequence[Any]) -> bool:
@@ -541,16 +534,10 @@ def bind_operands(plan: Plan, tensors: dict[int, Tensor], inputs: Sequence[Any])
             arguments.append(value if plan.number is None else plan.number.of(value))
             continue
         tensor = tensors.get(value) if type(value) is int else None
-        if tensor is None or tensor.meta is not meta:
+        copy = readable(device, tensor, meta)
+        if copy is None or tensor is None:
             return None
-        copy = tensor.storage.copies.get(device)
-        if copy is None or copy.poison is not None:
-            return None
-        if copy.writer is not None and (device.launches is None or not device.launches.follows(copy)):
-            return None
-        buffer = copy.buffer
-        if buffer is None:
-            return None
+        buffer: Any = copy.buffer
         plain = buffer.meta is meta and tensor.strides is None
         arguments.append(buffer.array if plain else bind_operand(device, buffer, tensor, meta))
         traced += (copy.id, copy.version)
@@ -558,31 +545,11 @@ def bind_operands(plan: Plan, tensors: dict[int, Tensor], inputs: Sequence[Any])
     return arguments, traced, used
 
 
-def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any) -> Any:
-    """The array of an operand that is bound differently than last time."""
-    if tensor.strides is not None:
-        return device.backend.bind_view(buffer, meta, tensor.offset, tensor.strides)
-    return device.backend.bind(buffer, meta)
-
-
 def find_target(plan: Plan, tensor: Tensor | None, launches: Launches | None) -> Copy | None:
-    """The copy of the `out=` tensor, with its next version, if the tensor's memory is its own, all here, and unused."""
-    if tensor is None or tensor.meta is not plan.output:
+    """The copy of the `out=` tensor, with its next version, if it may be written now."""
+    copy = writable(plan.device, tensor, plan.output, launches)
+    if copy is None or tensor is None:
         return None
-    storage = tensor.storage
-    copy = storage.copies.get(plan.device)
-    if copy is None or len(storage.copies) != 1 or storage.views:
-        return None
-    if storage.sharers != 1 or tensor.strides is not None or copy.exposed:  # `may_overwrite`, without its call
-        return None
-    if copy.poison is not None or copy.buffer is None:
-        return None
-    if copy.uses or copy.readers:
-        if launches is None or not launches.follows_all(copy):
-            return None
-        copy.writer = copy.readers = None  # who comes later comes behind this launch
-    if plan.device.short:
-        touch(storage, plan.device)
-    storage.placed = plan.device.alone
-    storage.version = copy.version = storage.version + 1
+    touch(tensor.storage, plan.device)
+    begin_write(copy, tensor.storage)
     return copy

@@ -14,7 +14,6 @@ from typing import Any
 
 from ...interpreter.types.meta import Scalar
 from ..memory.recycling import make_tensor
-from ..memory.release import release
 from ..memory.victims import touch
 from ..model.charges import has_share
 from ..model.instruction import Status
@@ -25,7 +24,7 @@ from ..routines.op_by_op.run import Ids
 from ..routines.running.instruction import KEPT, RunInstruction, Segment
 from ..routines.running.replay import Stamps, timed
 from ..scheduler.scheduler import Scheduler
-from .inline import bind_operand
+from .at_once import begin_failed, begin_write, bind_operand, end_failed, readable, writable
 
 
 class RunsAtOnce:
@@ -61,8 +60,7 @@ class RunsAtOnce:
         for copy in copies:
             traced += (copy.id, copy.version)
         for copy, storage in zip(written, operands.storages, strict=True):
-            storage.placed = copy.device.alone
-            copy.version = storage.version = storage.version + 1
+            begin_write(copy, storage)
         written += self.define(session, segment, buffers, ids, location)
         for copy in written:
             traced += (copy.id, copy.version)
@@ -70,9 +68,6 @@ class RunsAtOnce:
             arrays.append(buffer.array if buffer.meta is meta else backend.bind(buffer, meta))
         replay = segment.take_own() if own else segment.take(backend.bind(buffers[-1], segment.arena_meta))
         replay.patch(arrays, numbers)
-        scheduler.ids = number = scheduler.ids + 1
-        scheduler.tick = tick = scheduler.tick + 2
-        scheduler.retired += 1
         started = scheduler.clock()
         rest: Any = ()
         place = 0
@@ -82,18 +77,19 @@ class RunsAtOnce:
                 for kernel, arguments in rest:
                     kernel(*arguments)
         except BaseException as error:
-            instruction = RunInstruction(number, session, plan.device, location, segment, numbers)
+            scheduler.ids += 1
+            scheduler.tick += 2
+            scheduler.retired += 1
+            instruction = RunInstruction(scheduler.ids, session, plan.device, location, segment, numbers)
             instruction.replay = replay
-            self.go_on(instruction, copies, written, place, length_hint(rest), error, started)
+            begin_failed(scheduler, instruction, copies, written, started)
+            self.go_on(instruction, place, length_hint(rest), error)
         else:
-            scheduler.latest = finished = scheduler.clock()
+            used = backend.allocated + (recipe.arena if own else 0)
+            scheduler.keep_record(plan.traits, tuple(traced), started, location, used)
+            if stamps is not None:
+                scheduler.ring.keep_stamps(scheduler.ids, stamps.times)
             segment.give_back(replay, operands.passing)
-            if scheduler.ring.enabled:
-                used = backend.allocated + (recipe.arena if own else 0)
-                entry = (number, plan.traits, tuple(traced), tick, scheduler.now, started, finished, location, used)
-                scheduler.ring.append(entry)
-                if stamps is not None:
-                    scheduler.ring.keep_stamps(number, stamps.times)
         if not own:
             backend.free(buffers[-1])
         return True
@@ -126,35 +122,16 @@ class RunsAtOnce:
             found.append(copy)
         return found
 
-    def go_on(
-        self,
-        instruction: RunInstruction,
-        copies: Sequence[Copy],
-        written: Sequence[Copy],
-        place: int,
-        left: int,
-        error: BaseException,
-        started: int,
-    ) -> None:
+    def go_on(self, instruction: RunInstruction, place: int, left: int, error: BaseException) -> None:
         """A kernel has failed, with `left` calls behind it in its slice: do the rest that does not depend on it."""
-        scheduler = self.scheduler
-        instruction.reads, instruction.writes = tuple(dict.fromkeys(copies)), tuple(written)
-        instruction.versions = tuple([copy.version for copy in instruction.reads + instruction.writes])
-        instruction.admitted = scheduler.tick - 1
-        instruction.received = instruction.ready = instruction.dispatched = scheduler.now
-        instruction.started = started
         for status in (Status.READY, Status.DISPATCHED):
             instruction.move(status)
         instruction.fail_in(place, left, error)
         while not instruction.advance():
             pass
-        for copy in instruction.writes:
-            release(copy)
-        instruction.finished = scheduler.latest = scheduler.clock()
-        instruction.move(instruction.outcome())
-        scheduler.ring.add(instruction, scheduler.tick)
+        end_failed(self.scheduler, instruction, instruction.outcome())
         for found in instruction.own_failures():
-            scheduler.tell(instruction.author, found)
+            self.scheduler.tell(instruction.author, found)
 
 
 class Operands:
@@ -179,18 +156,13 @@ class Operands:
         arrays, copies, inputs = self.arrays, self.copies, len(outside)
         for variable, meta, packed, _ in segment.reads:
             tensor = tensors.get(outside[variable] if variable < inputs else ids[variable])
-            if tensor is None or tensor.meta is not meta:
+            copy = readable(device, tensor, meta)
+            if copy is None or tensor is None or (packed and tensor.strides is not None):
                 return False
-            storage, strides = tensor.storage, tensor.strides
-            copy = storage.copies.get(device)
-            if copy is None or copy.writer is not None or copy.poison is not None or (packed and strides is not None):
-                return False
-            buffer: Any = copy.buffer
-            if buffer is None:
-                return False
-            if strides is not None:
+            if tensor.strides is not None:
                 self.passing = [*self.passing, len(arrays)]
-            plain = buffer.meta is meta and strides is None
+            buffer: Any = copy.buffer
+            plain = buffer.meta is meta and tensor.strides is None
             arrays.append(buffer.array if plain else bind_operand(device, buffer, tensor, meta))
             copies.append(copy)
         if segment.written and not self.find_written(session, segment, ids):
@@ -207,20 +179,12 @@ class Operands:
         arrays, written, storages = self.arrays, self.written, self.storages
         for variable, meta, _, _ in segment.written:
             tensor = tensors.get(outside[variable] if variable < inputs else ids[variable])
-            if tensor is None or tensor.meta is not meta or tensor.strides is not None:
+            copy = writable(device, tensor, meta, None)
+            if copy is None or tensor is None:
                 return False
-            storage = tensor.storage
-            copy = storage.copies.get(device)
-            if copy is None or copy.writer is not None or copy.poison is not None or copy.buffer is None:
-                return False
-            if storage.sharers != 1 or len(storage.copies) != 1 or storage.views or storage.account is None:
-                return False
-            if copy.exposed or copy.uses or copy.readers:
-                return False
-            buffer: Any = copy.buffer
-            arrays.append(buffer.array if buffer.meta is meta else bind_operand(device, buffer, tensor, meta))
+            arrays.append(bind_operand(device, copy.buffer, tensor, meta))
             written.append(copy)
-            storages.append(storage)
+            storages.append(tensor.storage)
         read = len(set(self.copies))
         self.copies += written
         return len(set(self.copies)) == read + len(written)

@@ -1,0 +1,84 @@
+"""What may run at admission: the rule about operands, for an op and for a whole run, and what is kept of a failure.
+
+An op or a run that runs where it is admitted has no edges. So each operand has a healthy, finished copy on the device,
+or one that a launch comes behind (`Launches.follows`), and what is written has memory that nobody else uses. These are
+exactly the operands for which `edges.consume` would find nothing to do. `Inline.run` has the rule once more, written
+out for a call with two tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...streams.device import Buffer
+from ..memory.release import release
+from ..model.device_state import DeviceState
+from ..model.instruction import Instruction, Status
+from ..model.launches import Launches
+from ..model.tensor import Copy, Storage, Tensor
+from ..scheduler.scheduler import Scheduler
+
+
+def readable(device: DeviceState, tensor: Tensor | None, meta: Any) -> Copy | None:
+    """The copy that a kernel may read now, or a launch behind all others: it is there, healthy and finished."""
+    if tensor is None or tensor.meta is not meta:
+        return None
+    copy = tensor.storage.copies.get(device)
+    if copy is None or copy.poison is not None or copy.buffer is None:
+        return None
+    if copy.writer is not None and (device.launches is None or not device.launches.follows(copy)):
+        return None
+    return copy
+
+
+def writable(device: DeviceState, tensor: Tensor | None, meta: Any, launches: Launches | None) -> Copy | None:
+    """The copy that a kernel may write now: the tensor's memory is its own, charged, all here, and unused, or used only
+    by what a launch comes behind."""
+    if tensor is None or tensor.meta is not meta:
+        return None
+    storage = tensor.storage
+    copy = storage.copies.get(device)
+    if copy is None or len(storage.copies) != 1 or storage.views or storage.account is None:
+        return None
+    if storage.sharers != 1 or tensor.strides is not None or copy.exposed:  # `may_overwrite`, without its call
+        return None
+    if copy.poison is not None or copy.buffer is None:
+        return None
+    if (copy.uses or copy.readers) and (launches is None or not launches.follows_all(copy)):
+        return None
+    return copy
+
+
+def begin_write(copy: Copy, storage: Storage) -> None:
+    """Give a copy that is written now its next version. Who comes later comes behind this write."""
+    copy.writer = copy.readers = None
+    storage.placed = copy.device.alone
+    storage.version = copy.version = storage.version + 1
+
+
+def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any) -> Any:
+    """The array of an operand."""
+    if tensor.strides is not None:
+        return device.backend.bind_view(buffer, meta, tensor.offset, tensor.strides)
+    return buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta)
+
+
+def begin_failed(
+    scheduler: Scheduler, instruction: Instruction, reads: Iterable[Copy], writes: Iterable[Copy], started: int
+) -> None:
+    """Make the instruction, of which a kernel has failed, as it would be on the long way: admitted and dispatched."""
+    instruction.reads, instruction.writes = tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes))
+    instruction.versions = tuple([copy.version for copy in instruction.reads + instruction.writes])
+    instruction.admitted = scheduler.tick - 1
+    instruction.received = instruction.ready = instruction.dispatched = scheduler.now
+    instruction.started = started
+
+
+def end_failed(scheduler: Scheduler, instruction: Instruction, status: Status) -> None:
+    """End it: release what it has poisoned, and keep its record."""
+    for copy in instruction.writes:
+        release(copy)
+    instruction.finished = scheduler.latest = scheduler.clock()
+    instruction.move(status)
+    scheduler.ring.add(instruction, scheduler.tick)
