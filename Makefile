@@ -21,6 +21,9 @@ GPU_PYTHON_VERSION ?= 3.12
 # The proof runs with whatever Python is there, since CuPy comes with it; this checkout's own environment if it was made.
 GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 
+# NVRTC compiles generated kernels, for which it needs no GPU.
+CUPY := "cupy-cuda13x==14.2.*" cuda-pathfinder "nvidia-cuda-nvrtc==13.0.*"
+
 # Those that lead through the compiled modules, from a message to its answer. The command line shows reports, which are plain Python.
 COMPILED_TESTS := tests/behaviours tests/model tests/client tests/fuzz tests/interrupts tests/vm/admission tests/vm/service --ignore tests/client/cli
 
@@ -42,7 +45,7 @@ help:
 	@echo "make interrupts   an exception from outside at every place of the package where Python may raise one, in small programs"
 	@echo "make soak         a random load on every tier for HOURS=$(HOURS): memory, descriptors and disk must not grow"
 	@echo "make fuzz         hostile clients against the daemon's receiving path (SECONDS=$(SECONDS))"
-	@echo "make cupy         what is used of CuPy, and what the fake of it has, against CuPy's own wheel (fetched into $(OUT)/cupy)"
+	@echo "make cupy         what is used of CuPy, and what the fake of it has, against CuPy's own wheel, and generated kernels against NVRTC (fetched into $(OUT)/cupy)"
 	@echo "make gpu-bundle   fetch the wheels that a GPU machine without network lacks, for Python $(GPU_PYTHON_VERSION), into .gpu-bundle/"
 	@echo "make gpu-check    prove DEVICE=$(DEVICE) within BUDGET=$(BUDGET) seconds: $(OUT)/gpu/report.md; installs and fetches nothing"
 	@echo "make clean        remove the environment, caches and results"
@@ -82,8 +85,9 @@ tests: $(VENV)/.dev
 # CuPy's wheel can be imported without a GPU. It lies in a folder of its own, where no other test finds it: 70 MB, 200 MB unpacked.
 cupy: $(VENV)/.dev
 	@echo "== CuPy's names"
-	@if [ -d $(OUT)/cupy/cupy ] || $(PIP) --target $(OUT)/cupy --no-deps "cupy-cuda13x==14.2.*" cuda-pathfinder; then \
-		PYTHONDONTWRITEBYTECODE= PYTHONPATH=$(OUT)/cupy $(RUN) -m pytest -q tests/streams/cuda/test_cupy_names.py; \
+	@if [ -d $(OUT)/cupy/nvidia ] || $(PIP) --upgrade --target $(OUT)/cupy --no-deps $(CUPY); then \
+		PYTHONDONTWRITEBYTECODE= PYTHONPATH=$(OUT)/cupy $(RUN) -m pytest -q \
+			tests/streams/cuda/test_cupy_names.py tests/streams/cuda/test_direct.py; \
 	else echo "CuPy cannot be had here: what it has is what tests/streams/fake_cuda/names.txt says"; fi
 
 # The same sources with the engine compiled, in a folder of its own: nothing compiled lies beside sources. It is made once.

@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ..schema.opdef import Array, ArrayModule, Attributes, BoundKernel, OpDef, defining
-from ..types.meta import LARGEST
+from ..types.meta import LARGEST, Meta, Metas, OperandMeta
 
 # Called as correction(xp, *operands, out). All operands but one may be Python scalars; `out` may have another dtype
 # than the result, of the same kind or a higher one.
 Correction = Callable[..., None]
+OF_COMPLEX: Final[set[Correction]] = set()  # those that call the ufunc for real numbers
 SMALL = 0.25  # abs(x) below which log(1 + x) loses digits of x
 
 
@@ -49,6 +50,9 @@ class CorrectedUfunc(OpDef):
             return ufunc
         return partial(self.correction, xp)
 
+    def is_ufunc(self, metas: Metas) -> bool:
+        return self.correction in OF_COMPLEX and not any(is_complex(meta) for meta in metas)
+
 
 define_corrected = defining(CorrectedUfunc)
 
@@ -63,9 +67,15 @@ def of_complex(name: str) -> Callable[[Correction], Correction]:
             else:
                 getattr(xp, name)(x, out)
 
+        OF_COMPLEX.add(correction)
         return correction
 
     return decorate
+
+
+def is_complex(meta: OperandMeta) -> bool:
+    """Is the operand a complex number, or a tensor of them?"""
+    return meta.dtype.kind == "c" if isinstance(meta, Meta) else meta is complex
 
 
 def _all(mask: Array) -> bool:
@@ -192,6 +202,9 @@ def divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
         out.real[...], out.imag[...] = real, imag
     else:
         out[...] = quotient
+
+
+OF_COMPLEX.add(divide)
 
 
 @of_complex("expm1")

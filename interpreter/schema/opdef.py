@@ -288,6 +288,10 @@ class OpDef:
             return guarded
         return run_partial if self.partial else run_apart
 
+    def is_ufunc(self, metas: Metas) -> bool:  # noqa: ARG002 - of a corrected one it depends on them
+        """Is the op, for these operands, what the array module's ufunc of that name does?"""
+        return self.ufunc is not None
+
     def lacks(self, xp: ArrayModule) -> str | None:
         """The first function that the kernel needs and the array module lacks, if any."""
         return lacks(xp, self.ufunc, self.needs)

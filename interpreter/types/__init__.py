@@ -1,5 +1,6 @@
 """The types of tensors and scalars.
 
 - `meta`: shape and dtype of a tensor, and checks of axes and operands; `kinds`: the standard's kinds of dtypes
+- `joined_axes`: of arrays that are broadcast together
 - `sizes`: numbers of bytes for people
 """

@@ -56,6 +56,7 @@ from ..options import (
 )
 from ..pool import PooledBuffer, PooledDevice
 from ..stream import Sink, StreamKind, Task
+from .direct import DirectKernels
 from .pinned import PinnedPool, is_packed_and_pinned
 from .scratch import least_temporaries
 from .staging import PIECE, Staging
@@ -144,6 +145,7 @@ class CudaDevice(PooledDevice):
         self._streams = (*self._compute, *self._copies.values())
         self._launcher.serve(self._streams)
         self._peers: dict[int, bool] = {}
+        self._direct = DirectKernels(cupy)
         self.launches = len(self._compute) == 1  # else memory may be behind launches on several streams
         self.pace = 150.0  # float32 that are read, added and written by an H100
         self._start()
@@ -416,6 +418,7 @@ class CudaDevice(PooledDevice):
             self._cupy.cuda.Device(self.ordinal),
             self._cupy.cuda.using_allocator(self._new_temporary),
             errstate(linalg="raise"),
+            np.errstate(all="ignore"),  # numbers among operands become NumPy's
         ):
             if len(self._compute) > 1:
                 self._cupy.fft.config.get_plan_cache().set_size(0)
@@ -446,6 +449,7 @@ class CudaDevice(PooledDevice):
     def bind_kernel(self, call: KernelCall) -> tuple[BoundKernel, int]:
         """The kernel, which launches by itself; with `launch_blocking` what waits for it, too."""
         kernel, scratch = super().bind_kernel(call)
+        kernel = self._direct.direct(call) or kernel
         if not self.options.launch_blocking:
             return kernel, scratch
         current = self._cupy.cuda.get_current_stream

@@ -15,6 +15,7 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache, check_targets
 from ...interpreter.schema.opdef import MACHINE, FrozenAttributes, OpDef, OutputMetas, no_kernel
 from ...interpreter.schema.promotion import check_scalars
+from ...interpreter.types.joined_axes import JoinedAxes
 from ...interpreter.types.meta import Meta, OperandMeta
 from ...streams.device import KernelCall
 from .device_state import DeviceState
@@ -183,20 +184,7 @@ def key_of(
         return (op.name, attributes, taken)
     shapes = [meta.shape for meta in (*metas, *outputs) if isinstance(meta, Meta)]
     wide = any(meta.nbytes >> 31 for meta in (*metas, *outputs) if isinstance(meta, Meta))
-    return (op.name, attributes, tuple([dtype for _, dtype in taken]), joined_axes(shapes), wide)
-
-
-def joined_axes(shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[bool, ...], ...]:
-    """For each axis of packed arrays that are broadcast together, which of them extend along it; neighbours that agree
-    are one axis, and axes of length 1 are none. Arrays without elements have no kernels."""
-    rank = max(map(len, shapes), default=0)
-    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    found: list[tuple[bool, ...]] = []
-    for lengths in zip(*padded, strict=True):
-        extends = tuple([length != 1 for length in lengths])
-        if any(extends) and (not found or found[-1] != extends):
-            found.append(extends)
-    return tuple(found)
+    return (op.name, attributes, tuple([dtype for _, dtype in taken]), JoinedAxes.of(shapes).extends, wide)
 
 
 def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:

@@ -1,0 +1,33 @@
+"""The axes that are left of arrays which are broadcast together, when neighbours that behave alike are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class JoinedAxes(NamedTuple):
+    """For each axis that is left, which of the arrays extend along it, and its length. Axes of length 1 are none."""
+
+    extends: tuple[tuple[bool, ...], ...]
+    lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, shapes: Sequence[tuple[int, ...]]) -> JoinedAxes:
+        """The axes of packed arrays of these shapes."""
+        rank = max(map(len, shapes), default=0)
+        padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+        extends: list[tuple[bool, ...]] = []
+        lengths: list[int] = []
+        for axis in zip(*padded, strict=True):
+            of_axis = tuple([length != 1 for length in axis])
+            if extends and extends[-1] == of_axis:
+                lengths[-1] *= max(axis)
+            elif any(of_axis):
+                extends.append(of_axis)
+                lengths.append(max(axis))
+        return cls(tuple(extends), tuple(lengths))
+
+    def along(self, array: int) -> tuple[bool, ...]:
+        """Which of the axes an array extends along."""
+        return tuple([of_axis[array] for of_axis in self.extends])

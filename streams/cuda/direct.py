@@ -1,0 +1,154 @@
+"""Elementwise calls as kernels of their own, each launched by one call of the driver.
+
+At each call a ufunc of CuPy's finds out which of its loops it needs, which axes can be joined, and how large the grid
+is, which takes longer than the launch itself. All of that depends on dtypes and shapes, so a plan knows it. The kernel
+of a plan is therefore generated: the device code of CuPy's loop, in a loop over the elements of a packed result.
+
+Bits. The device code and the compiler's flags are CuPy's, and so are the results.
+
+What is left to CuPy's ufunc: operands that are not packed (views), or are broadcast along more than two groups of axes;
+results that would have to be cast; complex numbers and float16; no elements.
+
+Compiling. The first call of a kernel compiles it, as that of a ufunc does: on the launcher's thread
+(`vm.model.launches`), with CuPy's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ...interpreter.schema.opdef import BoundKernel
+from ...interpreter.types.joined_axes import JoinedAxes
+from ...interpreter.types.meta import Meta, OperandMeta
+from ..device import KernelCall
+
+BLOCK: Final = 256  # threads
+NAMES: Final = {
+    "bool": "bool",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned int",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+    "float32": "float",
+    "float64": "double",
+}  # of dtypes in C
+# Which element of an operand belongs to element `i` of a result of rows that are `inner` long, by whether the operand
+# extends along the rows' axis, and along that of their elements.
+PLACES: Final = {(True, True): "i", (False, True): "i % inner", (True, False): "i / inner", (False, False): "0"}
+HEADERS: Final = "#include <cupy/complex.cuh>\n#include <cupy/carray.cuh>\n"  # what the loops' code is written for
+
+
+class Loop(NamedTuple):
+    """One of the loops of a CuPy ufunc: dtypes, device code of one element (`in0`, ..., `out0`), what goes before."""
+
+    taken: tuple[Any, ...]
+    given: Any
+    code: str
+    preamble: str
+
+
+class DirectKernels:
+    """The generated kernels of one device. `compiled`: CuPy's functions, by source."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+        self.compiled: dict[str, Any] = {}
+
+    def direct(self, call: KernelCall) -> BoundKernel | None:
+        """A kernel for the call; None if it is left to CuPy."""
+        metas = tuple([meta for meta in call.metas if meta is not None])
+        result = call.outputs[0] if len(call.outputs) == 1 else None
+        if len(metas) < len(call.metas) or result is None or not call.op.is_ufunc(metas):
+            return None
+        ufunc: Any = getattr(self._cupy, str(call.op.ufunc))
+        loop = loop_of(ufunc, metas, result)
+        axes = JoinedAxes.of([meta.shape for meta in (*metas, result) if isinstance(meta, Meta)])
+        if loop is None or not result.size or len(axes.lengths) > 2:
+            return None
+        index: type[np.unsignedinteger[Any]] = np.uint32
+        if any(meta.nbytes >> 31 for meta in (*metas, result) if isinstance(meta, Meta)):
+            index = np.uint64
+        sizes = index(result.size), index(axes.lengths[-1] if axes.lengths else 1)
+        source = source_of(loop, metas, axes, np.dtype(index).name)
+        return self.launching(source, loop, metas, sizes, ufunc)
+
+    def launching(
+        self, source: str, loop: Loop, metas: Sequence[Any], sizes: tuple[Any, Any], ufunc: BoundKernel
+    ) -> BoundKernel:
+        """What launches the kernel of that source for packed operands, and calls the ufunc for others."""
+        grid, block = (-(-int(sizes[0]) // BLOCK),), (BLOCK,)
+        numbers = [(place, loop.taken[place].type) for place, meta in enumerate(metas) if not isinstance(meta, Meta)]
+        tensors = [place for place, meta in enumerate((*metas, None)) if not isinstance(meta, type)]
+        compiled = self.compiled
+
+        def launch(*arrays: Any) -> Any:
+            for place in tensors:
+                if not arrays[place]._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
+                    return ufunc(*arrays)
+            arguments = [*arrays, *sizes]
+            for place, of_dtype in numbers:
+                try:
+                    arguments[place] = of_dtype(arguments[place])
+                except OverflowError:  # it is compared with what the dtype does not hold
+                    return ufunc(*arrays)
+            function = compiled.get(source) or self.compile(source)
+            return function(grid, block, tuple(arguments))
+
+        return launch
+
+    def compile(self, source: str) -> Any:
+        """CuPy's function for the current device."""
+        self.compiled[source] = function = self._cupy.RawKernel(source, "direct").kernel
+        return function
+
+
+def loop_of(ufunc: Any, metas: Sequence[OperandMeta], result: Meta) -> Loop | None:
+    """The loop that a CuPy ufunc uses for these operands: the first to whose dtypes they can be cast. None if that
+    cannot be told, or is not for us."""
+    tensors = [meta for meta in metas if isinstance(meta, Meta)]
+    if not tensors or any(meta.dtype.name not in NAMES for meta in (*tensors, result)):
+        return None
+    of_number = np.result_type(*[meta.dtype for meta in tensors])  # a Python number has no dtype of its own
+    given = [meta.dtype if isinstance(meta, Meta) else of_number for meta in metas]
+    for loop in getattr(getattr(ufunc, "_ops", None), "ops", ()):
+        if all(map(np.can_cast, given, loop.in_types)):
+            fits = loop.out_types == (result.dtype,) and all(dtype.name in NAMES for dtype in loop.in_types)
+            code, before = str(loop.routine), str(ufunc._preamble)  # noqa: SLF001 - as CuPy's own jit
+            return Loop(loop.in_types, result.dtype, code, before) if fits else None
+    return None
+
+
+def source_of(loop: Loop, metas: Sequence[OperandMeta], axes: JoinedAxes, width: str) -> str:
+    """The source of a kernel. `width`: the dtype of an index."""
+    index = NAMES[width]
+    padding = (True,) * (2 - len(axes.lengths))
+    parameters, reads = [], []
+    tensor = 0
+    for n, (dtype, meta) in enumerate(zip(loop.taken, metas, strict=True)):
+        name = NAMES[dtype.name]
+        reads.append(f"typedef {name} in{n}_type;")
+        if isinstance(meta, Meta):
+            parameters.append(f"const {NAMES[meta.dtype.name]}* a{n}")
+            reads.append(f"const {name} in{n} = a{n}[{PLACES[padding + axes.along(tensor)]}];")
+            tensor += 1
+        else:
+            parameters.append(f"const {name} in{n}")
+    given = NAMES[loop.given.name]
+    body = "\n        ".join(
+        [*reads, f"typedef {given} out0_type;", "out0_type out0;", f"{loop.code};", "r[i] = out0;"]
+    )
+    return f"""{HEADERS}{loop.preamble}
+extern "C" __global__ void direct({", ".join(parameters)}, {given}* r, const {index} n, const {index} inner) {{
+    const {index} i = blockIdx.x * ({index})blockDim.x + threadIdx.x;
+    if (i < n) {{
+        {body}
+    }}
+}}
+"""

@@ -1,0 +1,215 @@
+"""Elementwise calls as kernels of their own: which calls have one, and what the kernels compute."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
+from tensord.interpreter.schema.infer import InferCache
+from tensord.interpreter.schema.opdef import REGISTRY, find
+from tensord.interpreter.types.joined_axes import JoinedAxes
+from tensord.interpreter.types.meta import Meta
+from tensord.streams.cuda.direct import BLOCK, DirectKernels
+from tensord.streams.device import KernelCall
+
+from ...each_case import each_case
+from .host_compiled import HostArray, HostKernels
+
+LOOPS = {
+    "add": [("bb", "b", "out0 = in0 + in1"), ("ff", "f", "out0 = in0 + in1"), ("dd", "d", "out0 = in0 + in1")],
+    "less": [("qq", "?", "out0 = in0 < in1"), ("ff", "?", "out0 = in0 < in1")],
+    "divide": [("ff", "f", "out0 = static_cast<out0_type>(in0) / static_cast<out0_type>(in1)"), ("FF", "F", "no")],
+    "sqrt": [("f", "f", "out0 = sqrt(in0)"), ("d", "d", "out0 = sqrt(in0)")],
+    "remainder": [("ff", "f", "out0 = in0")],
+}
+INFER = InferCache()
+
+
+def call_of(op, *operands):
+    """A call as a plan has it."""
+    metas = tuple([Meta.of(x.shape, x.dtype) if isinstance(x, np.ndarray) else type(x) for x in operands])
+    return KernelCall(find(op), {}, metas, INFER.infer(find(op), metas, ()), False, 0)
+
+
+def array(shape, dtype="float32", start=1):
+    values = np.arange(start, start + np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    return values.view(HostArray)
+
+
+class Sources(DirectKernels):
+    """Keeps the sources of the kernels, and launches nothing."""
+
+    def __init__(self, cupy):
+        super().__init__(cupy)
+        self.sources = {}
+
+    def launching(self, source, *_rest):
+        self.sources[source] = None
+
+
+CALLS = [
+    ("add", (array((3, 100)), array((3, 100), start=7))),
+    ("add", (array((3, 100)), array(100))),
+    ("add", (array((3, 1)), array((3, 100)))),
+    ("add", (array((2, 3, 5)), array((), start=4))),
+    ("add", (array(()), array(()))),
+    ("add", (array((2, 1, 5)), array((5,)))),
+    ("add", (array(4, "int8"), array(4, "int8"))),
+    ("add", (array(300), array(300, "float64"))),
+    ("add", (array(5), 0.1)),
+    ("add", (2.5, array(5, "float64"))),
+    ("less", (array(9, "uint8"), 4)),
+    ("less", (array(9, "int32"), array(9, "int8", start=-3))),
+    ("divide", (array(9), array(9, start=3))),
+    ("sqrt", (array(1000),)),
+    ("sqrt", (array(7, "int32"),)),
+]
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """Those of all calls, compiled together."""
+    found = HostKernels(tmp_path_factory.mktemp("kernels"), LOOPS)
+    sources = Sources(found)
+    for op, operands in CALLS:
+        sources.direct(call_of(op, *operands))
+    found.compile(list(sources.sources))
+    return found
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+@each_case(("op", "operands"), CALLS)
+def test_a_kernel_computes_what_the_ufunc_does(kernels, op, operands):
+    call = call_of(op, *operands)
+    (result,) = call.outputs
+    kernels.launches.clear()
+    kernel = DirectKernels(kernels).direct(call)
+    found = np.zeros(result.shape, result.dtype).view(HostArray)
+    kernel(*operands, found)
+    expected = getattr(np, op)(*[x.view(np.ndarray) if isinstance(x, np.ndarray) else x for x in operands])
+    assert found.dtype == expected.dtype
+    assert found.tobytes() == expected.tobytes()
+    assert kernels.launches == [-(-result.size // BLOCK)]
+    assert kernels.left == []
+
+
+@each_case(
+    ("op", "operands"),
+    [
+        ("add", (array((2, 3, 5)), array((1, 3, 1)))),  # three groups of axes
+        ("add", (array(4, "float16"), array(4, "float16"))),
+        ("add", (array(4, "int32"), array(4, "int32"))),  # no loop takes them without a cast of the result
+        ("add", (array(0), array(0))),
+        ("divide", (array(4, "complex64"), array(4, "complex64"))),
+        ("remainder", (array(4), array(4))),  # not what CuPy's ufunc does
+    ],
+)
+def test_other_calls_are_left_to_cupy(tmp_path, op, operands):
+    assert DirectKernels(HostKernels(tmp_path, LOOPS)).direct(call_of(op, *operands)) is None
+
+
+def test_operands_that_are_not_packed_and_numbers_that_do_not_fit_are_the_ufuncs(tmp_path):
+    kernels = HostKernels(tmp_path, LOOPS)
+    strided, out = array((4, 4)).T, np.zeros((4, 4), np.float32).view(HostArray)
+    kernel = DirectKernels(kernels).direct(call_of("add", array((4, 4)), array((4, 4))))
+    assert kernel is not None
+    kernel(strided, strided, out)
+    assert out.tolist() == (2 * strided).tolist()
+    kernel = DirectKernels(kernels).direct(call_of("less", array(3, "uint8"), 1))
+    assert kernel is not None
+    kernel(array(3, "uint8"), 1 << 70, below := np.zeros(3, bool).view(HostArray))
+    assert below.all()
+    assert kernels.left == ["add", "less"]
+    assert kernels.launches == []
+
+
+def test_a_kernel_is_compiled_once_for_all_calls_whose_plans_have_the_same_key(tmp_path):
+    sources = []
+
+    class Kernels(HostKernels):
+        def RawKernel(self, source, name):  # noqa: N802 - CuPy's name
+            sources.append((source, name))
+            return type("Compiled", (), {"kernel": lambda *_: None})
+
+    direct = DirectKernels(Kernels(tmp_path, LOOPS))
+    for shape in ((3, 4), (5,), (2, 2, 2)):
+        kernel = direct.direct(call_of("add", array(shape), array(shape)))
+        assert kernel is not None
+        assert len(sources) == min(len(sources), 1)  # making it compiles nothing
+        kernel(array(shape), array(shape), array(shape))
+    assert len(sources) == 1
+
+
+def test_large_arrays_are_counted_in_64_bits(tmp_path):
+    metas = (Meta.of((1 << 30,), np.dtype("float32")),) * 2
+    call = KernelCall(find("add"), {}, metas, INFER.infer(find("add"), metas, ()), False, 0)
+    sources = Sources(HostKernels(tmp_path, LOOPS))
+    sources.direct(call)
+    assert "const unsigned long long i = " in next(iter(sources.sources))
+
+
+@each_case(
+    ("shapes", "extends", "lengths"),
+    [
+        ([(3, 4), (3, 4)], ((True, True),), (12,)),
+        ([(3, 4), (4,)], ((True, False), (True, True)), (3, 4)),
+        ([(2, 3, 4), (3, 4)], ((True, False), (True, True)), (2, 12)),
+        ([(2, 1, 4), (2, 3, 1)], ((True, True), (False, True), (True, False)), (2, 3, 4)),
+        ([(), (1, 1)], (), ()),
+    ],
+)
+def test_axes_are_joined(shapes, extends, lengths):
+    assert JoinedAxes.of(shapes) == (extends, lengths)
+
+
+def test_every_kernel_of_cupys_loops_compiles():
+    """With NVIDIA's compiler, which needs no GPU."""
+    if importlib.util.find_spec("cupy") is None or (library := nvrtc_library()) is None:
+        pytest.skip("CuPy or NVRTC is not installed; `make cupy` has them for this test")
+    for part in ("libnvrtc-builtins.so*", "libnvrtc.so*"):
+        ctypes.CDLL(str(next(library.glob(part))), ctypes.RTLD_GLOBAL)
+    import cupy
+    from cupy_backends.cuda.libs import nvrtc
+
+    include = Path(cupy.__file__).parent / "_core" / "include"
+    parts = ("", "cupy/_cccl/libcudacxx", "cupy/_cccl/cub", "cupy/_cccl/thrust")
+    options = ("-arch=compute_75", "-ftz=true", "--std=c++17", *[f"-I{include / part}" for part in parts])
+    sources = sources_of(cupy)
+    assert len(sources) > 250
+    bodies = [source.replace(" direct(", f" direct_{n}(") for n, source in enumerate(sources)]
+    program = nvrtc.createProgram("\n".join(bodies), "direct.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, options)
+    except nvrtc.NVRTCError:
+        pytest.fail(nvrtc.getProgramLog(program))
+
+
+def nvrtc_library():
+    """The folder of NVIDIA's wheel."""
+    folders = [
+        Path(folder) / "nvidia" / "cu13" / "lib" for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    ]
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def sources_of(cupy):
+    """The source of each kernel, of operands of one dtype, a number, and a row."""
+    direct = Sources(cupy)
+    for op in REGISTRY.values():
+        for dtype in ("bool", "int8", "uint16", "int32", "int64", "float32", "float64"):
+            whole, row = Meta.of((6, 4), np.dtype(dtype)), Meta.of((4,), np.dtype(dtype))
+            for metas in ((whole,), (whole, whole), (whole, row), (whole, int), (float, whole)):
+                if op.ufunc and op.inputs == len(metas):
+                    try:
+                        outputs = INFER.infer(op, metas, ())
+                    except Exception:  # noqa: S112 - the op does not take these
+                        continue
+                    direct.direct(KernelCall(op, {}, metas, outputs, False, 0))
+    return list(direct.sources)
