@@ -41,7 +41,12 @@ NAMES: Final = {
 }  # of dtypes in C
 # Which element of an operand belongs to element `i` of a result of rows that are `inner` long, by whether the operand
 # extends along the rows' axis, and along that of their elements.
-PLACES: Final = {(True, True): "i", (False, True): "i % inner", (True, False): "i / inner", (False, False): "0"}
+PLACES: Final[dict[tuple[bool, ...], str]] = {
+    (True, True): "i",
+    (False, True): "i % inner",
+    (True, False): "i / inner",
+    (False, False): "0",
+}
 HEADERS: Final = "#include <cupy/complex.cuh>\n#include <cupy/carray.cuh>\n"  # what the loops' code is written for
 
 

@@ -182,7 +182,8 @@ class Operands:
             copy = writable(device, tensor, meta, None)
             if copy is None or tensor is None:
                 return False
-            arrays.append(bind_operand(device, copy.buffer, tensor, meta))
+            buffer: Any = copy.buffer
+            arrays.append(bind_operand(device, buffer, tensor, meta))
             written.append(copy)
             storages.append(tensor.storage)
         read = len(set(self.copies))

@@ -91,6 +91,7 @@ def test_a_kernel_computes_what_the_ufunc_does(kernels, op, operands):
     (result,) = call.outputs
     kernels.launches.clear()
     kernel = DirectKernels(kernels).direct(call)
+    assert kernel is not None
     found = np.zeros(result.shape, result.dtype).view(HostArray)
     kernel(*operands, found)
     expected = getattr(np, op)(*[x.view(np.ndarray) if isinstance(x, np.ndarray) else x for x in operands])
@@ -176,7 +177,7 @@ def test_every_kernel_of_cupys_loops_compiles():
     for part in ("libnvrtc-builtins.so*", "libnvrtc.so*"):
         ctypes.CDLL(str(next(library.glob(part))), ctypes.RTLD_GLOBAL)
     import cupy
-    from cupy_backends.cuda.libs import nvrtc
+    from cupy_backends.cuda.libs import nvrtc  # type: ignore[import-not-found]
 
     include = Path(cupy.__file__).parent / "_core" / "include"
     parts = ("", "cupy/_cccl/libcudacxx", "cupy/_cccl/cub", "cupy/_cccl/thrust")
