@@ -180,20 +180,6 @@ def test_only_square_matrices_have_them(infer, name):
 
 
 @each_case("name", EVERY)
-def test_any_memory_layout_does(name):
-    op, x = find(name), positive((2, 3, 3), "complex128")
-    attributes = dict(op.freeze({}))
-    loose = np.asfortranarray(np.repeat(x, 2, 0))[::2]
-    loose.flags.writeable = False
-    expected = run(name, x)
-    outputs = [np.empty((*out.shape, 2), out.dtype)[..., 1] for out in expected]
-    with np.errstate(all="ignore"):
-        op.bind(np, 1, attributes)(loose, *outputs)
-    for out, packed in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(out, packed, rtol=1e-11, atol=1e-11)
-
-
-@each_case("name", EVERY)
 def test_their_work_grows_with_the_third_power(name):
     op = find(name)
 

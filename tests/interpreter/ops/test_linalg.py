@@ -247,31 +247,6 @@ def test_a_number_is_no_tensor(infer, name):
 
 
 @each_case(
-    ("name", "shapes", "attributes"),
-    [
-        ("matmul", ((2, 4, 3), (3, 5)), {}),
-        ("vecdot", ((4, 3), (4, 3)), {"axis": -2}),
-        ("tensordot", ((4, 3, 2), (2, 4)), {"axes": ((0,), (1,))}),
-        ("outer", ((4,), (3,)), {}),
-        ("cross", ((3, 4), (3, 4)), {"axis": -2}),
-    ],
-)
-def test_any_memory_layout_does(name, shapes, attributes, make):
-    op = find(name)
-    packed = [make(shape, "complex64", i) for i, shape in enumerate(shapes)]
-    (out,) = op.infer(tuple(Meta.of(x.shape, x.dtype) for x in packed), attributes)
-    assert out
-    expected, strided = np.empty(out.shape, out.dtype), np.empty((*out.shape, 2), out.dtype)[..., 1]
-    loose = [np.repeat(x[..., None], 2, -1)[..., 0] for x in packed]
-    for x in loose:
-        x.flags.writeable = False
-    with np.errstate(all="ignore"):
-        op.bind(np, 2, attributes)(*packed, expected)
-        op.bind(np, 2, attributes)(*loose, strided)
-    np.testing.assert_allclose(strided, expected, rtol=1e-5)
-
-
-@each_case(
     ("name", "shapes", "attributes", "multiplications"),
     [
         ("matmul", ((100, 50), (50, 20)), {}, 100_000),

@@ -275,24 +275,6 @@ def test_an_offset_is_an_int(infer, name):
 # --- all of them
 
 
-@each_case(
-    ("name", "attributes"),
-    [("vector_norm", {"axis": (0, 2)}), ("matrix_norm", {"ord": 1}), ("matrix_norm", {"ord": "nuc"}), ("trace", {})],
-)
-def test_any_memory_layout_does(name, attributes):
-    op = find(name)
-    frozen = dict(op.freeze(attributes))
-    x = np.random.default_rng(0).normal(size=(4, 3, 3))
-    (out,) = op.infer((Meta.of(x.shape, x.dtype),), frozen)
-    assert out
-    expected, spread = np.empty(out.shape), np.empty((*out.shape, 2))[..., 1]
-    loose = np.asfortranarray(np.repeat(x, 2, 0))[::2]
-    loose.flags.writeable = False
-    op.bind(np, 1, frozen)(x, expected)
-    op.bind(np, 1, frozen)(loose, spread)
-    np.testing.assert_allclose(spread, expected, rtol=1e-12)
-
-
 def test_work_is_what_is_read_and_singular_values_cost_more():
     x = Meta.of((100, 100), "float64")
 

@@ -131,31 +131,6 @@ def test_as_many_dimensions_as_there_may_be(evaluate, ndim):
 
 
 @each_case(
-    ("name", "attributes"),
-    [
-        ("repeat", {"repeats": 2, "axis": 1}),
-        ("repeat", {"repeats": 2}),
-        ("tile", {"repetitions": (2, 2)}),
-        ("roll", {"shift": 1}),
-        ("roll", {"shift": (1, 2), "axis": (0, 1)}),
-        ("tril", {}),
-        ("take", {"axis": 1}),
-        ("take_along_axis", {"axis": 1}),
-    ],
-)
-def test_a_result_may_go_to_memory_with_gaps(evaluate, name, attributes):
-    x = np.arange(6).reshape(2, 3)
-    operands = (x, *{"take": [np.array([2, 0])], "take_along_axis": [np.array([[2, 0], [1, 1]])]}.get(name, []))
-    expected = evaluate(name, *operands, **attributes)
-    gaps = np.zeros([2 * n for n in expected.shape[::-1]], expected.dtype).T[
-        tuple([slice(None, None, -2)] * expected.ndim)
-    ]
-    op = find(name)
-    op.bind(np, len(operands), dict(op.freeze(attributes)))(*operands, gaps)
-    assert gaps.tolist() == expected.tolist()
-
-
-@each_case(
     ("name", "attributes", "complaint"),
     [
         ("repeat", {"repeats": -1}, "a negative number of repeats: -1"),

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.infer import infer_once
-from tensord.interpreter.schema.opdef import REGISTRY, VARIADIC, has
+from tensord.interpreter.schema.opdef import REGISTRY, VARIADIC, OpDef, has
 from tensord.interpreter.types.meta import DTYPES, Meta
 
 from ...each_case import each_case
+from ...gpu.op_cases import Case, all_ops, cases, dtypes_of, seen
 
 ELEMENTWISE = sorted(name for name, op in REGISTRY.items() if op.elementwise)
 ATTRIBUTES = {"astype": [{"dtype": name} for name in DTYPES], "cast": [{"dtype": name} for name in DTYPES]}
 OTHERS = ("bool", "int64", "float32")
 SHAPE = (3, 4)
+LAID_OUT = {"": 2, "int64": 2, "float64": 4, "complex64": 3}  # how many calls of each op are laid out in other ways
+NUMPY_ERRS = {"isfinite", "isinf", "isnan", "signbit"}  # NumPy 2.4's own functions write wrong values between gaps
 
 
 @each_case("name", sorted(REGISTRY))
@@ -80,3 +86,44 @@ def compare_in_place(op, inputs, position, dtype, attributes):
         bound(*inputs, inputs[position].view(dtype))
     np.testing.assert_array_equal(inputs[position].view(dtype), expected)
     return 1
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
+@each_case("op", [op for op in all_ops() if op.library is None], ids=lambda op: op.name)
+def test_operands_may_have_any_layout_and_be_read_only_and_so_may_results(op):
+    """Each operand, and each result, backwards in memory and with gaps gives what it gives packed."""
+    for dtype in LAID_OUT.keys() & set(dtypes_of(op)):
+        for case in cases(op, dtype, most=LAID_OUT[dtype]):
+            packed, loose = outcome(op, case, np.copy), outcome(op, case, loosened)
+            assert len(packed) == len(loose), case
+            for x, y in zip(packed, loose, strict=True):
+                assert (x.shape, x.dtype) == (y.shape, y.dtype), case
+                np.testing.assert_allclose(y, x, rtol=1e-5, atol=1e-6, err_msg=str(case))
+
+
+def loosened(x: np.ndarray) -> np.ndarray:
+    """The same array, every other element of a larger one, backwards along each of its axes, in Fortran's order."""
+    backwards: Any = (..., *(slice(None, None, -2),) * x.ndim)
+    found = np.zeros([2 * n for n in x.shape[::-1]], x.dtype).T[backwards]
+    found[...] = x
+    return found
+
+
+def outcome(op: OpDef, case: Case, laid_out: Any) -> list[np.ndarray]:
+    """The results of a call whose arrays are laid out so; none if it fails, as both have to then."""
+    arrays = [seen(x, strided=case.strided) if isinstance(x, np.ndarray) else x for x in case.operands]
+    operands = [laid_out(x) if isinstance(x, np.ndarray) else x for x in arrays]
+    for operand in operands:
+        if isinstance(operand, np.ndarray):
+            operand.flags.writeable = False
+    frozen = op.freeze(case.attributes)
+    metas = tuple(Meta.of(x.shape, x.dtype) if isinstance(x, np.ndarray) else type(x) for x in operands)
+    lay_out = np.copy if op.name in NUMPY_ERRS else laid_out
+    outputs = [lay_out(np.ones(m.shape, m.dtype)) for m in infer_once(op, metas, frozen) if m is not None]
+    try:
+        returned = op.bind(np, len(operands), dict(frozen))(*operands, *outputs)
+    except Exception as error:
+        if "read-only" in str(error):
+            raise
+        return []
+    return outputs or list(returned)

@@ -74,10 +74,3 @@ def test_all_results_are_pending_and_bounded(name, count, infer):
     most = find(name).most
     assert most
     assert most((x,)) == 10 * 2 + (count - 1) * 10 * 8
-
-
-def test_inputs_may_be_strided_and_read_only(evaluate_several):
-    x = (np.arange(24) % 5).reshape(4, 6)[::-2, ::3].T
-    x.flags.writeable = False
-    values, inverse = evaluate_several("unique_inverse", x)
-    np.testing.assert_array_equal(values[inverse], x)
