@@ -6,11 +6,8 @@ Each source is a function that gives `(read, change)`: `read()` is a number, and
 # ruff: noqa: PLW0108 - a lambda reads what it calls at each call
 from __future__ import annotations
 
-import argparse
-import copy
 import dataclasses
 import enum
-import importlib
 import operator
 import sys
 import types
@@ -102,12 +99,6 @@ def an_attribute_of_a_function() -> Any:
 
 
 @source
-def a_module() -> Any:
-    module = new_module(rate=1.0)
-    return lambda: module.rate, setter(module, "rate")
-
-
-@source
 def a_module_that_is_imported_inside() -> Any:
     name = "made_module_imported"
     module = new_module(rate=1.0)
@@ -137,29 +128,9 @@ def a_name_that_is_imported_inside() -> Any:
 
 
 @source
-def a_module_by_its_name() -> Any:
-    module = sys.modules["made_module_named"] = new_module(rate=1.0)
-    return lambda: importlib.import_module("made_module_named").rate, setter(module, "rate")
-
-
-@source
 def a_module_among_all() -> Any:
     module = sys.modules["made_module_among"] = new_module(rate=1.0)
     return lambda: sys.modules["made_module_among"].rate, setter(module, "rate")
-
-
-@source
-def a_module_in_a_module() -> Any:
-    inner = new_module(rate=1.0)
-    outer = new_module(inner=inner)
-    return lambda: outer.inner.rate, setter(inner, "rate")
-
-
-@source
-def a_function_of_a_module() -> Any:
-    module = new_module(rate=1.0)
-    exec("def read():\n    return rate", vars(module))  # noqa: S102
-    return lambda: module.read(), setter(module, "rate")
 
 
 @source
@@ -199,32 +170,6 @@ def an_attribute() -> Any:
 
 
 @source
-def a_namespace() -> Any:
-    thing = types.SimpleNamespace(rate=1.0)
-    return lambda: thing.rate, setter(thing, "rate")
-
-
-@source
-def parsed_arguments() -> Any:
-    thing = argparse.Namespace(rate=1.0)
-    return lambda: thing.rate, setter(thing, "rate")
-
-
-@source
-def a_dataclass() -> Any:
-    kind = dataclasses.make_dataclass("Made", [("rate", float)], namespace={"__module__": __name__})
-    thing = kind(1.0)
-    return lambda: thing.rate, setter(thing, "rate")
-
-
-@source
-def a_dataclass_as_a_dict() -> Any:
-    kind = dataclasses.make_dataclass("Made", [("rate", float)], namespace={"__module__": __name__})
-    thing = kind(1.0)
-    return lambda: sum(dataclasses.asdict(thing).values()), setter(thing, "rate")
-
-
-@source
 def a_method_of_a_dataclass() -> Any:
     thing = Settings(1.0)
     return lambda: thing.scaled(), lambda new: globals().__setitem__("RATE", new)
@@ -242,29 +187,9 @@ class Settings:
 
 
 @source
-def a_slot() -> Any:
-    thing = type("Made", (), {"__slots__": ("rate",), "__module__": __name__})()
-    setter(thing, "rate")(1.0)
-    return lambda: thing.rate, setter(thing, "rate")
-
-
-@source
 def an_attribute_that_hides_that_of_the_class() -> Any:
     thing = class_with(rate=1.0)()
     return lambda: thing.rate, setter(thing, "rate")
-
-
-@source
-def an_attribute_of_a_class() -> Any:
-    kind = class_with(rate=1.0)
-    return lambda: kind().rate, setter(kind, "rate")
-
-
-@source
-def an_attribute_of_a_base() -> Any:
-    base = class_with(rate=1.0)
-    derived: Any = type("Derived", (base,), {"__module__": __name__})
-    return lambda: derived.rate, setter(base, "rate")
 
 
 @source
@@ -282,12 +207,6 @@ def an_attribute_of_a_metaclass() -> Any:
 
 
 @source
-def an_attribute_by_a_computed_name() -> Any:
-    thing = Thing(rate_1=1.0)
-    return lambda: sum(getattr(thing, f"rate_{n}") for n in range(1, 2)), setter(thing, "rate_1")
-
-
-@source
 def an_attribute_of_a_module_by_a_computed_name() -> Any:
     module = new_module(rate_1=1.0)
     return lambda: sum(getattr(module, "rate_" + str(n)) for n in range(1, 2)), setter(module, "rate_1")
@@ -297,36 +216,6 @@ def an_attribute_of_a_module_by_a_computed_name() -> Any:
 def an_attribute_of_a_class_by_a_computed_name() -> Any:
     thing = class_with(rate_1=1.0)()
     return lambda: sum(getattr(thing, "rate_" + str(n)) for n in range(1, 2)), setter(type(thing), "rate_1")
-
-
-@source
-def all_attributes() -> Any:
-    thing = Thing(rate=1.0)
-    return lambda: sum(vars(thing).values()), setter(thing, "rate")
-
-
-@source
-def the_dict_of_an_object() -> Any:
-    thing = Thing(rate=1.0)
-    return lambda: sum(thing.__dict__.values()), setter(thing, "rate")
-
-
-@source
-def all_attributes_of_a_module() -> Any:
-    module = new_module(rate_1=1.0)
-    return lambda: next(each for name, each in vars(module).items() if name[:5] == "rate_"), setter(module, "rate_1")
-
-
-@source
-def a_copy_of_an_object() -> Any:
-    thing = Thing(rate=1.0)
-    return lambda: sum(vars(copy.copy(thing)).values()), setter(thing, "rate")
-
-
-@source
-def an_attrgetter() -> Any:
-    thing = Thing(inner=Thing(rate=1.0))
-    return lambda: operator.attrgetter("inner.rate")(thing), setter(thing.inner, "rate")  # type: ignore[attr-defined]
 
 
 @source

@@ -14,12 +14,11 @@ import pickle  # noqa: TID251 - what the program does
 import pkgutil
 import string
 import sys
-import types
 from builtins import getattr as asked_for
 from collections.abc import Callable
 from typing import Any
 
-from .state import SOURCES, Thing, class_with, new_module, setter, source
+from .state import SOURCES, Thing, new_module, setter, source
 
 PREFIX = "ra"  # of names of which no code has the whole
 
@@ -104,48 +103,6 @@ def executed(text: str, **names: Any) -> dict[str, Any]:
 
 
 @source
-def an_attribute_behind_one_by_a_computed_name() -> Any:
-    thing = Thing(inner_1=Thing(rate_1=1.0))
-    first, second = PREFIX.replace("ra", "inner_"), PREFIX + "te_"
-    return lambda: getattr(getattr(thing, first + "1"), second + "1"), setter(getattr(thing, "inner_1"), "rate_1")  # noqa: B009
-
-
-@source
-def an_attribute_of_an_item_by_a_computed_name() -> Any:
-    net: Any = Thing(layers=[Thing(rate_1=1.0)])
-    name = PREFIX + "te_1"
-    return lambda: getattr(net.layers[0], name), setter(net.layers[0], "rate_1")
-
-
-@source
-def attributes_by_reduce() -> Any:
-    thing = Thing(inner_1=Thing(rate_1=1.0))
-    path = "inner_1.rate_1"[:]
-    return lambda: functools.reduce(getattr, [path[:7], path[8:]], thing), setter(thing.inner_1, "rate_1")  # type: ignore[attr-defined]
-
-
-@source
-def attributes_by_an_attrgetter() -> Any:
-    thing = Thing(inner_1=Thing(rate_1=1.0))
-    inner = PREFIX.replace("ra", "inner")
-    return lambda: operator.attrgetter(f"{inner}_1.{PREFIX}te_1")(thing), setter(thing.inner_1, "rate_1")  # type: ignore[attr-defined]
-
-
-@source
-def a_method_by_a_methodcaller() -> Any:
-    state = {"rate": 1.0}
-    thing = class_with(read_1=lambda _: state["rate"])()
-    name = PREFIX.replace("ra", "read_") + "1"
-    return lambda: operator.methodcaller(name)(thing), lambda new: state.update(rate=new)
-
-
-@source
-def an_attribute_of_a_class_by_a_computed_name_of_it() -> Any:
-    kind = class_with(rate_1=1.0)
-    return lambda: getattr(kind, f"{PREFIX}te_1"), setter(kind, "rate_1")
-
-
-@source
 def a_slot_by_a_computed_name() -> Any:
     thing: Any = type("Made", (), {"__slots__": ("rate_1",), "__module__": __name__})()
     setter(thing, "rate_1")(1.0)
@@ -190,39 +147,6 @@ def a_dataclass_in_a_dataclass_as_a_dict() -> Any:
 
 
 @source
-def the_fields_of_a_dataclass() -> Any:
-    kind = dataclasses.make_dataclass("Made", [("rate_1", float)], namespace={"__module__": __name__})
-    thing = kind(1.0)
-    return lambda: sum(getattr(thing, each.name) for each in dataclasses.fields(thing)), setter(thing, "rate_1")
-
-
-@source
-def a_descriptor_that_knows_its_name() -> Any:
-    class Field:
-        def __set_name__(self, _owner: type, name: str) -> None:
-            self.name = f"_{name}"
-
-        def __get__(self, instance: Any, _owner: Any = None) -> Any:
-            return getattr(instance, self.name)
-
-    thing = type("Made", (Thing,), {"__module__": __name__, "rate": Field()})(_rate=1.0)
-    return lambda: thing.rate, setter(thing, "_rate")
-
-
-@source
-def what_an_attribute_is_that_is_written_by_a_computed_name() -> Any:
-    thing = Thing(rate_1=1.0)
-    name = PREFIX + "te_1"
-
-    def read() -> Any:
-        value = getattr(thing, name)
-        setattr(thing, name, value)
-        return value
-
-    return read, setter(thing, "rate_1")
-
-
-@source
 def attributes_by_a_pattern() -> Any:
     kind: Any = dataclasses.make_dataclass("Made", [("rate_1", float)], namespace={"__module__": __name__})
     thing = kind(1.0)
@@ -234,10 +158,3 @@ def attributes_by_a_pattern() -> Any:
         return 0.0
 
     return read, setter(thing, "rate_1")
-
-
-@source
-def all_attributes_of_a_namespace() -> Any:
-    thing = types.SimpleNamespace(inner_1=Thing(rate_1=1.0))
-    name = PREFIX + "te_1"
-    return lambda: sum(getattr(each, name) for each in vars(thing).values()), setter(thing.inner_1, "rate_1")

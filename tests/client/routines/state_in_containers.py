@@ -11,7 +11,6 @@ import ctypes
 import operator
 import os
 import threading
-import types
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -71,12 +70,6 @@ container_source("memoryview", lambda: memoryview(bytearray(8)).cast("d"), 0)
 
 
 @source
-def a_member_of_a_tuple() -> Any:
-    found = ([1.0],)
-    return lambda: found[0][0], item_setter(found[0], 0)
-
-
-@source
 def a_named_tuple() -> Any:
     found = Pair([1.0])
     return lambda: found.first[0] + found.more(), item_setter(found.first, 0)
@@ -93,41 +86,10 @@ class Pair(NamedTuple):
 
 
 @source
-def a_view_of_a_mapping() -> Any:
-    found = {"a": 1.0}
-    proxy = types.MappingProxyType(found)
-    return lambda: proxy["a"], item_setter(found, "a")
-
-
-@source
 def the_values_of_a_dict() -> Any:
     found = {"a": 1.0}
     values = found.values()
     return lambda: sum(values), item_setter(found, "a")
-
-
-@source
-def a_key_that_appears() -> Any:
-    found: dict[str, float] = {}
-    return lambda: found.get("a", 1.0), item_setter(found, "a")
-
-
-@source
-def a_set() -> Any:
-    found = {-1.0}
-
-    def change(new: float) -> None:
-        found.clear()
-        found.add(-2.0 if new == 2 else new)
-
-    return lambda: sum(found), change
-
-
-@source
-def the_bound_method_of_a_dict() -> Any:
-    found = {"a": 1.0}
-    get = found.get
-    return lambda: get("a"), item_setter(found, "a")
 
 
 @source
@@ -155,27 +117,11 @@ def the_environment_by_a_function() -> Any:
 
 
 @source
-def a_weak_reference() -> Any:
-    thing = Thing(rate=1.0)
-    found = weakref.ref(thing)
-    change = setter(thing, "rate")
-    return lambda: found().rate, change  # type: ignore[union-attr]
-
-
-@source
 def a_weak_proxy() -> Any:
     thing = Thing(rate=1.0)
     found = weakref.proxy(thing)
     change = setter(thing, "rate")
     return lambda: found.rate, change
-
-
-@source
-def a_weak_dict() -> Any:
-    thing = Thing(rate=1.0)
-    found = weakref.WeakValueDictionary({"a": thing})
-    change = setter(thing, "rate")
-    return lambda: found["a"].rate, change
 
 
 @source
@@ -189,9 +135,3 @@ def what_a_thread_has() -> Any:
     found = threading.local()
     setter(found, "rate")(1.0)
     return lambda: found.rate, setter(found, "rate")
-
-
-@source
-def a_scalar_of_numpy() -> Any:
-    found = {"a": np.float64(1.0)}
-    return lambda: float(found["a"]), lambda new: found.update(a=np.float64(new))

@@ -116,53 +116,10 @@ def a_wrapped_function() -> Any:
 
 
 @source
-def a_function_for_each_type() -> Any:
-    state = {"rate": 1.0}
-
-    @functools.singledispatch
-    def read(_: object) -> Any:
-        return 0.0
-
-    read.register(int, lambda _: state["rate"])
-    return lambda: read(3), item_setter(state, "rate")
-
-
-@source
-def a_partial_call() -> Any:
-    state = {"rate": 1.0}
-    read = functools.partial(lambda found, name: found[name], state, name="rate")
-    return lambda: read(), item_setter(state, "rate")
-
-
-@source
-def a_method_that_is_replaced() -> Any:
-    kind = class_with(read=lambda _: 1.0)
-    thing = kind()
-    return lambda: thing.read(), lambda new: setattr(kind, "read", lambda _: new)
-
-
-@source
-def an_operator_that_is_replaced() -> Any:
-    kind = class_with(__mul__=lambda _, n: n)
-    thing = kind()
-    return lambda: thing * 1.0, lambda new: setattr(kind, "__mul__", lambda _, n: new * n)
-
-
-@source
 def an_operator_that_a_class_gets() -> Any:
     derived: Any = type("Derived", (class_with(__neg__=lambda _: 1.0),), {"__module__": __name__})
     thing = derived()
     return lambda: -thing, lambda new: setattr(derived, "__neg__", lambda _: new)
-
-
-@source
-def a_generator_function() -> Any:
-    state = {"rate": 1.0}
-
-    def read() -> Any:
-        yield state["rate"]
-
-    return lambda: next(read()), item_setter(state, "rate")
 
 
 @source

@@ -11,31 +11,6 @@ from .state import class_with, new_module, setter, source
 
 
 @source
-def defaults_of_keywords() -> Any:
-    def read(*, by: float = 1.0) -> Any:
-        return by
-
-    def change(new: float) -> None:
-        read.__kwdefaults__["by"] = new  # type: ignore[index]
-
-    return lambda: read(), change
-
-
-@source
-def what_a_cell_holds() -> Any:
-    rate = 1.0
-
-    def inner() -> Any:
-        return rate
-
-    def change(new: float) -> None:
-        nonlocal rate
-        rate = new
-
-    return lambda: inner.__closure__[0].cell_contents, change  # type: ignore[index]
-
-
-@source
 def a_cell() -> Any:
     found = types.CellType(1.0)
     return lambda: found.cell_contents, setter(found, "cell_contents")
@@ -58,23 +33,6 @@ def a_name_that_builtins_get() -> Any:
 def the_text_of_a_class() -> Any:
     kind = class_with(__doc__="1.0")
     return lambda: float(kind.__doc__), lambda new: setattr(kind, "__doc__", str(new))
-
-
-@source
-def the_name_of_a_class() -> Any:
-    kind = class_with()
-    kind.__name__ = "1.0"
-    return lambda: float(kind.__name__), lambda new: setattr(kind, "__name__", str(new))
-
-
-@source
-def what_is_behind_a_generator_expression() -> Any:
-    rate = [1.0]
-
-    def change(new: float) -> None:
-        rate[0] = new
-
-    return lambda: sum(each * rate[0] for each in (1.0,)), change
 
 
 @source

@@ -12,22 +12,12 @@ import enum
 import functools
 import logging
 import multiprocessing.sharedctypes
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 
 from .state import Thing, class_with, item_setter, setter, source
-
-
-@source
-def an_estimator() -> Any:
-    from sklearn.linear_model import Ridge
-
-    found = Ridge(alpha=1.0)
-    return lambda: found.alpha, setter(found, "alpha")
 
 
 @source
@@ -37,12 +27,6 @@ def what_an_estimator_has_learned() -> Any:
     found = Ridge()
     found.coef_, found.intercept_ = np.ones(1), 0.0
     return lambda: float(found.predict(np.ones((1, 1)))[0]), item_setter(found.coef_, 0)
-
-
-@source
-def a_polynomial() -> Any:
-    found = np.poly1d([1.0, 0.0])
-    return lambda: float(found(1.0)), item_setter(found, 1)
 
 
 @source
@@ -67,19 +51,6 @@ def a_masked_array() -> Any:
 def a_shared_value() -> Any:
     found: Any = multiprocessing.sharedctypes.synchronized(ctypes.c_double(1.0))
     return lambda: found.value, setter(found, "value")
-
-
-@source
-def an_event() -> Any:
-    found = threading.Event()
-    return lambda: 1.0 if found.is_set() else 3.0, lambda new: found.set() if new > 1 else found.clear()
-
-
-@source
-def a_future() -> Any:
-    found: Any = Future()
-    found.set_result(1.0)
-    return lambda: found.result(), setter(found, "_result")
 
 
 @source
@@ -143,41 +114,6 @@ def a_method_for_each_type() -> Any:
 
     found: Any = Made()
     return lambda: found.read(3), lambda new: Made.read.register(int, lambda _self, _: new) and None  # type: ignore[attr-defined]
-
-
-@source
-def a_decorator_that_is_a_context() -> Any:
-    class Scaled(contextlib.ContextDecorator):
-        rate = 1.0
-
-        def __enter__(self) -> Any:
-            kept[0] = self.rate
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    kept, by = [0.0], Scaled()
-
-    @by
-    def read() -> Any:
-        return kept[0]
-
-    return lambda: read(), setter(by, "rate")
-
-
-@source
-def a_context_manager() -> Any:
-    state = {"rate": 1.0}
-
-    @contextlib.contextmanager
-    def scaled() -> Any:
-        yield state["rate"]
-
-    def read() -> Any:
-        with scaled() as found:
-            return found
-
-    return read, item_setter(state, "rate")
 
 
 @source
@@ -247,19 +183,6 @@ def the_subclasses_of_a_class() -> Any:
         made.append(type("Made", (Base,), {"__module__": __name__, "rate": new}))
 
     return lambda: sum(each.rate for each in Base.__subclasses__()) + 1.0, change  # type: ignore[attr-defined]
-
-
-@source
-def a_bounded_cache() -> Any:
-    state = {"rate": 1.0}
-    cached = functools.lru_cache(1)(lambda _: state["rate"])
-
-    def change(new: float) -> None:
-        cached(0)
-        state["rate"] = new
-        cached(1)  # and what was kept for 0 is gone
-
-    return lambda: cached(0), change
 
 
 def changing(

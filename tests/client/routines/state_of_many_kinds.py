@@ -8,19 +8,16 @@ import ctypes
 import dataclasses
 import enum
 import functools
-import inspect
 import json
 import logging
 import operator
-import string
 import threading
 import typing
 import weakref
-from collections import UserDict
 from collections.abc import Callable
 from typing import Any
 
-from .state import SOURCES, Thing, class_with, item_setter, new_module, setter, source
+from .state import SOURCES, Thing, class_with, item_setter, setter, source
 
 T = typing.TypeVar("T")
 
@@ -156,15 +153,6 @@ hook("an_argument_of_a_method", lambda state: functools.partial(operator.getitem
 
 
 @source
-def a_generic_class() -> Any:
-    class Made(typing.Generic[T]):
-        rate = 1.0
-
-    found: Any = Made[int]
-    return lambda: found.rate, setter(Made, "rate")
-
-
-@source
 def a_protocol() -> Any:
     @typing.runtime_checkable
     class Going(typing.Protocol):
@@ -219,12 +207,6 @@ def a_default_of_a_context_variable() -> Any:
 
 
 @source
-def a_mapping_whose_methods_are_the_librarys() -> Any:
-    found: Any = type("Made", (UserDict,), {"__module__": __name__})(a=1.0)
-    return lambda: found["a"], lambda new: setattr(found, "data", {"a": new})
-
-
-@source
 def what_a_function_says_of_itself() -> Any:
     def function() -> None:
         """1.0"""
@@ -239,28 +221,7 @@ def what_a_function_says_of_itself() -> Any:
 
 
 @source
-def a_default_that_a_library_looks_up() -> Any:
-    def function(rate: float = 1.0) -> None:
-        pass
-
-    found = inspect.signature
-    return lambda: found(function).parameters["rate"].default, lambda new: setattr(function, "__defaults__", (new,))
-
-
-@source
-def a_template() -> Any:
-    found = string.Template("1.0")
-    return lambda: float(found.substitute()), lambda new: setattr(found, "template", str(new))
-
-
-@source
 def code_in_a_namespace() -> Any:
     names: dict[str, Any] = {"rate": 1.0}
     exec("def read():\n    return rate", names)  # noqa: S102
     return lambda: names["read"](), item_setter(names, "rate")
-
-
-@source
-def a_name_of_a_module_in_a_dict() -> Any:
-    module = new_module(rate=1.0)
-    return lambda: vars(module)["rate"], setter(module, "rate")

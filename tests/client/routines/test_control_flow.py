@@ -106,28 +106,6 @@ def test_a_conjugate_gradient_solve_in_one_message(session):
     assert np.array_equal(step(session.asarray(a), session.asarray(b)).numpy(), x)
 
 
-def test_k_means_in_one_message(session):
-    rng, xp = np.random.default_rng(6), session.xp
-    points = np.concatenate([rng.normal(c, 0.1, size=(30, 2)) for c in ((0, 0), (5, 5), (0, 5))])
-
-    def moved(points, centres):
-        distances = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
-        near = (xp.argmin(distances, axis=1)[:, None] == xp.arange(3)[None, :]).astype("float64")
-        return (near.T @ points) / near.sum(axis=0)[:, None]
-
-    @session.routine
-    def k_means(points, centres):
-        def body(centres, _):
-            new = moved(points, centres)
-            return new, abs(new - centres).max()
-
-        return session.while_loop(lambda _, change: change > 1e-9, body, centres, xp.asarray(1.0), max_iterations=50)[0]
-
-    centres = k_means(session.asarray(points), session.asarray(points[[0, 30, 60]])).numpy()
-    assert np.allclose(centres, [points[n : n + 30].mean(axis=0) for n in (0, 30, 60)])
-    assert k_means.captures == 1
-
-
 def test_a_routine_with_control_flow_does_what_its_function_does(session):
     xp = session.xp
 
@@ -287,49 +265,6 @@ def test_the_same_step_is_captured_once(session, monkeypatch):
     for n in range(12):
         session.repeat(1, lambda x, n=n: x + n, x)
     assert len(session._core.flows._kept) == control_flow.KEPT
-
-
-def test_prints_and_effects_of_a_loop_come_in_order(session):
-    seen: list[Any] = []
-
-    def body(x):
-        session.effect(lambda value: seen.append(int(value)), x)
-        return x + 1
-
-    x = session.asarray(0)
-    session.effect(lambda _: seen.append("before"), x)
-    x = session.repeat(4, body, x)
-    session.effect(lambda _: seen.append("after"), x)
-    session.check_chain()
-    assert seen == ["before", 0, 1, 2, 3, "after"]
-
-
-def test_an_effect_that_raises_stops_its_chain_in_the_middle_of_a_loop(session):
-    seen: list[int] = []
-
-    def keep(value):
-        seen.append(int(value))
-        if value == 2:
-            raise ValueError("enough")
-
-    def body(x):
-        session.effect(keep, x)
-        return x + 1
-
-    assert session.repeat(6, body, session.asarray(0)).item() == 6
-    with pytest.raises(td.KernelError, match="enough"):
-        session.check_chain()
-    assert seen == [0, 1, 2]
-
-
-def test_a_loop_that_is_cancelled_ends(session):
-    x = session.while_loop(lambda x: x > 0, lambda x: x + 1, session.asarray(1.0))
-    session.flush()
-    session.cancel()
-    with pytest.raises(td.CancelledError):
-        x.numpy()
-    session.restart()
-    assert session.repeat(3, lambda x: x + 1, session.asarray(0)).item() == 3
 
 
 def test_programs_print_and_parse(session):

@@ -231,31 +231,6 @@ def test_a_list_with_tensors_and_numbers_is_stacked(session):
     compared(session, lambda x, n: session.xp.asarray([x[0, 0], x[1, 1]]) + session.asarray([n, 1.5]), (matrix(), 2.5))
 
 
-def test_functions_of_nn_and_xp(session):
-    xp, nn = session.xp, session.nn
-
-    def f(x, labels):
-        y = nn.layer_norm(nn.relu(x @ x.T), eps=1e-3)
-        z = xp.where(y > 0, y, -y)
-        parts = xp.split(xp.concat([z, xp.zeros_like(z)]), 2)
-        values, vectors = xp.linalg.eigh(x @ x.T)
-        rows = x[xp.argsort(x[:, 0])]
-        top = xp.linalg.svd(x).S
-        best = xp.max(parts[0] * vectors) + xp.arange(3.0)
-        return nn.cross_entropy(z, labels), values, rows, best, xp.astype(top, "float32"), xp.full((2,), 1.5)
-
-    labels = np.array([0, 2, 1])
-    assert compared(session, f, (matrix(1), labels), (matrix(2), labels)).captures == 1
-
-
-def test_results_whose_shape_data_decide(session):
-    def f(x):
-        positive = x[x > 0]
-        return session.xp.unique_values(positive) * 2, session.xp.nonzero(x > 0)[0], positive.sum()
-
-    assert compared(session, f, (matrix(1),), (matrix(2),)).captures == 1
-
-
 def test_tensors_move_between_devices(sim_session):
     s = sim_session
 
