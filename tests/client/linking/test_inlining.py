@@ -235,11 +235,6 @@ return %1"""
             found.append([g(session.asarray([0.0, 0.0])).tolist() for _ in range(2)])
         assert found[0] == found[1]
 
-    def test_with_loops_draws_as_it_would_alone(self, session: Session) -> None:
-        walk = session.routine(lambda x: session.repeat(3, lambda x: x + session.random.uniform((2,)), x))
-        linked = walk.link(session.asarray([0.0, 0.0]))
-        compared(session, lambda x: (linked(x), session.random.uniform()), (np.zeros(2),), (np.ones(2),))
-
     @each_case("around", ["repeat", "cond", "while", "nested"])
     def test_with_loops_that_draw_draws_in_control_flow_as_its_function_does(
         self, session: Session, around: str

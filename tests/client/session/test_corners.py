@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 
 import numpy as np
 import pytest
@@ -58,31 +57,6 @@ def test_an_old_reader_keeps_its_dtype_when_the_tensor_is_handed_down(sim_sessio
     read = sim_session._core.outbox.await_reply(reply, WAIT)
     assert (read.dtype, read.tolist()) == (np.float32, [2.0] * 4)
     assert new.numpy().tolist() == [4] * 4
-
-
-def test_closing_a_session_ends_the_waits_of_its_other_threads(make_session):
-    first = make_session("local:corner", devices=["cpu:0", "sim:0"])
-    second = make_session("local:corner", devices=["cpu:0", "sim:0"])
-    device = machine_of(second).devices["sim:0"]
-    device.hold("compute")
-    x = first.asarray(np.ones(4), device="sim:0") + 1
-    first.flush()
-    told = []
-
-    def wait():
-        try:
-            first.sync()
-        except td.ConnectionLost as error:
-            told.append(error)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    machine_of(second).wait_until(lambda: first._core.transport._replies, WAIT)
-    first.close()
-    thread.join(WAIT)
-    assert len(told) == 1
-    device.resume("compute")
-    del x
 
 
 def test_a_machine_shared_by_name_does_not_take_other_options(make_session, machines):

@@ -68,29 +68,6 @@ def test_closing_while_kernels_run_ends_their_waits(make_session, monkeypatch):
     assert type(ended[0]) in {td.ConnectionLost, td.CancelledError}
 
 
-def test_names_share_tensors_between_sessions(make_session):
-    a = make_session("local:shared", devices=["cpu:0", "sim:0"])
-    b = make_session("local:shared", devices=None)
-    w = a.asarray(ones(4), device="sim:0")
-    a.publish("w", w)
-    theirs = b.lookup("w")
-    assert (theirs.shape, theirs.dtype, theirs.device) == ((4,), np.float32, "sim:0")
-    w += 1.0
-    a.sync()
-    np.testing.assert_array_equal(theirs.numpy(), ones(4, value=2))
-    assert a.stats()["names"] == ["w"]
-    del w
-    a.close()
-    np.testing.assert_array_equal(theirs.numpy(), ones(4, value=2))
-    b.unpublish("w")
-    np.testing.assert_array_equal((theirs + 1.0).numpy(), ones(4, value=3))
-    with pytest.raises(td.MetadataError, match="'w'"):
-        b.lookup("w")
-    del theirs
-    assert_sound(b)
-    assert b.stats()["devices"]["sim:0"]["allocated"] == 0
-
-
 def test_a_dict_is_published_looked_up_and_taken_away_at_once(make_session):
     a = make_session("local:shared")
     b = make_session("local:shared", devices=None)

@@ -25,7 +25,6 @@ from ...equality import assert_equal
 
 BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow]
 COMPARISONS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
-BITWISE = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
 IN_PLACE = [
     operator.iadd,
     operator.isub,
@@ -35,31 +34,6 @@ IN_PLACE = [
     operator.imod,
     operator.ipow,
 ]
-
-
-@each_case("function", [*BINARY, *COMPARISONS])
-@each_case("device", ["cpu:0", "sim:0"])
-def test_binary_operators_are_numpys(sim_session, function, device):
-    a, b = np.array([5.0, 2.0, 7.0]), np.array([2.0, 2.0, 3.0])
-    x, y = sim_session.asarray(a, device=device), sim_session.asarray(b, device=device)
-    for result, expected in (
-        (function(x, y), function(a, b)),
-        (function(x, 2.0), function(a, 2.0)),
-        (function(x, 2), function(a, 2)),
-        (function(3.0, y), function(3.0, b)),
-    ):
-        assert (result.shape, result.dtype, result.device) == (expected.shape, expected.dtype, device)
-        np.testing.assert_array_equal(result.numpy(), expected)
-
-
-@each_case("function", BITWISE)
-def test_bitwise_operators_are_numpys(session, function):
-    a, b = np.array([5, 2, 7]), np.array([2, 2, 3])
-    x, y = session.asarray(a), session.asarray(b)
-    np.testing.assert_array_equal(function(x, y).numpy(), function(a, b))
-    np.testing.assert_array_equal(function(x, 2).numpy(), function(a, 2))
-    np.testing.assert_array_equal(function(3, y).numpy(), function(3, b))
-    np.testing.assert_array_equal((~x).numpy(), ~a)
 
 
 @each_case("function", IN_PLACE)

@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -556,56 +555,7 @@ def test_a_callback_s_error_stops_its_chain_and_no_other(session):
     assert session.asarray([1]).numpy().tolist() == [1]
 
 
-def test_a_poisoned_operand_stops_a_chain(session):
-    seen: list[str] = []
-    bad = failing(session)
-    session.effect(lambda _: seen.append("poisoned"), bad)
-    session.effect(lambda: seen.append("behind"))
-    with pytest.raises(td.KernelError, match="negative integer powers"):
-        session.check_chain()
-    assert seen == []
-
-
-def test_a_callback_may_neither_submit_nor_wait(session):
-    told: list[object] = []
-    x = session.asarray(np.ones(4))
-    x.wait()
-
-    def misbehave(_array: Any) -> None:
-        for what in (x.numpy, session.sync, session.flush, session.stats):
-            try:
-                what()
-            except td.ProtocolError as error:
-                told.append(str(error))
-
-    session.effect(misbehave, x)
-    session.check_chain()
-    assert len(told) >= 3
-    np.testing.assert_array_equal((x + 1.0).numpy(), np.full(4, 2.0))
-
-
 # -- handles -----------------------------------------------------------------------------------------------------------
-
-
-def test_handles_dropped_by_other_threads_are_released(session):
-    x = session.asarray(np.ones(4))
-    parts = [[x + float(n) for n in range(500)] for _ in range(4)]
-    assert in_threads(*[part.clear for part in parts], lambda: [x + 1.0 for _ in range(500)]) == []
-    session.sync()
-    assert tensors_of(session) == 1
-
-
-def test_a_handle_that_the_collector_finds_is_released(session):
-    class Holder:
-        """Keeps a handle in a cycle."""
-
-    holder: Any = Holder()
-    holder.cycle, holder.handle = holder, session.asarray(np.ones(4))
-    session.sync()
-    del holder
-    with session._core.outbox.lock:
-        gc.collect()
-    assert tensors_of(session) == 0
 
 
 def test_an_idle_session_releases_what_was_dropped(session, observer):
@@ -674,17 +624,6 @@ def embedded(session: Session) -> bool:
     return hasattr(session._core.transport, "machine")
 
 
-def test_connect_goes_where_the_environment_says(daemon, observer, monkeypatch):
-    monkeypatch.setenv("TENSORD_ADDRESS", daemon.address)
-    with td.connect() as session:
-        assert session._core.transport._link.address == daemon.address
-        assert len(observer._core.answers.query("sessions")) == 2
-    with td.connect("local") as session:
-        assert embedded(session)
-    with td.connect(devices=["cpu:0"]) as session:
-        assert embedded(session)
-
-
 def test_connect_finds_the_daemon_that_runs_else_it_embeds(tmp_path, monkeypatch):
     monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -708,22 +647,6 @@ def test_connect_finds_the_daemon_that_runs_else_it_embeds(tmp_path, monkeypatch
         home.rmdir()
 
 
-@pytest.mark.parametrize("address", ["ipc:///tmp/tensord-nobody/socket", "tcp://127.0.0.1:1"])
-def test_where_nobody_listens_the_error_says_what_to_do(address, monkeypatch):
-    start = time.monotonic()
-    for connect in (lambda: td.connect(address), td.connect):
-        monkeypatch.setenv("TENSORD_ADDRESS", address)
-        with pytest.raises(td.ConnectionLost, match="tensord serve"):
-            connect()
-    assert time.monotonic() - start < 4.0  # told, not timed out
-
-
-@each_case("address", ["nowhere", "ipc://relative", "tcp://host", "udp://host:1", "ipc://" + "/x" * 100])
-def test_what_is_no_address_is_said_to_be_none(address):
-    with pytest.raises(td.MetadataError):
-        td.connect(address)
-
-
 # -- sharing -----------------------------------------------------------------------------------------------------------
 
 
@@ -733,19 +656,6 @@ def other(daemon: Daemon, observer: Session) -> Iterator[Session]:
     del observer
     with daemon.connect() as session:
         yield session
-
-
-def test_what_one_writes_in_place_the_other_sees(session, other):
-    x = session.asarray(np.zeros(8))
-    session.publish("x", x)
-    y = other.lookup("x")
-    for n in range(20):
-        x += 1.0
-        x.wait()
-        np.testing.assert_array_equal(y.numpy(), np.full(8, 2.0 * n + 1))
-        y += 1.0
-        y.wait()
-        np.testing.assert_array_equal(x.numpy(), np.full(8, 2.0 * n + 2))
 
 
 def test_many_writers_of_one_tensor_lose_nothing(daemon, session, other):
@@ -772,18 +682,6 @@ def test_many_writers_of_one_tensor_lose_nothing(daemon, session, other):
     assert seen[-1] == 480.0
 
 
-def test_names_go_atomically(session, other):
-    session.publish({"w": session.asarray([1.0]), "b": session.asarray([2.0])})
-    assert other.names() == ["b", "w"]
-    assert {name: t.tolist() for name, t in other.lookup(["w", "b"]).items()} == {"w": [1.0], "b": [2.0]}
-    with pytest.raises(td.MetadataError, match="'c'"):
-        other.lookup(["w", "c"])
-    with pytest.raises(td.MetadataError, match="'c'"):
-        other.unpublish("w", "c")
-    other.unpublish("w", "b")
-    assert session.names() == []
-
-
 def test_republishing_is_never_half_seen(session, other):
     """A dict is published anew again and again; whoever looks it up gets both of one generation."""
     stop = threading.Event()
@@ -800,46 +698,6 @@ def test_republishing_is_never_half_seen(session, other):
 
     session.publish({name: session.asarray(np.zeros(4)) for name in ("w", "b")})
     assert in_threads(publish, look) == []
-
-
-def test_a_snapshot_stays_what_it_was(session, other):
-    x = session.asarray(np.zeros(BIG))
-    session.publish("x", x)
-    x += 1.0
-    x.wait()
-    taken = other.lookup("x", snapshot=True)
-    x += 1.0
-    x.wait()
-    np.testing.assert_array_equal(taken.numpy(), np.ones(BIG))
-    taken += 10.0
-    np.testing.assert_array_equal(taken.numpy(), np.full(BIG, 11.0))
-    np.testing.assert_array_equal(x.numpy(), np.full(BIG, 2.0))
-
-
-def test_nobody_sees_half_of_an_atomic_group(daemon, session, other):
-    """Three writers change two tensors together, so that their sum stays; readers take snapshots of both."""
-    names = ["x", "y"]
-    session.publish({name: session.asarray(np.full(64, 100.0)) for name in names})
-    done: list[float] = []
-
-    def write(amount: float) -> None:
-        with daemon.connect() as own:
-            x, y = own.lookup(names).values()
-            for _ in range(60):
-                with own.atomic():
-                    x += amount
-                    y -= amount
-            own.sync()
-        done.append(amount)
-
-    def read(who: Session) -> None:
-        while len(done) < 3:
-            both = who.lookup(names, snapshot=True)
-            np.testing.assert_array_equal((both["x"] + both["y"]).numpy(), np.full(64, 200.0))
-
-    writers = [lambda amount=amount: write(amount) for amount in (1.0, 2.0, -3.0)]
-    assert in_threads(lambda: read(session), lambda: read(other), *writers) == []
-    np.testing.assert_array_equal(session.lookup("x").numpy(), np.full(64, 100.0))
 
 
 # -- large arrays ------------------------------------------------------------------------------------------------------

@@ -130,11 +130,6 @@ class TestTables:
         assert out
         asked(*command.split())
 
-    def test_status(self, daemon, asked):
-        found = asked("status")
-        assert (found["pid"], found["address"], found["names"]) == (daemon.pid, daemon.address, 1)
-        assert list(found["devices"]) == ["cpu:0", "sim:0"]
-
     def test_a_question_is_no_session_of_a_client(self, daemon, asked):
         before = asked("status")["sessions"]
         with daemon.connect():
@@ -148,10 +143,6 @@ class TestTables:
         assert ours["names"] == 1
         assert ours["bytes"] >= 2 * 64 * 64 * 4
         assert ours["consumed"] > 0
-
-    def test_tensors(self, asked):
-        named = next(row for row in asked("tensors") if row["names"] == ["weights"])
-        assert named["residency"] == {"cpu:0": "valid", "sim:0": "valid"}
 
 
 class TestDoctor:
@@ -174,13 +165,6 @@ class TestDoctor:
 
 
 class TestTrace:
-    @pytest.mark.usefixtures("busy")
-    def test_the_address_may_come_from_the_environment(self, daemon):
-        environment = os.environ | {"TENSORD_ADDRESS": daemon.address}
-        done = forked.run(MAIN, ["tensord", "trace", "why", "1"], env=environment, timeout=PATIENCE)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith("#1 ")
-
     def test_a_dump_knows_the_lines_of_a_session_that_has_ended(self, daemon, asked, tmp_path):
         with daemon.connect() as session:
             session.asarray([1.0])
@@ -251,15 +235,3 @@ class TestTheEnd:
             watching.send_signal(signal.SIGINT)
             _, err = rest_of(watching)
         assert (watching.returncode, err) == (0, "")
-
-
-def test_a_daemon_without_tensors_has_an_empty_table(daemon, asked, run):
-    assert asked("tensors") == []
-    assert run("tensors", "--address", daemon.address)[::2] == (0, "")
-
-
-def test_what_is_wrong_with_a_question_is_said_without_a_line_of_ours(daemon, run):
-    code, _, err = run("tensors", "--session", "12345", "--address", daemon.address)
-    assert code != 0
-    assert "there is no session 12345" in err
-    assert ".py:" not in err
