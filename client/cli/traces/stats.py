@@ -104,9 +104,10 @@ def diff(before: Path, after: Path, *, chooses: Filter, limit: int) -> None:
 
     Example: tensord trace diff before.trace after.trace --op matmul
     """
+    from ....vm.tracing.analysis.recorded.device_times import on_devices
     from ....vm.tracing.analysis.sums.stats import diff as compare
 
-    traces = [load(file) for file in (before, after)]
+    traces = [on_devices(load(file)) for file in (before, after)]
     changes = compare(*(chooses.select(trace.records) for trace in traces))
     if in_json():
         print_json({"before": str(before), "after": str(after), "changes": [_plain(change) for change in changes]})

@@ -91,6 +91,20 @@ class Records:
         """The time of recording, or the latest time in the records if that is unknown. Linear in records."""
         return max((max(times(record)) for record in self.records), default=0) if not self.taken else self.taken
 
+    def same(self, records: Iterable[Record]) -> Self:
+        """The trace with these records in the place of its own."""
+        return type(self)(
+            records,
+            devices=self.devices,
+            dropped=self.dropped,
+            before=self.before,
+            base_tick=self.base_tick,
+            taken=self.until,
+            memory=self.memory,
+            routines=self.routines.values(),
+            runs=self.runs,
+        )
+
     def only(self, records: Iterable[Record]) -> Self:
         """The trace with these of its records. The others are not lost: they count as `before`, and up to the end of
         the last one of them no edge counts as missing."""
@@ -98,17 +112,10 @@ class Records:
         ids = {record.id for record in kept}
         others = [record for record in self.records if record.id not in ids]
         end = max((record.admitted for record in self.records), default=0)
-        return type(self)(
-            kept,
-            devices=self.devices,
-            dropped=self.dropped,
-            before=self.before + len(others),
-            base_tick=max([self.base_tick, *(record.erased or end for record in others)]),
-            taken=self.until,
-            memory=self.memory,
-            routines=self.routines.values(),
-            runs=self.runs,
-        )
+        found = self.same(kept)
+        found.before += len(others)
+        found.base_tick = max([self.base_tick, *(record.erased or end for record in others)])
+        return found
 
     def find(self, instruction: int) -> Record | None:
         """The record of an instruction; None if the ring lost it or there was no such instruction."""

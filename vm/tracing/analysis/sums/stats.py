@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from .....interpreter.opcodes import traits_of
 from ...record import Record
 from ..recorded.derived import blocked, operations, queued, ran, touched
+from ..recorded.device_times import on_devices
 from ..recorded.records import Records
 from ..recorded.span_names import names_of, paths_of
 from ..recorded.stream_order import StreamOrder
@@ -79,7 +80,10 @@ class Stats:
 
 
 def stats(trace: Records, records: Sequence[Record]) -> Stats:
-    """The sums over `records`, a part of the trace. What streams lost is a matter of the whole trace."""
+    """The sums over `records`, a part of the trace. What streams lost is a matter of the whole trace. Launches have the
+    times of their device, as far as these are known (`device_times`)."""
+    trace = on_devices(trace)
+    records = [trace.find(record.id) or record for record in records]
     return Stats(
         ops=rows(records, lambda record: [record.op or record.opcode]),
         locations=rows(records, lambda record: [record.location] if record.location else []),

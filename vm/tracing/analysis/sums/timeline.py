@@ -3,7 +3,8 @@
 One process per device, one thread per stream, one slice per instruction that ran, a mark for each that did not, arrows
 for edges, counters of the bytes that each stream moved and of each device's memory, and a track per span. In the slice
 of a run that was timed there is a slice for each of its calls. The slice of an instruction that still ran when the
-trace was taken ends at that time, and one that still waited has its mark there. Times are in microseconds from the
+trace was taken ends at that time, and one that still waited has its mark there. The slice of an op that was launched at
+admission lies where the device ran it, as far as that is known (`device_times`). Times are in microseconds from the
 first event.
 
 The format: "Trace Event Format", Google, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
@@ -20,6 +21,7 @@ from ...flat import COMPILING
 from ...record import EdgeRecord, Record, times
 from ..inside.insides import Insides, TimedCall, call_name
 from ..recorded.derived import blocked, of, operations, queued, ran, rate, touched
+from ..recorded.device_times import on_devices
 from ..recorded.records import Records
 from ..recorded.stream_order import is_live
 from ..recorded.text import compiles, edge_name, status, stream_name
@@ -47,7 +49,7 @@ def to_chrome(trace: Records, *, flows: int = FLOWS) -> str:
 
 class _Timeline:
     def __init__(self, trace: Records) -> None:
-        self._trace = trace
+        self._trace = trace = on_devices(trace)
         stamps = (time for record in trace.records for time in times(record) if time)
         self._insides = Insides(trace)
         self._end = trace.until

@@ -1,0 +1,69 @@
+"""When a device ran what was launched at admission: an estimate.
+
+The times of such a record are those of the call that launched the op (`vm.model.launches`). The device gets to it
+later, and tells only when it has got to a fence. It runs the launches up to a fence in their order, so these share the
+time since the fence before: each has a little, and more the more work it has. None begins before it was launched. The
+fence itself is a moment, unless it reads a value.
+
+What no fence covers keeps its times.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+from .....interpreter.opcodes import Opcode
+from ...record import Record
+from .records import Records
+
+LEAST: Final = 2000  # ns that a kernel takes at least, as long as there is time
+T = TypeVar("T", bound=Records)
+
+
+def on_devices(trace: T) -> T:
+    """The trace, in which the launches have the times of their device."""
+    found = {record.id: record for fenced in fenced_launches(trace) for record in shared(*fenced)}
+    return trace.same([found.get(record.id, record) for record in trace.records]) if found else trace
+
+
+def fenced_launches(trace: Records) -> Iterator[tuple[list[Record], int, int]]:
+    """The launches from one fence of a device to the next, and that one, with the times at which it got to the two."""
+    launches: dict[str, list[Record]] = defaultdict(list)
+    fences: dict[str, list[Record]] = defaultdict(list)
+    for record in trace.records:
+        if record.launch and record.finished:
+            (launches if record.opcode == Opcode.CALL else fences)[record.device].append(record)
+    for device, of_device in launches.items():
+        of_device.sort(key=lambda record: record.launch)
+        place = before = 0
+        for fence in sorted(fences[device], key=lambda record: (record.launch, record.finished)):
+            start = place
+            while place < len(of_device) and of_device[place].launch <= fence.launch:
+                place += 1
+            if place > start:
+                yield [*of_device[start:place], fence], before, fence.finished
+            before = max(before, fence.finished)
+
+
+def shared(launches: Sequence[Record], begin: int, end: int) -> Iterator[Record]:
+    """The launches, and the fence behind them, with their shares of that time."""
+    *some, fence = launches
+    if fence.opcode == Opcode.FENCE:
+        yield fence._replace(started=end)
+        launches = some
+    time, work = min(begin, end), sum(weight(record) for record in launches)
+    for place, record in enumerate(launches):
+        launched = record.started if record is fence else record.finished
+        time = max(time, min(launched, end))
+        left = len(launches) - place
+        least = min(LEAST, (end - time) // left)
+        more = (end - time - least * left) * weight(record) // work
+        started, time, work = time, time + least + more, work - weight(record)
+        yield record._replace(started=max(started, record.started), finished=max(time, record.started))
+
+
+def weight(record: Record) -> int:
+    """The part that a launch has of the time, in relation to others."""
+    return max(record.work, 1)
