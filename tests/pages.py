@@ -71,7 +71,7 @@ def run_page(page: Path, folder: Path) -> list[tuple[Block, str]]:
     program.write_text(program_of(page))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TENSORD_")}
     environment["XDG_RUNTIME_DIR"] = str(folder)
-    result = run_script(program.name, env=environment, cwd=folder)
+    result = run_script(program.name, env=environment, cwd=folder, whole=False)
     assert result.returncode == 0, f"{page.name}, with the page's line numbers:\n{result.stderr}"
     ran = [block for block in blocks_of(page) if block.runs]
     return list(zip(ran, result.stdout.split(SEPARATOR)[1:], strict=True))

@@ -46,7 +46,7 @@ class Run:
 
 def train(device: str, out: Path, *options: str) -> Run:
     arguments = ["--device", device, "--out", str(out), *options, "--epochs", str(EPOCHS)]
-    result = run_script("examples/train_digits.py", *arguments, cwd=ROOT)
+    result = run_script("examples/train_digits.py", *arguments, cwd=ROOT, whole=False)
     assert result.returncode == 0, result.stderr
     return Run(result.stdout, out)
 
