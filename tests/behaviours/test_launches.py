@@ -1,11 +1,14 @@
-"""Ops that are launched at admission on a CUDA device, over the fake of CUDA's runtime: who waits for them, and how."""
+"""Ops that are launched at admission: what waits for them, and how.
+
+On a CUDA device, over the fake of CUDA's runtime; what simulated devices do alike, on both.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import nullcontext
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,9 +22,10 @@ from tensord.vm.scheduler.fences import AHEAD_NS, MOST, OFTEN
 
 from ..streams.fake_cuda.gpu import Gpu, IllegalAddress, illegal_address
 from ..streams.fake_cuda.module import installed
-from .looking_inside import device_of, machine_of, until
+from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, until
 
 DEVICES: list[Any] = ["cpu:0", {"name": "cuda:0", "memory": "64MiB", "cache": "8MiB"}]
+SIM: list[Any] = ["cpu:0", {"name": "sim:0", "memory": "64MiB", "launches": True}]
 ONES = np.ones(1024)
 
 
@@ -34,13 +38,18 @@ def gpu() -> Iterator[Gpu]:
 @pytest.fixture
 def session() -> Iterator[Any]:
     with td.connect("local", devices=DEVICES) as opened:
-        x = opened.asarray(ONES, device="cuda:0")
-        for _ in range(2):  # the first call of each op takes the long way: its kernels are compiled
-            y = x + x
-            y += x
-            y = y * 2.0
-            y.numpy()
+        warm(opened, "cuda:0")
         yield opened
+
+
+def warm(session: Any, device: str) -> None:
+    """The first call of each op takes the long way: its kernels are compiled."""
+    x = session.asarray(ONES, device=device)
+    for _ in range(2):
+        y = x + x
+        y += x
+        y = y * 2.0
+        y.numpy()
 
 
 def put(session: Any, value: float = 1.0) -> Any:
@@ -89,28 +98,6 @@ def test_a_chain_is_launched_without_the_launcher_and_costs_few_events(
     assert session.trace().verify() == []
 
 
-def test_a_wait_and_a_sync_end_when_the_device_has_got_there(gpu: Gpu, session: Any) -> None:
-    x = put(session)
-    hold(gpu, session)
-    y = x + x
-    session.flush()
-    over: list[str] = []
-
-    def wait_by(wait: Any, name: str) -> None:
-        wait()
-        over.append(name)
-
-    threads = [threading.Thread(target=wait_by, args=each) for each in ((session.sync, "sync"), (y.wait, "wait"))]
-    for thread in threads:
-        thread.start()
-    until(session, lambda: len(machine_of(session).engine.live) >= 2)
-    assert not over
-    gpu.release("compute")
-    for thread in threads:
-        thread.join(10)
-    assert sorted(over) == ["sync", "wait"]
-
-
 def test_a_copy_waits_for_no_launch_while_there_is_memory(gpu: Gpu, session: Any) -> None:
     x = put(session)
     for _ in range(2):
@@ -141,71 +128,6 @@ def test_the_record_of_a_reading_in_the_order_of_launches_names_the_reader_and_i
         assert read.session == read.caused_by == other.stats()["session"]["id"]
     assert (read.op, read.device, read.stream) == ("fetch", "cuda:0", "cuda:0/compute0")
     assert "test_launches.py" in read.location
-
-
-def test_a_value_is_ready_once_the_device_has_got_there(gpu: Gpu, session: Any) -> None:
-    x = put(session)
-    hold(gpu, session)
-    y = x + x
-    assert not any(y.is_ready() for _ in range(20))
-    gpu.release("compute")
-    until(session, y.is_ready)
-
-
-def test_an_upload_into_memory_that_a_launch_reads_comes_behind_it(
-    gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is other memory, but the upload does not look for it, as where there is none."""
-    monkeypatch.setattr(CudaDevice, "prefer_reached", lambda *_: None)
-    x = put(session, 3.0)
-    session.sync()
-    hold(gpu, session)
-    y = x + x
-    del x  # its memory is free for launches that follow, and behind them for others
-    session.flush()
-    uploads = [session.asarray(ONES * 7.0, device="cuda:0") for _ in range(3)]
-    session.flush()
-    gpu.release("compute")
-    np.testing.assert_array_equal(y.numpy(), ONES * 6.0)
-    assert all((one.numpy() == 7.0).all() for one in uploads)
-    assert any(edge.reason == "memory" for record in session.trace().records for edge in record.edges)
-    assert session.trace().verify() == []
-
-
-def test_a_copy_to_another_device_comes_behind_the_launch_that_makes_the_value(gpu: Gpu, session: Any) -> None:
-    x = put(session)
-    hold(gpu, session)
-    y = (x + x).to_device("cpu:0")
-    session.flush()
-    gpu.release("compute")
-    np.testing.assert_array_equal(y.numpy(), ONES * 2.0)
-    records = {one.id: one for one in session.trace().records}
-    moved = max(id_ for id_, one in records.items() if one.opcode == Opcode.TRANSFER)
-    assert [records[edge.source].opcode for edge in records[moved].edges] == [Opcode.FENCE]
-
-
-def test_who_launches_too_far_ahead_waits(gpu: Gpu, session: Any) -> None:
-    x = one = put(session)
-    session.sync()
-    order = device_of(session, "cuda:0").order
-    hold(gpu, session)
-    done = threading.Event()
-
-    def run() -> None:
-        y = x
-        for _ in range(4 * MOST):
-            y = y + one
-        assert y.numpy()[0] == 1 + 4 * MOST
-        done.set()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    until(session, lambda: order.issued - order.reached >= MOST)
-    assert not done.wait(0.1)
-    assert order.issued - order.reached <= MOST + OFTEN
-    gpu.release("compute")
-    thread.join(20)
-    assert done.is_set()
 
 
 def test_a_task_that_waits_for_room_leaves_the_fences_to_threads_that_look(
@@ -437,19 +359,6 @@ def test_an_error_that_surfaces_where_the_driving_thread_calls_cuda_ends_no_mach
     assert machine_of(session).fault is None
 
 
-def test_a_session_that_ends_leaves_its_launches_to_the_device(gpu: Gpu) -> None:
-    with td.connect("local", devices=DEVICES) as one:
-        x = put(one)
-        for _ in range(2):
-            (x + x).numpy()
-        hold(gpu, one)
-        y = x + x
-        one.flush()
-        gpu.release("compute")
-        del y
-    assert not gpu.bugs
-
-
 def test_the_watch_over_kernels_leaves_an_engine_with_a_fault_alone(
     gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -643,3 +552,130 @@ def test_random_gathers_and_what_depends_on_them(gpu: Gpu, session: Any, rows: A
         else:
             np.testing.assert_array_equal(value.numpy(), known)
     assert session.trace().verify() == []
+
+
+# -- on either device --------------------------------------------------------------------------------------------------
+
+
+class Launching(NamedTuple):
+    """A session whose device launches, and what keeps that device from computing inside a block."""
+
+    session: Any
+    name: str
+    holding: Callable[[], AbstractContextManager[None]]
+
+    def put(self, value: float = 1.0) -> Any:
+        """A tensor that is there."""
+        return self.session.asarray(ONES * value, device=self.name).wait()
+
+
+@pytest.fixture(params=["cuda:0", "sim:0"])
+def launching(request: pytest.FixtureRequest, gpu: Gpu) -> Iterator[Launching]:
+    """On a device that launches, the fake of a GPU or a simulated one."""
+
+    @contextmanager
+    def holding() -> Iterator[None]:
+        hold(gpu, opened)
+        yield
+        gpu.release("compute")
+
+    if request.param == "cuda:0":
+        chosen, holds = DEVICES, holding
+    else:
+        chosen, holds = SIM, lambda: held(opened, "sim:0", "compute")
+    with td.connect("local", devices=chosen) as opened:
+        warm(opened, request.param)
+        yield Launching(opened, request.param, holds)
+    assert not gpu.bugs
+
+
+def test_a_wait_and_a_sync_end_when_the_device_has_got_there(launching: Launching) -> None:
+    session, x = launching.session, launching.put()
+    over: list[str] = []
+
+    def wait_by(wait: Any, name: str) -> None:
+        wait()
+        over.append(name)
+
+    with launching.holding():
+        y = x + x
+        session.flush()
+        threads = [threading.Thread(target=wait_by, args=each) for each in ((session.sync, "sync"), (y.wait, "wait"))]
+        for thread in threads:
+            thread.start()
+        until(session, lambda: len(machine_of(session).engine.live) >= 2)
+        assert not over
+    for thread in threads:
+        thread.join(WAIT)
+    assert sorted(over) == ["sync", "wait"]
+
+
+def test_a_value_is_ready_once_the_device_has_got_there(launching: Launching) -> None:
+    x = launching.put()
+    with launching.holding():
+        y = x + x
+        assert not any(y.is_ready() for _ in range(20))
+    until(launching.session, y.is_ready)
+
+
+def test_an_upload_into_memory_that_a_launch_reads_comes_behind_it(
+    launching: Launching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is other memory, but the upload does not look for it, as where there is none."""
+    session = launching.session
+    monkeypatch.setattr(type(device_of(session, launching.name)), "prefer_reached", lambda *_: None)
+    x = launching.put(3.0)
+    session.sync()
+    with launching.holding():
+        y = x + x
+        del x  # its memory is free for launches that follow, and behind them for others
+        session.flush()
+        uploads = [session.asarray(ONES * 7.0, device=launching.name) for _ in range(3)]
+        session.flush()
+    np.testing.assert_array_equal(y.numpy(), ONES * 6.0)
+    assert all((one.numpy() == 7.0).all() for one in uploads)
+    assert any(edge.reason == "memory" for record in session.trace().records for edge in record.edges)
+    assert_sound(session)
+
+
+def test_a_copy_to_another_device_comes_behind_the_launch_that_makes_the_value(launching: Launching) -> None:
+    session, x = launching.session, launching.put()
+    with launching.holding():
+        y = (x + x).to_device("cpu:0") * 2.0
+        session.flush()
+    np.testing.assert_array_equal(y.numpy(), ONES * 4.0)
+    records = {one.id: one for one in session.trace().records}
+    moved = max(id_ for id_, one in records.items() if one.opcode == Opcode.TRANSFER)
+    assert [records[edge.source].opcode for edge in records[moved].edges] == [Opcode.FENCE]
+
+
+def test_who_launches_too_far_ahead_waits(launching: Launching) -> None:
+    session, x = launching.session, launching.put()
+    session.sync()
+    order = device_of(session, launching.name).order
+    done = threading.Event()
+
+    def run() -> None:
+        y = x
+        for _ in range(4 * MOST):
+            y = y + x
+        assert y.numpy()[0] == 1 + 4 * MOST
+        done.set()
+
+    thread = threading.Thread(target=run)
+    with launching.holding():
+        thread.start()
+        until(session, lambda: order.issued - order.reached >= MOST)
+        assert not done.wait(0.1)
+        assert order.issued - order.reached <= MOST + OFTEN
+    thread.join(2 * WAIT)
+    assert done.is_set()
+
+
+def test_a_session_that_ends_leaves_its_launches_to_the_device(launching: Launching) -> None:
+    session, x = launching.session, launching.put()
+    with launching.holding():
+        y = x + x
+        session.flush()
+    del y
+    session.close()
