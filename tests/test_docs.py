@@ -18,7 +18,7 @@ import tensord
 from tensord.client.cli.application import COMMANDS as ROOT_COMMANDS
 from tensord.client.cli.traces.trace import COMMANDS as TRACE_COMMANDS
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
-from tensord.interpreter.schema.op_table import TABLE, read_table
+from tensord.interpreter.schema.op_table import TABLE, read_table, table_of
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.schema.opdoc import description_of
 from tensord.streams.cuda.cuda import CudaOptions
@@ -33,11 +33,10 @@ from .pages import PAGES, ROOT, Block, blocks_of, is_as_promised, run_page
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[a-z]*/README.md")])
 
 
-def run(*arguments: str) -> str:
-    command = [sys.executable, "-W", "error", *arguments]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+def made_by(name: str, function: str) -> str:
+    """What a script in docs/ writes."""
+    text: str = runpy.run_path(str(ROOT / "docs" / name))[function]()
+    return text
 
 
 def table_rows(heading: str) -> dict[str, list[str]]:
@@ -49,11 +48,11 @@ def table_rows(heading: str) -> dict[str, list[str]]:
 
 def test_the_list_of_ops_is_current():
     """If not: .venv/bin/python docs/make_ops.py > docs/ops.md."""
-    assert run("docs/make_ops.py") == (ROOT / "docs/ops.md").read_text()
+    assert made_by("make_ops.py", "document") == (ROOT / "docs/ops.md").read_text()
 
 
 def test_the_manual_page_has_every_command_with_its_options():
-    text = run("docs/make_man.py")
+    text = made_by("make_man.py", "page")
     commands = [line.removeprefix(".SS tensord ") for line in text.splitlines() if line.startswith(".SS ")]
     assert {command.split()[0] for command in commands} == ROOT_COMMANDS.keys()
     assert {command.split()[1] for command in commands if command.startswith("trace ")} >= TRACE_COMMANDS.keys()
@@ -65,13 +64,13 @@ def test_the_manual_page_has_every_command_with_its_options():
 
 def test_the_table_of_ops_is_current():
     """If not: .venv/bin/python docs/make_op_table.py > interpreter/schema/ops.json."""
-    assert run("docs/make_op_table.py") == TABLE.read_text()
+    assert table_of(map(description_of, REGISTRY.values())) == TABLE.read_text()
     assert read_table() == json.loads(json.dumps({name: description_of(op) for name, op in REGISTRY.items()}))
 
 
 def test_the_types_of_the_module_are_those_of_the_namespace():
     """If not: .venv/bin/python docs/make_stub.py."""
-    assert runpy.run_path(str(ROOT / "docs/make_stub.py"))["stub"]() == (ROOT / "src/tensord/array_api.pyi").read_text()
+    assert made_by("make_stub.py", "stub") == (ROOT / "src/tensord/array_api.pyi").read_text()
 
 
 def test_the_life_of_an_instruction_is_drawn_from_its_table():
@@ -163,10 +162,11 @@ def test_names_of_the_package_can_be_imported(document):
         assert resolve_name(re.sub(r"^td\.", "tensord.", name)) is not None
 
 
-@pytest.mark.parametrize("name", ["array_api", "handlers"])
-def test_public_modules_can_be_imported_as_such(name):
-    """In a process that has not imported it before."""
-    run("-c", f"import tensord.{name} as found, tensord; assert tensord.{name} is found; from tensord import {name}")
+def test_public_modules_can_be_imported_as_such():
+    """In a process that has not imported them before."""
+    lines = "import tensord.{0} as found, tensord; assert tensord.{0} is found; from tensord import {0}"
+    program = "\n".join(map(lines.format, ("handlers", "array_api")))
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=60)  # noqa: S603
 
 
 def anchors_of(document: Path) -> set[str]:

@@ -6,9 +6,6 @@ import errno
 import gc
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +22,7 @@ from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.durability.taking import Asked
 
 from ..compiled import replaces_parts
+from ..puppet import Puppet, eventually
 from .looking_inside import WAIT, allocated, assert_sound, device_of, held, machine_of, ones, records, store_of
 
 DEVICES = ["cpu:0", "sim:0"]
@@ -462,13 +460,11 @@ def test_what_only_a_checkpoint_had_is_gone_when_it_could_not_leave_its_device(m
 
 
 KILLED = """
-import os, sys, threading, numpy as np, tensord as td
 s = td.connect("local", devices=["cpu:0", "sim:0"])
 xs = [s.asarray(np.zeros(300_000), device="sim:0") for _ in range(4)]
-s.publish({f"x{n}": x for n, x in enumerate(xs)})
+s.publish({{f"x{{n}}": x for n, x in enumerate(xs)}})
 while True:
-    report = s.checkpoint(sys.argv[1]).wait()
-    print(report["generation"], flush=True)
+    s.checkpoint({!r}).wait()
     with s.atomic():
         for x in xs:
             x += 1
@@ -477,21 +473,13 @@ while True:
 
 @pytest.mark.parametrize("after", [1, 3, 4])
 def test_a_process_that_is_killed_leaves_the_last_whole_generation(tmp_path, after):
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", KILLED, str(tmp_path / "there")], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    seen = 0
-    for line in process.stdout:
-        seen = int(line)
-        if seen >= after:
-            process.send_signal(signal.SIGKILL)
-            break
-    process.wait()
-    process.stdout.close()
+    with Puppet.start() as process:
+        process.tell(KILLED.format(str(tmp_path / "there")))
+        eventually(lambda: any(int(path.name[-8:]) >= after for path in (tmp_path / "there").glob("generation-*")))
+        process.kill()
     found = in_checkpoint(tmp_path / "there")
     (value,) = {float(x[0]) for x in found.values()}
-    assert value >= seen - 1
+    assert value >= after - 1
     assert all((x == value).all() for x in found.values())
     with CheckpointDirectory.open(tmp_path / "there") as directory:  # no lock is left
         directory.sweep()

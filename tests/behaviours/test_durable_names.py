@@ -7,7 +7,6 @@ import gc
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import threading
 from math import inf
@@ -27,6 +26,7 @@ from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.durability.job import CheckpointJob
 from tensord.vm.durability.restoring import look
 
+from ..puppet import Puppet
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, store_of, until
 from .test_checkpoints import in_checkpoint
 
@@ -292,8 +292,7 @@ def test_a_machine_with_durable_names_has_a_cpu_device(make_session, tmp_path):
 
 
 KILLED = """
-import os, signal, sys, numpy as np, tensord as td
-s = td.connect("local", devices=["cpu:0", {"name": "store:0", "durable": sys.argv[1]}])
+s = td.connect("local", devices=["cpu:0", {{"name": "store:0", "durable": {!r}}}])
 x = s.asarray(np.zeros(5))
 s.publish("x", x, durable=True)
 for n in range(3):
@@ -305,7 +304,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_was_synced_survives_a_kill(there):
-    subprocess.run([sys.executable, "-c", KILLED, str(there)], check=False, timeout=60)  # noqa: S603
+    with Puppet.start() as process, pytest.raises(EOFError):
+        process.do(KILLED.format(str(there)))
     np.testing.assert_array_equal(in_checkpoint(there)["x"], [3] * 5)
 
 

@@ -20,6 +20,7 @@ from tensord.interpreter.errors import CaptureError
 from tensord.streams.faults import Fault, FaultKind
 
 from ..daemon import Daemon
+from ..forked import run_script
 from .looking_inside import WAIT, assert_sound, device_of, held, ones, store_of, until
 
 DEVICES = ["cpu:0", "sim:0"]
@@ -35,6 +36,15 @@ VALUES: dict[str, Any] = {
 def names_in(folder: Path) -> list[str]:
     """What lies in a folder."""
     return [path.name for path in folder.iterdir()]
+
+
+def run_program(folder: Path, program: str, *arguments: str) -> str:
+    """Run it in a process of its own: what it writes to stderr."""
+    path = folder / "program.py"
+    path.write_text(program)
+    done = run_script(str(path), *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -195,7 +205,7 @@ def test_the_end_of_the_program_waits_for_its_files(tmp_path):
         "s = td.connect('local')\n"
         "s.save(sys.argv[1], {'x': s.asarray(np.arange(5))})\n"
     )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "x")], check=True, timeout=60)  # noqa: S603
+    assert run_program(tmp_path, program, str(tmp_path / "x")) == ""
     assert load_file(tmp_path / "x")["x"].tolist() == [0, 1, 2, 3, 4]
 
 
@@ -410,7 +420,7 @@ def test_a_session_that_is_dropped_lives_until_its_files_are_there(tmp_path):
         "work()\n"
         "gc.collect()\n"
     )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "x")], check=True, timeout=60)  # noqa: S603
+    assert run_program(tmp_path, program, str(tmp_path / "x")) == ""
     assert load_file(tmp_path / "x")["x"].tolist() == [0, 1, 2, 3, 4]
 
 
