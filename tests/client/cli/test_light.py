@@ -80,7 +80,10 @@ def test_a_light_command_imports_nothing_that_it_does_not_need(line: str, more: 
 
 
 def test_a_question_about_ops_needs_neither_their_kernels_nor_a_daemon() -> None:
-    assert_light(("ops", "ops matmul", "ops --json"), (*NEVER, "zmq", "tensord.interpreter.ops"))
+    assert_light(
+        ("ops --help", "ops", "ops matmul", "ops --json"),
+        (*NEVER, "zmq", "tensord.vm", "tensord.streams", "tensord.interpreter.ops"),
+    )
 
 
 def test_a_question_to_a_daemon_needs_neither_numpy_nor_a_session(daemon: Daemon) -> None:

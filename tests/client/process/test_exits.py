@@ -120,23 +120,14 @@ def python(*arguments: str, folder: Path) -> str:
     return done.stdout.strip()
 
 
-def test_a_session_is_never_called_after_its_code(daemon: Daemon, tmp_path: Path) -> None:
-    code = (
-        "import sys, tensord as td\nwith td.connect(sys.argv[1]) as s:\n"
-        "    print(s._core.answers.query('sessions')[-1]['name'])  # key"
-    )
-    assert python("-c", code, daemon.address, folder=tmp_path) == "-c"
-    assert "# key" not in daemon.log
-
-
-@each_case("way", ["script", "module"])
+@each_case("way", ["script", "module", "code"])
 def test_a_program_is_called_after_its_script(way: str, tmp_path: Path) -> None:
     code = "from tensord.interpreter.wire.names import program_name\nprint(program_name())"
     (tmp_path / "my_job.py").write_text(code)
     (tmp_path / "pack").mkdir(exist_ok=True)
     (tmp_path / "pack" / "__main__.py").write_text(code)
-    arguments = {"script": [str(tmp_path / "my_job.py")], "module": ["-m", "pack"]}[way]
-    assert python(*arguments, folder=tmp_path) == {"script": "my_job.py", "module": "pack"}[way]
+    arguments = {"script": [str(tmp_path / "my_job.py")], "module": ["-m", "pack"], "code": ["-c", code]}[way]
+    assert python(*arguments, folder=tmp_path) == {"script": "my_job.py", "module": "pack", "code": "-c"}[way]
 
 
 @pytest.mark.parametrize("engine", ["vm", "serial"])

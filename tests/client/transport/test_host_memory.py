@@ -134,17 +134,6 @@ def test_beyond_the_daemons_limit_of_segments_arrays_are_plain_and_copied(tmp_pa
         assert [float(x.numpy()[0, 0]) for x in tensors] == [0, 1, 2, 3, 4]
 
 
-def test_an_upload_over_quota_comes_back(tmp_path: Path) -> None:
-    config = tmp_path / "tensord.toml"
-    config.write_text('devices = ["cpu:0"]\n[limits]\nbytes = "128 KiB"\n')
-    with Daemon.start(tmp_path, "--config", str(config)) as daemon, daemon.connect() as session:
-        array = filled(session)
-        x = session.asarray(array)
-        with pytest.raises(td.QuotaError):
-            x.wait()
-        eventually(lambda: session.sync() >= 0 and array.flags.writeable)
-
-
 def test_over_tcp_nothing_is_shared() -> None:
     with (
         own_daemon(config='devices = ["cpu:0"]', also=["tcp://127.0.0.1:0"]) as daemon,
@@ -185,40 +174,3 @@ def test_a_client_that_is_killed_leaves_what_it_has_published(daemon: Daemon, se
         client.kill()
     session.unpublish("left")
     assert (x * 2).numpy()[5, 5] == 6
-
-
-FORK = """
-ours, theirs = os.pipe()
-child = os.fork()
-if not child:
-    told = []
-    for each in (a, b):
-        try:
-            each[0] = 9
-            told.append("written")
-        except ValueError as error:
-            told.append(str(error))
-    try:
-        s.asarray(a)
-    except td.ConnectionLost:
-        told.append("lost")
-    del x
-    told.append(bool(a.flags.writeable))
-    os.write(theirs, repr(told).encode())
-    os._exit(0)
-os.waitpid(child, 0)
-os.close(theirs)
-os.read(ours, 1 << 16).decode()
-"""
-
-
-def test_a_forked_child_does_not_write_into_its_parents_uploads(daemon: Daemon) -> None:
-    refused = "assignment destination is read-only"
-    with Puppet.start(daemon.address) as parent:
-        parent.do("a, b = (s.empty_host((128, 256), 'float32') for _ in range(2))\na[...] = b[...] = 3")
-        parent.do("x = s.asarray(a)\nx.wait()")
-        assert parent.do(FORK) == repr([refused, refused, "lost", False])
-        assert parent.do("[bool(each.flags.writeable) for each in (a, b)]") == [False, True]
-        assert parent.do("float(x.numpy()[0, 0]), float(b[0, 0])") == [3, 3]
-        parent.do("del x\ns.sync()\ns.sync()")
-        assert eventually(lambda: parent.do("s.sync()\nbool(a.flags.writeable)"))

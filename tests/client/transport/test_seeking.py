@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,8 +18,9 @@ from tensord.interpreter.errors import NoDaemon
 from tensord.interpreter.wire.addresses import default_address, lock_path
 from tensord.vm.service.process.instance import Instance
 
-from ...daemon import Daemon
+from ...daemon import MAIN, Daemon
 from ...each_case import each_case
+from ...forked import Forked
 from ...puppet import PATIENCE
 
 
@@ -112,8 +113,8 @@ def test_a_daemon_that_is_just_starting_is_waited_for() -> None:
     started = []
 
     def start() -> None:
-        command = [sys.executable, "-m", "tensord.client.cli", "serve"]
-        started.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))  # noqa: S603
+        with Path("/dev/null").open("wb") as nowhere:
+            started.append(Forked(MAIN, ["tensord", "serve"], env=os.environ, stderr=nowhere.fileno()))
 
     thread = threading.Thread(target=start)
     thread.start()

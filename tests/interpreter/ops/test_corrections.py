@@ -73,56 +73,10 @@ def test_ordinary_values_have_numpys_results(name, evaluate, make, assert_same, 
     assert_same(np.where(unusual, 0, found), np.where(unusual, 0, expected))
 
 
-@each_case("dtype", ["float16", "float32", "float64"])
-def test_floor_division_of_infinities_is_the_standards(dtype, evaluate, assert_same):
-    x1 = np.array([INF, INF, -INF, -INF, 3, -3, 3, -3, INF, NAN, 0, 7, -7, 6], dtype)
-    x2 = np.array([2, -2, 2, -2, -INF, INF, INF, -INF, INF, 1, INF, 2, 2, 0.7], dtype)
-    expected = np.array([INF, -INF, -INF, INF, -0.0, -0.0, 0.0, 0.0, NAN, NAN, 0.0, 3, -4, 8], dtype)
-    assert_same(evaluate("floor_divide", x1, x2), expected)
-    for one, other, quotient in zip(x1, x2, expected, strict=True):
-        assert_same(evaluate("floor_divide", np.array(one), float(other)), np.array(quotient))
-        assert_same(evaluate("floor_divide", float(one), np.array(other)), np.array(quotient))
-
-
-@each_case("dtype", COMPLEX)
-@each_case(
-    ("name", "operands", "expected"),
-    [
-        ("expm1", [complex(INF, 0)], complex(INF, 0)),
-        ("expm1", [complex(-INF, 2)], complex(-1, 0)),
-        ("expm1", [complex(NAN, 0)], complex(NAN, 0)),
-        ("expm1", [complex(-0.0, 0)], 0j),
-        ("sign", [complex(INF, NAN)], complex(NAN, NAN)),
-        ("reciprocal", [1 + 0j], 1 + 0j),
-        ("pow", [complex(INF, 0), -1 + 0j], 0j),
-        ("power", [0j, -2 + 0j], complex(INF, NAN)),
-    ],
-)
-def test_complex_special_cases_alone_and_among_others(name, operands, expected, dtype, evaluate, assert_same):
-    alone = [np.array(each, dtype) for each in operands]
-    assert_same(evaluate(name, *alone), np.array(expected, dtype))
-    among = [np.array([2 + 1j, each, 3 - 2j], dtype) for each in operands]
-    found = evaluate(name, *among)
-    assert_same(found[1], np.array(expected, dtype))
-    assert np.isfinite(found[[0, 2]]).all()
-
-
 @pytest.mark.parametrize("dtype", COMPLEX)
 def test_a_scalar_to_a_complex_power_is_a_number_of_the_tensors_dtype(dtype, evaluate, assert_same):
     found = evaluate("pow", 0.0, np.array([complex(-1, 0), 2], dtype))
     assert_same(found, np.array([complex(INF, NAN), 0], dtype))
-
-
-@pytest.mark.parametrize("dtype", COMPLEX)
-def test_log1p_keeps_the_digits_of_small_complex_numbers(dtype, evaluate):
-    eps = np.finfo(dtype).eps
-    parts = np.array([1.0, -1.0, 0.3, -0.7])
-    x = np.concatenate([(parts[:, None] + 1j * parts) * scale for scale in (1e-12, 1e-6, 1e-2, 0.2, 3)]).astype(dtype)
-    found = evaluate("log1p", x.ravel())
-    wide = x.ravel().astype(np.clongdouble)
-    excess = wide.real * (2 + wide.real) + wide.imag**2
-    np.testing.assert_allclose(found.real, np.log1p(excess) / 2, rtol=8 * eps, atol=eps * np.abs(x.ravel()).min())
-    np.testing.assert_allclose(found.imag, np.arctan2(wide.imag, 1 + wide.real), rtol=4 * eps)
 
 
 @each_case("dtype", ["float16", "float32", "float64"])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -94,20 +92,6 @@ def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     return printed
 
 
-def work_until(session: Any, done: Any) -> None:
-    """Run ops until `done()`."""
-    deadline = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < deadline
-        session.call("add", [session.weights, 1.0])
-        session.sync()
-
-
-def partial_size(path: Path) -> int:
-    """Bytes of the unfinished file beside that path; 0 if there is none."""
-    return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}.*.partial"))
-
-
 @pytest.mark.usefixtures("busy")
 class TestTables:
     @each_case(
@@ -173,30 +157,6 @@ class TestTrace:
         assert asked("trace", "dump", "-o", str(path))["records"] == len(Trace.load(path))
         assert any("test_daemon.py" in record.location for record in Trace.load(path).records)
 
-    @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-    def test_a_recording_ends_whole(self, daemon, busy, tmp_path, end):
-        path = tmp_path / "x.trace"
-        with start(daemon, "trace", "record", "-o", str(path)) as recording:
-            work_until(busy, lambda: partial_size(path) > 5_000)
-            recording.send_signal(end)
-            out, err = rest_of(recording)
-        assert (recording.returncode, err) == (0, "")
-        trace = Trace.load(path)
-        assert out.startswith(f"{len(trace):,} records in ")
-        assert trace.verify() == []
-        assert list(tmp_path.iterdir()) == [path]
-
-    def test_a_daemon_that_is_killed_ends_a_recording_with_a_whole_file(self, own, tmp_path):
-        path = tmp_path / "x.trace"
-        with at_work(own) as session, start(own, "trace", "record", "-o", str(path)) as recording:
-            work_until(session, lambda: partial_size(path) > 5_000)
-            own.kill()
-            _, err = rest_of(recording)
-        assert recording.returncode == 1
-        assert "the recording ended early" in err
-        assert err.count("\n") == 1
-        assert len(Trace.load(path)) > 0
-
     def test_a_trace_taken_while_much_happens_verifies(self, daemon, busy, run):
         for _ in range(2):
             chain = busy.weights
@@ -227,11 +187,3 @@ class TestTheEnd:
             watching.stdout.close()
             assert watching.wait(PATIENCE) == 1
             assert watching.stderr.read() == ""
-
-    def test_top_leaves_cleanly_on_ctrl_c(self, daemon):
-        with start(daemon, "top", "--json", "--interval", "0.1") as watching:
-            assert watching.stdout
-            assert json.loads(watching.stdout.readline())["status"]["pid"] == daemon.pid
-            watching.send_signal(signal.SIGINT)
-            _, err = rest_of(watching)
-        assert (watching.returncode, err) == (0, "")

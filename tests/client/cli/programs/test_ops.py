@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import types
 from typing import Any
@@ -164,22 +163,3 @@ class TestNone:
         code, out, err = run("ops", "zzz", "--json")
         assert (code, err) == (2, "")
         assert json.loads(out) == {"error": "there is no op 'zzz'"}
-
-
-def test_help_needs_neither_numpy_nor_rich():
-    program = "import sys\nfrom tensord.client.cli.main import main\n"
-    program += "try:\n main(['ops', '--help'])\nexcept SystemExit:\n"
-    program += " print(sorted({'numpy', 'rich', 'zmq', 'tensord.vm'} & set(sys.modules)))"
-    command = [sys.executable, "-c", program]
-    out = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own interpreter
-    assert "Exits with 2 if there is no such op." in out.stdout
-    assert out.stdout.splitlines()[-1] == "[]"
-
-
-def test_one_op_is_told_without_rich_or_a_machine():
-    program = "import sys\nfrom tensord.client.cli.main import main\ntry:\n main(['ops', 'add'])\nexcept SystemExit:\n"
-    program += " print(sorted({'rich', 'zmq', 'tensord.vm', 'tensord.streams'} & set(sys.modules)))"
-    command = [sys.executable, "-c", program]
-    out = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own interpreter
-    assert out.stdout.startswith("add: ")
-    assert out.stdout.splitlines()[-1] == "[]"

@@ -72,16 +72,6 @@ class TestRoot:
         with pytest.raises(ZeroDivisionError):
             main(["trace", "verify", str(good)])
 
-    def test_help_needs_neither_numpy_nor_rich(self):
-        program = (
-            "import sys\nfrom tensord.client.cli.main import main\n"
-            "try:\n main(['trace', '--help'])\nexcept SystemExit:\n"
-        )
-        program += " print(sorted({'numpy', 'rich', 'zmq', 'tensord.vm'} & set(sys.modules)))"
-        command = [sys.executable, "-c", program]
-        out = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own interpreter
-        assert out.stdout.splitlines()[-1] == "[]"
-
     def test_a_reader_that_leaves_early_is_no_error(self, tmp_path):
         path = tmp_path / "long.trace"
         random_trace(1, steps=2_000).save(path)
