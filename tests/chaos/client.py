@@ -341,6 +341,11 @@ def run(address: str, seed: int, steps: int, plan: dict[str, str]) -> None:
         tell(wrong=f"threads were left: {left}")
 
 
-if __name__ == "__main__":
-    faulthandler.register(signal.SIGUSR2)  # for who wonders why it hangs
+def main() -> None:
+    """The client that the arguments tell of."""
+    faulthandler.register(signal.SIGUSR2)  # to see where a client hangs
     run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,10 +25,10 @@ import numpy as np
 from tensord.client.session.session import Session
 
 from ..daemon import Daemon
+from ..forked import Forked
 from ..puppet import eventually
 from .client import TOTAL, Act
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # seconds for a round that hangs
 CLIENTS = 4
 STEPS = 120
@@ -47,12 +46,13 @@ class Client:
 
     def __init__(self, address: str, seed: int, plan: dict[int, str]) -> None:
         self.plan = plan
-        self.process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "tests.chaos.client", address, str(seed), str(STEPS), json.dumps(plan)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        self.said, output = os.pipe()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does
+        arguments = ["client", address, str(seed), str(STEPS), json.dumps(plan)]
+        self.process = Forked(
+            ("tests.chaos.client", "main"), arguments, env=os.environ, stdout=output, stderr=self.errors.fileno()
         )
+        os.close(output)
         self.step = -1
         self.low = self.high = 0
         self.end = ""
@@ -63,8 +63,7 @@ class Client:
 
     def read(self) -> bool:
         """Take what it says; False at its end."""
-        assert self.process.stdout is not None
-        said = os.read(self.process.stdout.fileno(), 1 << 16)
+        said = os.read(self.said, 1 << 16)
         *lines, self.unread = (self.unread + said).split(b"\n")
         for line in lines:
             self.hear(json.loads(line))
@@ -93,8 +92,11 @@ class Client:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(10)
         self.process.kill()
-        _, errors = self.process.communicate()
-        return errors.decode(errors="replace")
+        self.process.wait()
+        os.close(self.said)
+        with self.errors as errors:
+            errors.seek(0)
+            return str(errors.read(), errors="replace")
 
 
 class Round:
@@ -172,8 +174,7 @@ class Round:
         due = sorted(self.signals, key=lambda entry: entry[1])
         with selectors.DefaultSelector() as selector:
             for client in clients:
-                assert client.process.stdout is not None
-                selector.register(client.process.stdout, selectors.EVENT_READ, client)
+                selector.register(client.said, selectors.EVENT_READ, client)
             while selector.get_map():
                 if time.monotonic() > deadline:
                     self.problems.append(f"clients hang at steps {[client.step for client in clients]}")

@@ -41,6 +41,7 @@ def is_installed() -> bool:
 
 def main() -> None:
     """Run the module that the arguments name, in a forked process, as one with the site on its path runs it."""
+    os.setsid()  # all that it starts is found and ended
     install(os.environ[VARIABLE])
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

@@ -6,10 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
 
 import pytest
 
-from . import fake
+from ..forked import Forked
+from . import fake, supervise
 from .bundle import ROOT
 from .check import main
 
@@ -44,8 +48,16 @@ def test_faults_that_there_are_not_are_refused_with_those_that_there_are(spec, c
     assert spec == "one" or "wrong=FUNCTION" in capsys.readouterr().err
 
 
-def test_a_gpu_that_is_a_fake_is_never_proven(tmp_path, capsys):
+def forked(command: list[str], *, stdout: IO[bytes], env: dict[str, str], cwd: Path, **_: Any) -> Forked:
+    """A process of a stage, which has the package imported."""
+    output = stdout.fileno()
+    return Forked(("tests.gpu.fake", "main"), command[2:], env=env, cwd=cwd, stdout=output, stderr=output)
+
+
+def test_a_gpu_that_is_a_fake_is_never_proven(tmp_path, capsys, monkeypatch):
     """One stage in full: its processes find the fake, and what it shows is no proof."""
+    processes = SimpleNamespace(Popen=forked, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(supervise, "subprocess", processes)
     assert main(["--fake", "1", "--only", "temporaries", "--budget", "3", "--out", str(tmp_path)]) in {0, 1}
     assert "this is no proof: cuda:0 was a fake (1)" in capsys.readouterr().out
     assert json.loads((tmp_path / "report.json").read_text())["machine"]["gpu"]["name"] == "a fake of CUDA's runtime"

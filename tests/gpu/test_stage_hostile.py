@@ -65,7 +65,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str, device: str, s
 
     def start(command: list[str]) -> Forked:
         assert command[:2] == [sys.executable, "-m"]
-        return Forked(("tests.gpu.fake", "main"), command[2:], env={**os.environ, fake.VARIABLE: spec}, cwd=ROOT)
+        return Forked(
+            ("tests.gpu.hostile_calls", "few"), command[2:], env={**os.environ, fake.VARIABLE: spec}, cwd=ROOT
+        )
 
     processes = SimpleNamespace(Popen=start, TimeoutExpired=subprocess.TimeoutExpired)
     monkeypatch.setattr(stage_hostile, "subprocess", processes)
@@ -91,7 +93,7 @@ def test_a_function_that_trusts_its_values_is_found_by_the_call_that_shows_it(tm
 def test_an_op_that_checks_positions_survives_a_function_that_trusts_them(tmp_path, monkeypatch):
     tally, ended = run(tmp_path, monkeypatch, "embedding", "cuda:0", "1,loses=take")
     assert not judge(tally, ended)
-    assert tally.passed > 100
+    assert tally.passed > 50
 
 
 def test_a_process_that_crashes_names_the_call_that_it_was_in(tmp_path, monkeypatch):

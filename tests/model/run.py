@@ -15,6 +15,7 @@ import re
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -57,17 +58,16 @@ def make(seed: int, devices: Devices = SIMS, *, crowded: bool = False) -> tuple[
 
 
 def failures(
-    seed: int,
-    programs: int,
+    seeds: Iterable[int],
     devices: Devices = SIMS,
     piece: int = PIECE,
     seen: Counter[str] | None = None,
     *,
     crowded: bool = False,
 ) -> list[tuple[int, list[str]]]:
-    """The seeds among that many from `seed` on whose programs go wrong, with their problems. `seen`: as for `check`."""
+    """Those of the seeds whose programs go wrong, with their problems. `seen`: as for `check`."""
     found = []
-    for number in range(seed, seed + programs):
+    for number in seeds:
         program, expected = make(number, devices, crowded=crowded)
         found.append((number, problems_of(program, piece, expected, seen)))
     return [(number, problems) for number, problems in found if problems]

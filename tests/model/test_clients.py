@@ -20,8 +20,8 @@ from .ops import failing_ops
 from .programs import LAUNCHING, prepared
 from .steps import ROUTINE, WAYS, Program, Step, blocks_inside
 
-# Programs that have together whatever the tests below ask for; two publish again what fails, and outlives its session.
-SEEDS = (1, 2, 5, 10, 13, 18, 23, 27, 35, 119, 189, 213)
+# Short programs that have together whatever the tests below ask for; two publish what fails and outlives its session.
+SEEDS = (7, 145, 157, 180, 195, 240, 247, 261, 268, 293)
 
 
 @cache

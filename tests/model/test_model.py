@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 
+import numpy as np
 import pytest
 
 from tensord.interpreter.programs.passes.table import apply
@@ -21,6 +22,7 @@ from tensord.vm.reporting.memory.extents import CHECKPOINT, MAPPED, SORTS, TEMPO
 
 from .check import check
 from .ops import failing_ops, hungry_ops
+from .programs import random_program
 from .run import REPLAY, failures, make, problems_of
 from .steps import (
     FLOW_INPUTS,
@@ -38,9 +40,11 @@ from .steps import (
     lines_of,
 )
 
-PROGRAMS = 12  # each takes a tenth of a second; `make model-long` runs as many as one likes
-CROWDED = 25  # short ones, where values are evicted
-HUNGRY = 15  # of which those matter that run in little memory
+# Short programs, a tenth of a second each; `make model-long` runs as many as one likes.
+PROGRAMS = (1, 2, 3, 4, 5, 6, 7, 8, 26)
+OTHERS = (12, 13, 14, 15, 17, 19, 20, 21, 22, 23)
+CROWDED = (1, 2, 4, 6, 7, 8, 9, 12, 14, 15, 20, 22)  # where values are evicted
+HUNGRY = (5, 6, 7, 10, 12, 13)  # in little memory
 
 
 def test_random_programs_give_what_serial_execution_gives() -> None:
@@ -50,8 +54,8 @@ def test_random_programs_give_what_serial_execution_gives() -> None:
     seen: Counter[str] = Counter()
     wrong = [
         f"{REPLAY.format(seed=seed, piece=piece)}\n    {problems[0]}"
-        for first, piece in ((0, PIECE), (PROGRAMS, 1))
-        for seed, problems in failures(first, PROGRAMS, piece=piece, seen=seen)
+        for seeds, piece in ((PROGRAMS, PIECE), (OTHERS, 1))
+        for seed, problems in failures(seeds, piece=piece, seen=seen)
     ]
     assert not wrong, "\n".join([f"{len(wrong)} programs went wrong; to run them again:", *wrong])
     assert not {"on cpu", "on sim", "evicted", "dispatched before what they follow had ended"} - seen.keys(), seen
@@ -62,21 +66,22 @@ def test_random_programs_give_what_serial_execution_gives() -> None:
 def test_random_programs_run_in_a_fifth_of_the_memory_that_they_need() -> None:
     """What has to fit is each instruction by itself, and everything together on all devices."""
     seen: Counter[str] = Counter()
-    wrong = failures(0, CROWDED, seen=seen, crowded=True)
+    wrong = failures(CROWDED, seen=seen, crowded=True)
     text = "\n".join(
         f"{REPLAY.format(seed=seed, piece=PIECE)} --crowded\n    {problems[0]}" for seed, problems in wrong
     )
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
-    assert seen["evicted"] > CROWDED // 4
-    assert seen["evicted to the store"] > CROWDED // 8
-    assert seen["read from a file"] > CROWDED // 4
-    assert seen["values in checkpoints"] > CROWDED // 8
+    assert seen["evicted"] > len(CROWDED) // 4
+    assert seen["evicted to the store"] > len(CROWDED) // 8
+    assert seen["read from a file"] > len(CROWDED) // 4
+    assert seen["values in checkpoints"] > len(CROWDED) // 8
 
 
 @cache
 def some() -> tuple[Program, ...]:
     """Some of the programs."""
-    return tuple([make(seed)[0] for seed in range(100)])
+    with failing_ops(), np.errstate(all="ignore"):
+        return tuple([random_program(seed) for seed in range(70)])
 
 
 def is_changed(routine: Routine) -> bool:
@@ -153,9 +158,10 @@ def test_temporaries_of_kernels_are_planned_like_results() -> None:
     """Behaviour 43: they fit wherever they fit when run serially, and never beside what they would not fit with."""
     wrong = []
     with hungry_ops():
-        for seed in range(HUNGRY):
+        for seed in HUNGRY:
             program, expected = make(seed)
-            if program.world.tight and (problems := problems_of(program, expected=expected)):
+            assert program.world.tight
+            if problems := problems_of(program, expected=expected):
                 wrong.append((seed, problems[0]))
     assert not wrong
 

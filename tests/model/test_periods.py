@@ -62,7 +62,7 @@ def test_programs_give_what_serial_execution_gives(
     monkeypatch.setattr(history, "SHORTEST", 2)
     monkeypatch.setattr(history, "SHORT", 1)
     sent = 0
-    for seed in (0, 5, 7, 8, 18, 20):  # some that repeat nothing, and some that repeat much
+    for seed in (7, 8, 17, 20, 26):  # some that repeat nothing, and some that repeat much
         with failing_ops(), np.errstate(all="ignore"):
             program, expected = prepared(seed, honest=True)
             clients = OneByOne(program, f"local:periods-{seed}", partial(make_session, routines="auto"), expected)

@@ -65,32 +65,32 @@ def run(device, reports, body, **fields: Any):
 
 
 def test_a_kernel_without_memory_for_a_temporary_gets_what_is_kept_for_reuse(gpu, open_device, reports):
-    device = open_device("cuda:0", memory="640MiB", cache="640MiB", reserve=0)
-    gpu.free[0] = 600 * MIB
-    for buffer in [device.allocate(100 * MIB) for _ in range(5)]:
+    device = open_device("cuda:0", memory="80MiB", cache="80MiB", reserve=0)
+    gpu.free[0] = 75 * MIB
+    for buffer in [device.allocate(12 * MIB) for _ in range(5)]:
         device.free(buffer)
     made: list[Any] = []
-    task = run(device, reports, lambda: made.append(device.xp.zeros(300 * MIB, np.uint8)))
+    task = run(device, reports, lambda: made.append(device.xp.zeros(40 * MIB, np.uint8)))
     assert task.error is None
-    assert made[0].nbytes == 300 * MIB
+    assert made[0].nbytes == 40 * MIB
     assert device.pool.take(8) is not None
     device.pool.trim(0)
     assert device.pool.cached == 0
 
 
 def test_a_kernel_that_finds_no_memory_even_then_fails_and_the_device_works_on(gpu, open_device, reports):
-    device = open_device("cuda:0", memory="640MiB", reserve=0)
-    gpu.free[0] = 100 * MIB
+    device = open_device("cuda:0", memory="80MiB", reserve=0)
+    gpu.free[0] = 12 * MIB
     errors: list[BaseException] = []
 
     def body() -> None:
         try:
-            device.xp.zeros(300 * MIB, np.uint8)
+            device.xp.zeros(40 * MIB, np.uint8)
         except MemoryError as error:
             errors.append(error)
 
     run(device, reports, body)
-    assert "no block of 314,572,800 bytes" in str(errors[0])
+    assert "no block of 41,943,040 bytes" in str(errors[0])
     assert device.lost is None
     assert run(device, reports, lambda: device.xp.zeros(8)).error is None
 
@@ -107,53 +107,53 @@ def busy(gpu, device, name="work"):
 
 @pytest.fixture
 def full(gpu, open_device):
-    """A device with three free blocks of 64 MiB, on a GPU that has nothing else left."""
-    device = open_device("cuda:0", memory="640MiB", cache=0, reserve=0)
-    gpu.free[0] = 192 * MIB
-    for buffer in [device.allocate(64 * MIB) for _ in range(3)]:
+    """A device with three free blocks of 8 MiB, on a GPU that has nothing else left."""
+    device = open_device("cuda:0", memory="80MiB", cache=0, reserve=0)
+    gpu.free[0] = 24 * MIB
+    for buffer in [device.allocate(8 * MIB) for _ in range(3)]:
         device.free(buffer)
     return device
 
 
 def test_an_allocation_that_needs_blocks_back_does_not_wait_for_the_device(gpu, full, reports):
     task = busy(gpu, full)
-    assert full.allocate(128 * MIB) is None
+    assert full.allocate(16 * MIB) is None
     assert not gpu.blocked[threading.current_thread().name]
     gpu.release("work")
     reports.wait(1)
     full.compute[0].queued -= 1
     assert task.error is None
-    assert full.allocate(128 * MIB) is not None
+    assert full.allocate(16 * MIB) is not None
     assert full.lost is None
 
 
 def test_the_launcher_gives_blocks_back_for_an_allocation_although_the_device_is_never_idle(gpu, full, reports):
     busy(gpu, full)
-    assert full.allocate(128 * MIB) is None
+    assert full.allocate(16 * MIB) is None
     until_blocked(gpu, "launcher")
     gpu.release("work")
     reports.wait(1)
     full.compute[0].submit([FakeTask(2)])
     reports.wait(2)
-    assert gpu.free[0] >= 192 * MIB
+    assert gpu.free[0] >= 24 * MIB
     assert full.compute[0].queued
-    assert full.allocate(128 * MIB) is not None
+    assert full.allocate(16 * MIB) is not None
 
 
 def test_a_temporary_that_a_kernel_still_uses_is_not_given_to_another_stream(gpu, open_device, reports):
     """Blocks are free for their stream once a kernel is launched; cudaFree need not wait for it."""
-    device = open_device("cuda:0", memory="640MiB", cache=0, reserve=0)
-    gpu.free[0] = 96 * MIB
+    device = open_device("cuda:0", memory="80MiB", cache=0, reserve=0)
+    gpu.free[0] = 12 * MIB
     found: list[Any] = []
     go = gpu.hold("kernel")
 
     def kernel() -> None:
-        temporary = device.xp.full(80 * MIB, 7, np.uint8)
+        temporary = device.xp.full(10 * MIB, 7, np.uint8)
         gpu.enqueue(current_queue(gpu), lambda: None, go)
         found.append(temporary.sum())
 
     def other() -> None:
-        device.xp.full(90 * MIB, 1, np.uint8)
+        device.xp.full(11 * MIB, 1, np.uint8)
 
     first: Any = FakeTask(0, kernel, quick=False)
     device.compute[0].submit([first])
@@ -163,7 +163,7 @@ def test_a_temporary_that_a_kernel_still_uses_is_not_given_to_another_stream(gpu
     until_blocked(gpu, "launcher")
     gpu.release("kernel")
     reports.wait(2)
-    assert int(found[0].native) == 7 * 80 * MIB
+    assert int(found[0].native) == 7 * 10 * MIB
 
 
 def until_blocked(gpu, name):

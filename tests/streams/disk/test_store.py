@@ -33,7 +33,7 @@ def test_a_reader_with_less_to_do_is_chosen(store):
 
 @pytest.mark.parametrize("step", [1, 61, 1000, 5 * PAGE + 1])
 def test_the_quota_is_of_the_disk_whatever_sizes_come_and_go(reports, tmp_path, step):
-    quota = 64 * PAGE
+    quota = 16 * PAGE
     store = StoreDevice("store:0", reports, StoreOptions(str(tmp_path), quota))
     assert store.file is not None
     fd = os.dup(store.file.fd)

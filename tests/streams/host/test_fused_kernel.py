@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,13 @@ def some(dtype: str, *shape: int, seed: int = 0) -> np.ndarray:
     return values.astype(dtype)
 
 
-def layouts(dtype: str, count: int) -> Iterator[list[Any]]:
+@cache
+def layouts(dtype: str, count: int) -> list[list[Any]]:
+    """As `each_layout`, made once for all ops: nobody writes into them."""
+    return list(each_layout(dtype, count))
+
+
+def each_layout(dtype: str, count: int) -> Iterator[list[Any]]:
     """Operands of one op: packed, strided, broadcasting, in another order, of no dimension, and numbers."""
     for shape in ((23,), (5, 7), (7, 5, 1), (2, 1, 9)):
         yield [some(dtype, *shape, seed=seed) for seed in range(count)]
@@ -101,8 +108,8 @@ def test_a_pointwise_op_gives_in_pieces_what_it_gives_at_once(name: str) -> None
     op, ran = find(name), 0
     attributes, start = itertools.cycle(ATTRIBUTES.get(name, [{}])), POINTWISE.index(name)
     for turn, dtype in enumerate(DTYPES, start):  # each op has other layouts for its dtypes: together all are there
-        found = list(layouts(dtype, op.least_operands()))
-        operands = found[turn // 2 % 4 if turn % 2 else 4 + turn // 2 % (len(found) - 4)]
+        found = layouts(dtype, op.least_operands())
+        operands = list(found[turn // 2 % 4 if turn % 2 else 4 + turn // 2 % (len(found) - 4)])
         if name == "where" and isinstance(operands[0], np.ndarray):
             operands[0] = operands[0].astype(bool)
         ran += compare(op, operands, next(attributes), (2, 3, 7, 12)[turn % 4], short_buffers)

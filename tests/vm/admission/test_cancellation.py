@@ -38,9 +38,9 @@ class Counted(dict[int, Any]):
 
 @pytest.fixture
 def crowd(bare: Bare) -> Client:
-    """A session with a thousand tensors, and a look at who visits them."""
+    """A session with a hundred tensors, and a look at who visits them."""
     client = bare.client()
-    for n in range(1000):
+    for n in range(100):
         client.upload([n])
     bare.drain()
     client.session.tensors = Counted(client.session.tensors)
@@ -85,7 +85,7 @@ def test_of_a_session_that_shares_what_is_not_written_is_not_counted(bare: Bare,
     written = written_now(bare.engine.live.values())
     assert written is not None
     assert len(held_alone(crowd.session, written)) == len(written) == 1
-    assert len(held_alone(crowd.session, None)) == 1000  # all but the published one, and the result
+    assert len(held_alone(crowd.session, None)) == 100  # all but the published one, and the result
     bare.engine.cancel(crowd.session)
     bare.drain()
     assert not violations(bare.engine)

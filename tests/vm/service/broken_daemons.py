@@ -1,15 +1,28 @@
-"""Programs that are `tensord serve` with something broken, for processes that are forked (`tests/forked.py`)."""
+"""Programs that are `tensord serve` with something broken or missing, for forked processes (`tests/forked.py`).
+
+What one has to be told is behind the arguments of `tensord serve`.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
+import sys
+import termios
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tensord.client.cli.main import main
+from tensord.streams.cuda import kernel_cache
 from tensord.vm.runtime import Runtime
 from tensord.vm.service import daemon
+from tensord.vm.service.connections import listener
 from tensord.vm.service.connections.front import Front
+from tensord.vm.service.process.signals import has_terminal
+
+from ...gpu import fake
 
 
 def fail(where: str) -> NoReturn:
@@ -67,4 +80,61 @@ def impatient() -> None:
 def without_a_terminal() -> None:
     """A daemon whose process leads a session of its own."""
     os.setsid()
+    main()
+
+
+def in_a_terminal() -> None:
+    """A daemon whose controlling terminal is the one on stdin."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    main()
+
+
+def signalled_early() -> None:
+    """A daemon that gets the signals of its first argument while it opens its devices, with its locks taken and no
+    socket yet."""
+    opened, numbers = daemon.open_runtime, sys.argv.pop(1).split(",")
+
+    def open_runtime(*arguments: Any) -> Any:
+        for number in map(int, numbers):
+            os.kill(os.getpid(), number)
+        return opened(*arguments)
+
+    vars(daemon)["open_runtime"] = open_runtime
+    main()
+
+
+def looks_for_a_terminal() -> None:
+    """The exit status says whether the process has a controlling terminal, before and behind taking one: 0 and 1."""
+    os.setsid()
+    before = has_terminal()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    sys.exit(2 * before + has_terminal())
+
+
+def with_few_descriptors() -> None:
+    """A daemon that may open only so many files."""
+    limit = int(sys.argv.pop())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    main()
+
+
+def held_up() -> None:
+    """One whose thread, once it hears of a connection, stands still while the file "hold" of a directory is locked."""
+    limit, directory, read_events = sys.argv.pop(), sys.argv.pop(), listener.read_events
+    sys.argv.append(limit)
+
+    def held(monitor: Any) -> Any:
+        with Path(directory, "hold").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        return read_events(monitor)
+
+    vars(listener)["read_events"] = held
+    with_few_descriptors()
+
+
+def with_a_gpu() -> None:
+    """A daemon over the fake of CUDA's runtime, with that directory for caches."""
+    os.environ.update({"XDG_CACHE_HOME": sys.argv.pop(), kernel_cache.VARIABLE: ""})
+    fake.install("1")
     main()

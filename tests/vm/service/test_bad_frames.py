@@ -11,8 +11,6 @@ import os
 import random
 import select
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,8 +25,9 @@ import pytest
 import tensord as td
 from tensord.client.session.connect import Wanted, connect_daemon
 
-from ...daemon import Daemon
+from ...daemon import MAIN, Daemon
 from ...each_case import each_case
+from ...forked import run
 from ...puppet import paused
 from .raw_client import (
     ACK,
@@ -841,16 +840,11 @@ def test_a_routing_id_is_no_token(attack: Callable[..., RawClient], scene: Scene
 # -- addresses ---------------------------------------------------------------------------------------------------------
 
 
-def serve(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tensord.client.cli", "serve", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
-
-
 def test_a_path_of_more_than_107_bytes_is_no_socket() -> None:
     address = f"ipc:///tmp/{'x' * 103}"
     with pytest.raises(td.MetadataError, match="at most 107 bytes, this one has 108"):
         td.connect(address)
-    done = serve("--address", address)
+    done = run(MAIN, ["tensord", "serve", "--address", address])
     assert done.returncode != 0
     assert "at most 107 bytes" in done.stderr
     assert "Traceback" not in done.stderr

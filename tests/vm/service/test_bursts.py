@@ -25,23 +25,7 @@ from ...puppet import eventually
 LIMIT = 3 * (UNREAD + descriptors.MOMENTS) // 2 + 100  # the daemon's, of open files
 MINE = LIMIT + 200  # of this process, for the burst
 FULL = struct.pack("ll", 0, 300_000)  # a timeval: the kernel's queue of connections counts as full after that
-
-# A daemon whose thread stands still, once it hears of a connection, while a file is locked.
-PROGRAM = """
-import fcntl, sys
-from tensord.client.cli.main import main
-from tensord.vm.service.connections import listener
-
-read_events = listener.read_events
-
-def held(monitor):
-    with open(sys.argv[-1] + "/hold", "a") as file:
-        fcntl.flock(file, fcntl.LOCK_SH)
-    return read_events(monitor)
-
-listener.read_events = held
-sys.exit(main(sys.argv[1:-1]))
-"""
+MAIN = ("tests.vm.service.broken_daemons", "held_up")
 
 
 @pytest.fixture
@@ -84,8 +68,8 @@ def files_of(daemon: Daemon) -> int:
 
 @pytest.mark.usefixtures("many_files")
 def test_a_burst_while_the_daemon_is_busy_waits_and_who_was_there_is_served(tmp_path: Path) -> None:
-    program = ("-c", PROGRAM)
-    with Daemon.start(tmp_path, "--device", "cpu:0", str(tmp_path), program=program, descriptors=LIMIT) as daemon:
+    options = (str(tmp_path), str(LIMIT))
+    with Daemon.start(tmp_path, "--device", "cpu:0", *options, main=MAIN) as daemon:
         first = daemon.connect()
         x = first.asarray([1.0, 2.0])
         with ExitStack() as opened:

@@ -23,6 +23,7 @@ from ...fuzz.harness import Harness
 from .raw_client import MemoryFile
 
 LIMIT = 160
+MAIN = ("tests.vm.service.broken_daemons", "with_few_descriptors")
 
 
 def test_the_shares_leave_something_for_moments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +92,7 @@ def test_an_upload_beyond_the_budget_keeps_no_descriptor_and_arrives() -> None:
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A daemon with a low limit of open files, which stops well in the end."""
-    with Daemon.start(tmp_path_factory.mktemp("few"), "--device", "cpu:0", descriptors=LIMIT) as running:
+    with Daemon.start(tmp_path_factory.mktemp("few"), "--device", "cpu:0", str(LIMIT), main=MAIN) as running:
         yield running
         assert running.stop() == 0
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.streams.cuda import kernel_cache
 from tensord.vm.service import preflight
 from tensord.vm.service.daemon import run
 from tensord.vm.service.process.errors import StartError
@@ -19,11 +18,9 @@ from tensord.vm.service.settings.config import load
 
 from ...daemon import Daemon
 from ...each_case import each_case
-from ...gpu.fake import VARIABLE as FAKE
-from ...gpu.fake import prepare
 from ...puppet import eventually
 
-ROOT = Path(__file__).parents[3]
+WITH_A_GPU = ("tests.vm.service.broken_daemons", "with_a_gpu")
 LAUNCHING = 'devices = ["cpu:0", {name = "sim:0", launches = true}]\n'
 
 
@@ -103,18 +100,9 @@ warm = [
 
 
 def test_a_daemon_with_a_gpu_keeps_its_kernels_where_the_status_says(tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    site.mkdir()
-    prepare(site)
-    environment: Any = {
-        FAKE: "1",
-        "PYTHONPATH": f"{site}:{ROOT}:{ROOT / 'src'}",
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        kernel_cache.VARIABLE: "",
-    }
     device = '{name = "cuda:0", memory = "64 MiB", cache = "8 MiB", reserve = 0}'
     path = configured(tmp_path, f'devices = ["cpu:0", {device}]\nwarm = ["add:float32"]\n')
-    with Daemon.start(tmp_path, "--config", path, **environment) as daemon:
+    with Daemon.start(tmp_path, "--config", path, str(tmp_path / "cache"), main=WITH_A_GPU) as daemon:
         await_end(daemon)
         with daemon.connect() as session:
             kernels = Path(session._core.answers.query("status")["kernels"])

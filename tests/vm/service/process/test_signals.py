@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 import termios
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,31 +17,10 @@ from tensord.vm.service.process import signals as module
 from tensord.vm.service.process.signals import ENDING, OTHERS, Signals, signals
 
 from ....daemon import Daemon
+from ....forked import Forked, run
 from ....puppet import PATIENCE, eventually
 
-# A program that takes the terminal on its stdin as its controlling one, and becomes the daemon.
-IN_A_TERMINAL = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-m", "tensord.client.cli", *sys.argv[1:]])
-"""
-# A daemon that gets a signal while it opens its devices, with its locks taken and no socket yet.
-SIGNALLED_EARLY = """
-import os, signal, sys
-from tensord.client.cli.main import main
-from tensord.vm.service import daemon
-
-opened = daemon.open_runtime
-numbers = sys.argv.pop(1).split(",")
-
-def open_runtime(*arguments):
-    for number in map(int, numbers):
-        os.kill(os.getpid(), number)
-    return opened(*arguments)
-
-daemon.open_runtime = open_runtime
-main()
-"""
+BROKEN = "tests.vm.service.broken_daemons"
 
 
 @pytest.fixture
@@ -76,10 +53,8 @@ def test_closing_the_terminal_ends_the_daemon_as_sigterm_does(
     tmp_path.chmod(0o700)
     (tmp_path / "c.toml").write_text(f'[log]\nfile = "{file}"\n')
     address = f"ipc://{tmp_path}/socket"
-    command = [sys.executable, "-c", IN_A_TERMINAL, "serve", "--address", address, "--config", str(tmp_path / "c.toml")]
-    process = subprocess.Popen(  # noqa: S603
-        command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
-    )
+    arguments = ["tensord", "serve", "--address", address, "--config", str(tmp_path / "c.toml")]
+    process = Forked((BROKEN, "in_a_terminal"), arguments, env=os.environ, stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
     with td.connect(address, wait=PATIENCE) as session:
         x = session.asarray([1.0]).wait()
@@ -96,7 +71,7 @@ def test_closing_the_terminal_ends_the_daemon_as_sigterm_does(
 
 
 def test_without_a_terminal_a_hangup_is_passed_over_and_told(tmp_path: Path) -> None:
-    with Daemon.start(tmp_path, main=("tests.vm.service.broken_daemons", "without_a_terminal")) as daemon:
+    with Daemon.start(tmp_path, main=(BROKEN, "without_a_terminal")) as daemon:
         for number in OTHERS:
             daemon.signal(number)
         eventually(lambda: daemon.log.count("a signal is passed over") == len(OTHERS))
@@ -117,8 +92,8 @@ def test_each_signal_that_ends_it_ends_it_well(tmp_path: Path, number: int) -> N
 @pytest.mark.parametrize(("numbers", "status"), [("15", 0), ("15,2", 130)])
 def test_a_signal_while_it_starts_leaves_nothing_behind(tmp_path: Path, numbers: str, status: int) -> None:
     tmp_path.chmod(0o700)
-    command = [sys.executable, "-c", SIGNALLED_EARLY, numbers, "serve", "--address", f"ipc://{tmp_path}/socket"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
+    arguments = ["tensord", numbers, "serve", "--address", f"ipc://{tmp_path}/socket"]
+    done = run((BROKEN, "signalled_early"), arguments)
     assert done.returncode == status
     assert left_in(tmp_path) == []
     if not status:
@@ -162,11 +137,7 @@ def test_what_is_ignored_as_under_nohup_stays_ignored() -> None:
 
 
 def test_a_terminal_is_one_that_controls_this_process(terminal: tuple[int, int]) -> None:
-    code = "import sys; from tensord.vm.service.process.signals import has_terminal; sys.exit(has_terminal())"
-    take = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
-    for before, expected in (("", 0), (take, 1)):
-        command = [sys.executable, "-c", before + code]
-        done = subprocess.run(command, stdin=terminal[1], start_new_session=True, check=False, timeout=PATIENCE)  # noqa: S603
-        assert done.returncode == expected
+    process = Forked((BROKEN, "looks_for_a_terminal"), ["look"], env=os.environ, stdin=terminal[1])
+    assert process.wait(PATIENCE) == 1
     assert fcntl.fcntl(terminal[0], fcntl.F_GETFD) >= 0
     assert termios.tcgetattr(terminal[1])

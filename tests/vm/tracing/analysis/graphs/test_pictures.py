@@ -37,12 +37,12 @@ def chain(length: int, *, weights: int = 1) -> Trace:
 
 
 class TestFold:
-    def test_a_chain_of_ten_thousand_is_one_node_beside_its_weights(self):
-        picture = picture_of(chain(10_000, weights=3).graph())
+    def test_a_chain_of_thousands_is_one_node_beside_its_weights(self):
+        picture = picture_of(chain(2000, weights=3).graph())
         assert len(picture.nodes) == 4
         lines = picture.nodes[-1].label(0)
-        assert lines[0] == "#4 to #10003, a chain of 10000"
-        assert lines[1] == "5000 op0, 5000 op1"
+        assert lines[0] == "#4 to #2003, a chain of 2000"
+        assert lines[1] == "1000 op0, 1000 op1"
 
     def test_a_small_graph_is_not_folded_unless_asked(self):
         graph = chain(10).graph()
@@ -106,11 +106,11 @@ class TestLinesAndSpans:
             for n in range(2, 2 * steps + 2)
         )
 
-    def test_ten_thousand_instructions_of_two_lines_are_two_nodes(self):
-        picture = picture_of(self.looped(5_000).graph(), "line")
+    def test_thousands_of_instructions_of_two_lines_are_two_nodes(self):
+        picture = picture_of(self.looped(1000).graph(), "line")
         assert [node.label(0)[:2] for node in picture.nodes] == [
-            ["train.py:7 in step", "5000 add"],
-            ["train.py:8 in step", "5000 add"],
+            ["train.py:7 in step", "1000 add"],
+            ["train.py:8 in step", "1000 add"],
         ]
         assert {(edge.source, edge.target) for edge in picture.edges} == {(2, 3), (3, 2)}, "a cycle, and no loops"
         assert len(set(places(picture).values())) == 2
