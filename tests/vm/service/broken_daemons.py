@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tensord.client.cli.main import main
+from tensord.interpreter.wire.monitor import read_events
 from tensord.streams.cuda import kernel_cache
 from tensord.vm.runtime import Runtime
 from tensord.vm.service import daemon
 from tensord.vm.service.connections import listener
 from tensord.vm.service.connections.front import Front
+from tensord.vm.service.preflight import open_runtime
 from tensord.vm.service.process.signals import has_terminal
 
 from ...gpu import fake
@@ -93,14 +95,14 @@ def in_a_terminal() -> None:
 def signalled_early() -> None:
     """A daemon that gets the signals of its first argument while it opens its devices, with its locks taken and no
     socket yet."""
-    opened, numbers = daemon.open_runtime, sys.argv.pop(1).split(",")
+    numbers = sys.argv.pop(1).split(",")
 
-    def open_runtime(*arguments: Any) -> Any:
+    def opened(*arguments: Any) -> Any:
         for number in map(int, numbers):
             os.kill(os.getpid(), number)
-        return opened(*arguments)
+        return open_runtime(*arguments)
 
-    vars(daemon)["open_runtime"] = open_runtime
+    vars(daemon)["open_runtime"] = opened
     main()
 
 
@@ -121,7 +123,7 @@ def with_few_descriptors() -> None:
 
 def held_up() -> None:
     """One whose thread, once it hears of a connection, stands still while the file "hold" of a directory is locked."""
-    limit, directory, read_events = sys.argv.pop(), sys.argv.pop(), listener.read_events
+    limit, directory = sys.argv.pop(), sys.argv.pop()
     sys.argv.append(limit)
 
     def held(monitor: Any) -> Any:
