@@ -47,7 +47,7 @@ SIGNATURES = (
     Signature(ADD_INTO, "add", (), (PAIR, PAIR), "cpu:0", (PAIR,)),
     Signature(FLIP, "flip", (), (PAIR,), "cpu:0", None),
     Signature(DIVIDE, "take", (("axis", 0),), (PAIR, WHOLE), "cpu:0", None),  # its kernel looks at the indices
-    Signature(UNKNOWN_OP, "no_such_op", (), (PAIR,), "cpu:0", None),
+    Signature(UNKNOWN_OP, "?", (), (PAIR,), "cpu:0", None),  # so short that no name is like it
     Signature(SET, "setitem", (("index", (0,)),), (PAIR, "float"), "cpu:0", (PAIR,)),
     Signature(DROPOUT, "negative", (), (FLAT,), "cpu:0", None),
     Signature(LOSING, "unique_values", (), (PAIR,), "cpu:0", None),

@@ -124,7 +124,7 @@ def test_an_error_inside_has_the_line_of_its_step_and_the_rest_of_the_run_goes_o
     assert (error_of(client, results[1]).op, error_of(client, results[1]).location) == ("cholesky", HERE)
 
 
-@pytest.mark.parametrize(("program", "batches", "batch"), [(increment(), 100, 100), (accumulate(), 10, 20)])
+@pytest.mark.parametrize(("program", "batches", "batch"), [(increment(), 40, 50), (accumulate(), 10, 20)])
 def test_thousands_of_runs_leave_nothing_behind(program: Program, batches: int, batch: int) -> None:
     bare = Bare()
     client = bare.client()

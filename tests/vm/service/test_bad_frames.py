@@ -11,7 +11,6 @@ import os
 import random
 import select
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import repeat
@@ -28,7 +27,7 @@ from tensord.client.session.connect import Wanted, connect_daemon
 from ...daemon import MAIN, Daemon
 from ...each_case import each_case
 from ...forked import run
-from ...puppet import paused
+from ...puppet import eventually, paused
 from .raw_client import (
     ACK,
     ATOMIC,
@@ -114,16 +113,9 @@ class Scene:
     def await_quiet(self) -> None:
         """Nobody but the healthy session is there, with nothing but its tensor, and the memory is what it was."""
         self.compute()
-        until(lambda: self.sessions() == ["healthy"])
-        until(lambda: self.healthy._core.answers.query("tensors") and self.status()["tensors"] == 1)
-        until(lambda: self.daemon.memory() - self.memory < GROWTH)
-
-
-def until(what: Callable[[], bool]) -> None:
-    """Ask again until it is so."""
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < deadline
+        eventually(lambda: self.sessions() == ["healthy"])
+        eventually(lambda: self.healthy._core.answers.query("tensors") and self.status()["tensors"] == 1)
+        eventually(lambda: self.daemon.memory() - self.memory < GROWTH)
 
 
 @pytest.fixture(scope="module")
@@ -671,12 +663,12 @@ def test_pings_that_nobody_reads_the_answers_of_end(scene: Scene) -> None:
     """A peer by hand, since ZeroMQ would read them for us."""
     with by_hand(scene) as peer:
         peer.sendall(frame(pack([HELLO, 1, "deaf", 1, "", False, None, 0])))
-        until(lambda: not gone(scene, "deaf"))
+        eventually(lambda: not gone(scene, "deaf"))
         ping = frame(pack([PING, 1])) * 1000
         with suppress(ConnectionError):
             for _ in range(2000):
                 peer.sendall(ping)
-        until(lambda: gone(scene, "deaf"))
+        eventually(lambda: gone(scene, "deaf"))
 
 
 @pytest.mark.parametrize("where", ["ipc", "tcp"])
@@ -687,7 +679,7 @@ def test_answers_that_nobody_reads_are_bounded(attack: Callable[..., RawClient],
     for start in range(0, 200, 50):
         client.batch(*[[FETCH, 1, 1 + start + k, 0, 0] for k in range(50)])
     most = 0
-    until(lambda: row_of(scene, "deaf")["pending"] > 0)
+    eventually(lambda: row_of(scene, "deaf")["pending"] > 0)
     for _ in range(20):
         scene.compute()
         most = max(most, scene.daemon.memory() - scene.memory)
@@ -722,7 +714,7 @@ def test_long_answers_wait_for_those_who_read(scene: Scene) -> None:
         peer.sendall(frame(pack([BATCH, 1, busy, []])))
         for number in range(2, 7):
             peer.sendall(frame(pack([BATCH, number, [[QUERY, "trace", [], 1]] * 40, []])))
-        until(lambda: not gone(scene, "deaf"))
+        eventually(lambda: not gone(scene, "deaf"))
         for _ in range(20):
             scene.compute()
         assert scene.daemon.memory() - scene.memory < GROWTH
@@ -773,13 +765,13 @@ def test_what_is_no_zeromq_is_dropped(scene: Scene) -> None:
 def test_half_a_message_is_no_message(scene: Scene) -> None:
     with by_hand(scene) as peer:
         peer.sendall(frame(pack([HELLO, 1, "half", 1, "", False, None, 0])))
-        until(lambda: not gone(scene, "half"))
+        eventually(lambda: not gone(scene, "half"))
         peer.sendall(
             frame(pack([BATCH, 1, [[SYNC, 1, 0]], []]), MORE) + frame(bytes(MIB), MORE) + frame(bytes(MIB))[:-1]
         )
         scene.compute()
         assert row_of(scene, "half")["consumed"] == 0
-    until(lambda: gone(scene, "half"))
+    eventually(lambda: gone(scene, "half"))
 
 
 def test_one_who_vanishes_in_mid_batch_leaves_nothing(attack: Callable[..., RawClient], scene: Scene) -> None:
@@ -788,7 +780,7 @@ def test_one_who_vanishes_in_mid_batch_leaves_nothing(attack: Callable[..., RawC
         client.batch(*slow_calls(client, 50))
         client.upload(np.zeros(1000))
         client.close()
-    until(lambda: gone(scene, "vanishing"))
+    eventually(lambda: gone(scene, "vanishing"))
 
 
 def test_those_who_never_say_hello_are_few(scene: Scene) -> None:
@@ -820,7 +812,7 @@ def test_a_routing_id_belongs_to_the_first(attack: Callable[..., RawClient], sce
     first.sync()
     assert "second" not in scene.sessions()
     first.close()
-    until(lambda: gone(scene, "first"))
+    eventually(lambda: gone(scene, "first"))
     attack(identity=b"me").hello(name="third").sync()
 
 
