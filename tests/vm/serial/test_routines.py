@@ -1,4 +1,7 @@
-"""Programs, links and runs on the serial engine: what it answers is what the other engine answers."""
+"""Programs, links and runs on the serial engine: what it answers is what the other engine answers.
+
+Random programs of runs that are in order are compared in `tests/model`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import (
-    Atomic,
     Chain,
     Convention,
     Effect,
@@ -33,7 +35,7 @@ from tensord.vm.serial.engine import SerialEngine
 
 from ...each_case import each_case
 from ..parts import Parts
-from ..programs import LINE, ONE, accumulate, chain_of, increment, parts_of
+from ..programs import LINE, ONE, accumulate, chain_of, parts_of
 
 DEVICES = ("cpu:0", "sim:0")
 X, Y, W, CHAIN, PROGRAM, ROUTINE = 3, 4, 5, 6, 11, 12
@@ -103,30 +105,6 @@ def printing(seen: list[Any]) -> Callable[..., None]:
 Conversation = Callable[[Asked, list[Any]], None]
 
 
-def in_place_with_effects(asked: Asked, seen: list[Any]) -> None:
-    asked.send(*linking(accumulate()))
-    for n in (1.0, 3.0):
-        base = int(20 * n)
-        asked.send(run((X, Y), (n,), (base,), ((CHAIN, printing(seen), base + 1),)), *fetches(X, base))
-
-
-def one_tensor_twice(asked: Asked, seen: list[Any]) -> None:
-    asked.send(*linking(accumulate()), run((X, X), (2.0,), (30,), ((CHAIN, printing(seen), 0),)), *fetches(X, 30))
-
-
-def captured_and_written(asked: Asked, seen: list[Any]) -> None:  # noqa: ARG001 - as the others
-    builder = Builder()
-    w = builder.captured(ONE)
-    (w,) = builder.op("add", [w, w], into=[w], location=LINE)
-    asked.send(*linking(builder.finish(list(builder.op("negative", [w])))))
-    asked.send(run((), (), (30,)), run((), (), (40,)), *fetches(W, 30, 40))
-
-
-def captured_and_released(asked: Asked, seen: list[Any]) -> None:
-    asked.send(*linking(accumulate()), Release((W,)))
-    asked.send(run((X, Y), (1.0,), (30,), ((CHAIN, printing(seen), 31),)), *fetches(X, 30))
-
-
 def released_behind_the_run(asked: Asked, seen: list[Any]) -> None:
     effects = ((CHAIN, printing(seen), 31),)
     asked.send(*linking(accumulate()), run((X, Y), (1.0,), (30,), effects), Release((ROUTINE, X, W)), *fetches(30))
@@ -172,21 +150,6 @@ def cancelled(asked: Asked, seen: list[Any]) -> None:
     asked.send(run((Y, X), (1.0,), (40,), ((CHAIN, printing(seen), 41),)))
     asked.send(Restart(1), *fetches(X, Y, 30, 40))
     asked.send(run((Y, Y), (1.0,), (50,), ((CHAIN, printing(seen), 51),)), *fetches(Y, 50))
-
-
-def in_a_group(asked: Asked, seen: list[Any]) -> None:
-    effects = ((CHAIN, printing(seen), 0),)
-    inner = [*linking(accumulate()), run((X, Y), (1.0,), (30,), effects), run((X, 30), (1.0,), (40,), effects)]
-    asked.send(Atomic([encode_message(message) for message in inner]), *fetches(X, 30, 40))
-
-
-def seen_by_another_session(asked: Asked, seen: list[Any]) -> None:
-    other = Asked(asked.machine)
-    asked.send(*linking(increment(), ()), Publish(("x",), (X,), 20))
-    other.send(Lookup(("x",), (30,), 21, False), Lookup(("x",), (31,), 22, True))
-    asked.send(run((X,), (1.0,), ()))
-    other.send(*fetches(30, 31))
-    seen.append(other.answers)
 
 
 def scaled() -> Program:
@@ -249,10 +212,6 @@ def fails_inside(asked: Asked, seen: list[Any]) -> None:
 
 
 CONVERSATIONS: list[Conversation] = [
-    in_place_with_effects,
-    one_tensor_twice,
-    captured_and_written,
-    captured_and_released,
     released_behind_the_run,
     refused,
     refused_inputs,
@@ -261,8 +220,6 @@ CONVERSATIONS: list[Conversation] = [
     damaged,
     unknown_device,
     cancelled,
-    in_a_group,
-    seen_by_another_session,
     published,
     published_wrongly,
     published_of_other_metas,
