@@ -183,7 +183,7 @@ def test_what_is_no_socket_is_none():
 
 @pytest.mark.parametrize(("part", "peers"), [(MIB, 1), (64 * 1024, 3)])
 def test_endless_messages_leave_memory_under_its_limit_and_others_served(part, peers, tmp_path):
-    limit, end = 320 * MIB, 64 * MIB
+    limit, end = 1024 * MIB, 64 * MIB
     command = [sys.executable, "-W", "error", str(ENDLESS), *map(str, (tmp_path, limit, part, peers, 1, end))]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)  # noqa: S603
     assert result.returncode == 0, result.stderr
