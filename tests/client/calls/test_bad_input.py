@@ -158,7 +158,17 @@ def test_a_released_pending_handle_is_refused_too(session):
     assert_works(session)
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def closed(session):
+    """A session that was closed, and a tensor of it."""
+    x = session.asarray(ones(4))
+    x = x + x
+    session.close()
+    session.close()
+    return session, x
+
+
+@each_case(
     "use",
     [
         lambda _s, x: x + x,
@@ -186,11 +196,8 @@ def test_a_released_pending_handle_is_refused_too(session):
         lambda s, x: s.effect(print, x),
     ],
 )
-def test_using_a_closed_session_is_an_error_at_that_line_each_time(session, use):
-    x = session.asarray(ones(4))
-    x = x + x
-    session.close()
-    session.close()
+def test_using_a_closed_session_is_an_error_at_that_line_each_time(closed, use):
+    session, x = closed
     for _ in range(3):
         with pytest.raises(td.ConnectionLost, match="closed") as caught:
             use(session, x)
@@ -259,6 +266,9 @@ def test_tensors_of_another_session_are_refused(make_session):
         (lambda s, x: s.xp.histogram(x, bins="auto"), TypeError, "or their edges, not 'auto'; NumPy's rules"),
         (lambda s, x: s.xp.histogram(x, bins=None), td.MetadataError, "or their edges, not None"),
         (lambda s, x: s.xp.histogram(x, bins=2.5), td.MetadataError, "histogram: bins is a whole number"),
+        (lambda s, x: s.xp.histogram(x, bins=np.ones(3)), TypeError, "histogram: a NumPy array is no operand"),
+        (lambda s, x: s.xp.interp(x, np.ones(3), x), TypeError, "interp: a NumPy array is no operand"),
+        (lambda s, x: s.xp.quantile(x, np.ones(3)), TypeError, "quantile: a NumPy array is no operand"),
         (lambda s, x: s.publish("a\nb", x), td.MetadataError, r"a name is printable text, and 'a\\nb' is not"),
         (lambda s, x: s.publish({"": x}), td.MetadataError, "a name is printable text, and '' is not"),
         (lambda _s, x: x.astype("text"), td.MetadataError, "text"),

@@ -347,7 +347,7 @@ class TestSetting:
 
 
 class TestFiles:
-    @pytest.mark.parametrize(
+    @each_case(
         ("file", "owner", "name"),
         [
             (locations.__file__, Owner.PACKAGE, None),

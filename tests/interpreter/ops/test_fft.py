@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensord.interpreter.types.meta import Meta
@@ -43,6 +43,7 @@ def close(actual, expected, dtype):
 
 
 @each_case("name", ONE)
+@settings(max_examples=5)
 @given(shape=SHAPES, n=st.none() | st.integers(1, 7), norm=NORM, data=st.data())
 def test_along_one_axis(name, evaluate, shape, n, norm, data):
     given_dtype, dtype = data.draw(st.sampled_from(sorted(dtypes(name).items())))
@@ -115,6 +116,7 @@ def test_transforms_of_real_points_take_no_complex_ones(name, evaluate):
 
 
 @each_case("name", SEVERAL)
+@settings(max_examples=5)
 @given(shape=SHAPES, norm=NORM, data=st.data())
 def test_along_several_axes(name, evaluate, shape, norm, data):
     given_dtype, dtype = data.draw(st.sampled_from(sorted(dtypes(name).items())))

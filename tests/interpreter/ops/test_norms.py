@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
@@ -64,6 +64,7 @@ def vector_norm(x, axis, keepdims, ord_):
 
 
 @each_case("ord_", ORDERS)
+@settings(max_examples=5)
 @given(case=vectors())
 def test_vector_norm(ord_, evaluate, make, case):
     shape, dtype, axis, keepdims = case
@@ -151,6 +152,7 @@ def matrix_norm(x, ord_, keepdims):
 
 
 @each_case("ord_", MATRIX_ORDERS)
+@settings(max_examples=5)
 @given(shape=MATRICES, dtype=st.sampled_from(FLOATS[1:]), keepdims=st.booleans())
 def test_matrix_norm(ord_, evaluate, shape, dtype, keepdims):
     rng = np.random.default_rng(0)
@@ -160,6 +162,7 @@ def test_matrix_norm(ord_, evaluate, shape, dtype, keepdims):
 
 
 @each_case("ord_", ["fro", 1, -1, math.inf, -math.inf])
+@settings(max_examples=5)
 @given(shape=MATRICES, seed=st.integers(0, 9))
 def test_matrix_norm_of_special_values(ord_, evaluate, make, shape, seed):
     x = make(shape, "float16", seed)

@@ -8,7 +8,7 @@ import warnings
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError
@@ -35,6 +35,7 @@ def reference(name, x, **options):
 
 
 @each_case("name", ["sum", "prod", "any", "all", "max", "min", "count_nonzero"])
+@settings(max_examples=5)
 @given(cases())
 def test_exact_reductions(name, evaluate, make, assert_same, case):
     shape, dtype, axis, keepdims = case
@@ -63,6 +64,7 @@ def test_positions(name, evaluate, make, assert_same, case):
 
 
 @each_case(("name", "corrections"), [("mean", [None]), ("var", [0, 1, 1.5]), ("std", [0, 1, 100])])
+@settings(max_examples=5)
 @given(case=cases(), pick=st.integers(0, 2))
 def test_moments(name, corrections, evaluate, make, case, pick):
     shape, dtype, axis, keepdims = case

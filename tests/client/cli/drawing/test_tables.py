@@ -35,7 +35,7 @@ def by_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [line.rstrip() for line in drawn.get().splitlines()]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_case("seed", range(20))
 def test_a_table_is_drawn_as_rich_draws_it(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     draw = random.Random(seed)
     columns = [f"column {n}{draw.choice(('', '>'))}" for n in range(draw.randint(1, 5))]
