@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
 
 from .. import forked
 from ..each_case import each_case
 from .bundle import ROOT
-from .record import Tally, read
+from .record import Recorder, Tally, read
 from .stage import main
-from .stage_tests import FAKE, SETS, TESTS, Chosen, in_source, left_out, work
+from .stage_tests import FAKE, SETS, TESTS, Chosen, Witness, in_source, left_out, work
 
 TRIAL = """
 import pytest
@@ -32,6 +35,9 @@ def broken():
 
 def test_breaks_afterwards(broken):
     pass
+
+def test_left_out():
+    assert 1 == 2
 """
 
 
@@ -49,19 +55,19 @@ def trial() -> None:
     main(work)
 
 
-def run(tmp_path: Any, keyword: str = "", seconds: float = 60.0) -> Tally:
-    """The records of a stage with one module of tests."""
+def run(tmp_path: Any) -> Tally:
+    """The records of a stage with one module of tests, of which one is left out by its name."""
     path, record = tmp_path / "test_trial.py", tmp_path / "record"
     path.write_text(TRIAL)
-    options = ["--device", "sim:0", "--until", str(time.monotonic() + seconds), "--record", str(record)]
+    options = ["--device", "sim:0", "--until", str(time.monotonic() + 60.0), "--record", str(record)]
     pytest_options = ["-c", ROOT / "pyproject.toml", "-p", "tests.conftest"]
-    given = {"TRIAL": str(path), "KEYWORD": keyword, "PYTEST_ADDOPTS": " ".join(map(str, pytest_options))}
+    given = {"TRIAL": str(path), "KEYWORD": "not left_out", "PYTEST_ADDOPTS": " ".join(map(str, pytest_options))}
     done = forked.run((__name__, "trial"), ["trial", "trial", *options], env={**os.environ, **given}, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return read([record])
 
 
-def test_each_test_is_recorded_with_its_outcome(tmp_path):
+def test_each_test_is_recorded_with_its_outcome_and_one_that_a_name_leaves_out_is_not_missed(tmp_path):
     found = run(tmp_path)
     assert found.finished
     failed = {one["check"].rpartition("::")[2]: one["message"] for one in found.failures}
@@ -72,9 +78,20 @@ def test_each_test_is_recorded_with_its_outcome(tmp_path):
     assert found.passed == 2  # a test, and the stage itself
 
 
-def test_tests_that_are_not_reached_are_a_failure_and_those_that_a_name_leaves_out_are_not(tmp_path):
-    found = run(tmp_path, keyword="passes or fails", seconds=0.0)
-    assert [one["check"] for one in found.failures] == ["all are reached"]
+def test_tests_that_are_not_reached_are_a_failure(tmp_path):
+    """The first one ends when the time is over."""
+    session = SimpleNamespace(items=["a::first", "a::second"], shouldstop="")
+    record = Recorder(tmp_path / "record")
+    given: Any = SimpleNamespace(record=record, deadline=time.monotonic(), seconds=0.0)
+    witness, item = Witness(given, SETS["conformance"]), cast(pytest.Item, SimpleNamespace(session=session))
+    witness.pytest_collection_finish(cast(pytest.Session, session))
+    witness.pytest_runtest_teardown(item)
+    assert session.shouldstop == "out of time"
+    witness.pytest_runtest_logfinish("a::first")
+    witness.pytest_sessionfinish()
+    record.finish()
+    found = read([tmp_path / "record"])
+    assert (found.passed, [one["check"] for one in found.failures]) == (1, ["all are reached"])
     assert found.failures[0]["message"].startswith("1 of 2 were not reached")
 
 
