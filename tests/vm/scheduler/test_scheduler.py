@@ -15,7 +15,7 @@ from tensord.vm.scheduler import scheduler as module
 
 from ..parts import Parts, copy_of, fail
 
-LENGTH = 5000
+LENGTH = 1500
 
 
 @pytest.fixture
