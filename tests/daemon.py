@@ -41,7 +41,6 @@ class Daemon:
         address: str | None = None,
         program: Sequence[str] = (),
         main: tuple[str, str] = MAIN,
-        descriptors: int | None = None,
         **environment: str,
     ) -> Self:
         """Start `tensord serve` with these options and wait until it is ready. `program`: what Python runs; `main`: the
@@ -50,11 +49,9 @@ class Daemon:
         Its socket lies in a short path, since a socket's path may have 107 bytes. `environment` is added to ours.
         By default the program is `tensord`, with the device that stands in for others, if one does; it is forked from
         a process that has imported it unless it is to have something special.
-        `descriptors`: its limit of open files.
         """
-        real = bool(program or environment.keys() - {"XDG_RUNTIME_DIR"} or descriptors is not None or stand_in.chosen())
+        real = bool(program or environment.keys() - {"XDG_RUNTIME_DIR"} or stand_in.chosen())
         program = program or ("-m", "tests.stand_in" if stand_in.chosen() else "tensord.client.cli")
-        limited = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
         home = Path(tempfile.mkdtemp(prefix="td-", dir="/tmp"))
         home.chmod(0o700)
         where = address or f"ipc://{home}/socket"
@@ -66,7 +63,7 @@ class Daemon:
             arguments = ["serve", "--address", where, *options]
             with (directory / "daemon.log").open("w") as log, Path(os.devnull).open("w") as null:
                 if real:
-                    command = [*limited, sys.executable, *program, *arguments]
+                    command = [sys.executable, *program, *arguments]
                     process = subprocess.Popen(command, env=env, stdout=null, stderr=log, text=True)  # noqa: S603
                 else:
                     process = Forked(main, ["tensord", *arguments], env=env, stdout=null.fileno(), stderr=log.fileno())
