@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from ..each_case import each_case
-from .arrays import ALL, arrays, rarely, shapes, values
+from .arrays import arrays, rarely, shapes
 from .calls import call
 from .judge import Entry
 
@@ -47,35 +47,6 @@ OBJECT = {
 @each_case("name", OBJECT)
 def test_array_object(name, conforms):
     conforms(name, OBJECT[name])
-
-
-@each_case("dtype", ALL)
-def test_it_goes_to_other_libraries_by_dlpack_and_comes_from_them(dtype, session):
-    array = values((2, 3), dtype, 1)
-    x = session.xp.from_dlpack(array, device="sim:0")
-    assert (x.device, x.dtype, x.shape) == ("sim:0", array.dtype, array.shape)
-    assert x.__dlpack_device__() == (1, 0)
-    np.testing.assert_array_equal(np.from_dlpack(x), array)
-
-
-def test_dlpack_is_about_host_memory_alone_and_what_comes_in_is_copied(session):
-    x = session.xp.ones(3)
-    for wrong in ({"stream": 1}, {"dl_device": (2, 0)}):
-        with pytest.raises(BufferError):
-            x.__dlpack__(**wrong)
-    with pytest.raises(ValueError, match="copy"):
-        session.xp.from_dlpack(np.ones(3), copy=False)
-    with pytest.raises(AttributeError):
-        session.xp.from_dlpack([1, 2])
-
-
-def test_it_moves_between_the_devices_that_there_are(session):
-    x = session.xp.arange(3, device="cpu:0")
-    moved = x.to_device("sim:0")
-    assert (x.device, moved.device) == ("cpu:0", "sim:0")
-    assert moved.tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match="gpu:7"):
-        x.to_device("gpu:7")
 
 
 def test_a_nan_is_no_integer_and_an_infinity_too_large(session):

@@ -133,12 +133,6 @@ def test_it_has_the_name_it_is_imported_by(xp, opened):
 # -- the default session -----------------------------------------------------------------------------------------------
 
 
-def test_it_is_embedded_where_no_daemon_runs(xp, opened):
-    x = xp.linspace(0.0, 1.0, 5)
-    assert xp.sum(x).item() == 2.5
-    assert [embedded(session) for session in opened] == [True]
-
-
 @pytest.mark.usefixtures("alone")
 def test_it_is_where_the_environment_says(daemon, monkeypatch, opened):
     monkeypatch.setenv("TENSORD_ADDRESS", daemon.address)

@@ -61,12 +61,6 @@ def test_the_axis_may_be_left_out_for_one_dimension_alone(evaluate, assert_same)
         evaluate("cumulative_prod", np.ones(()))
 
 
-def test_nan_and_infinities_run_on(evaluate):
-    x = np.array([1.0, np.inf, -np.inf, 1.0])
-    np.testing.assert_array_equal(evaluate("cumulative_sum", x), [1, np.inf, np.nan, np.nan])
-    np.testing.assert_array_equal(evaluate("cumulative_prod", np.array([np.inf, 0.0])), [np.inf, np.nan])
-
-
 def test_a_complex_total_is_not_cast_to_real_numbers(evaluate):
     with pytest.raises(TypeError, match="cannot be summed as float64"):
         evaluate("cumulative_sum", np.ones(2, "complex64"), dtype="float64")

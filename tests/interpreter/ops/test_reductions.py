@@ -137,12 +137,6 @@ def test_a_nan_stays_in_its_part_of_a_complex_mean(evaluate):
     assert np.isnan(nothing.imag)
 
 
-@each_case("name", ["var", "std"])
-@each_case("correction", [2, 2.0, 3.5])
-def test_without_degrees_of_freedom_there_is_no_variance(name, correction, evaluate):
-    assert np.isnan(evaluate(name, np.array([1.0, 5.0]), correction=correction))
-
-
 def test_a_negative_correction_enlarges_the_divisor(evaluate):
     assert evaluate("var", np.array([1, 3]), correction=-2) == 0.5
 

@@ -52,21 +52,6 @@ def test_parts_are_those_of_the_whole(evaluate_several, make, assert_same, shape
         assert_same(part, whole)
 
 
-@each_case("dtype", ["float16", "float32", "complex64"])
-def test_every_nan_is_one_of_its_own_and_zeros_are_one(evaluate_several, dtype):
-    x = np.array([np.nan, 0.0, -0.0, np.nan, 0.0], dtype)
-    values, indices, inverse, counts = evaluate_several("unique_all", x)
-    assert np.isnan(values).tolist() == [False, True, True]
-    assert counts.tolist() == [3, 1, 1]
-    assert indices.tolist() == [1, 0, 3]
-    assert inverse.tolist() == [1, 0, 0, 2, 0]
-
-
-def test_a_complex_number_with_a_nan_part_is_distinct(evaluate_several):
-    x = np.array([complex(1, np.nan), complex(np.nan, 1), complex(np.nan, 1), 1, 1])
-    assert sorted(evaluate_several("unique_counts", x)[1].tolist()) == [1, 1, 1, 2]
-
-
 @each_case(("name", "count"), [("unique_all", 4), ("unique_counts", 2), ("unique_inverse", 2)])
 def test_all_results_are_pending_and_bounded(name, count, infer):
     x = Meta.of((10,), "int16")

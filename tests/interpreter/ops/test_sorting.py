@@ -50,15 +50,6 @@ def test_downwards_equal_elements_keep_their_order(evaluate, x):
     assert evaluate("argsort", x, descending=True).tolist() == expected
 
 
-@pytest.mark.parametrize("descending", [False, True])
-def test_zeros_of_both_signs_keep_their_order(evaluate, descending):
-    x = np.array([0.0, -0.0, 1.0, -0.0, 0.0])
-    zeros = [value for value in evaluate("sort", x, descending=descending) if value == 0]
-    assert np.signbit(zeros).tolist() == [False, True, True, False]
-    order = [i for i in evaluate("argsort", x, descending=descending) if x[i] == 0]
-    assert order == [0, 1, 3, 4]
-
-
 @pytest.mark.parametrize(("descending", "places"), [(False, [1, 2, 0, 3]), (True, [0, 3, 2, 1])])
 def test_nan_counts_as_the_largest(evaluate, descending, places):
     x = np.array([np.nan, -1, np.inf, np.nan])
