@@ -27,7 +27,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - imports as little as may be
 # What daemons, clients and machines import late, too.
@@ -104,7 +104,7 @@ class Forked(subprocess.Popen[Any]):
         self.args = [*main, *arguments]
         self.stdin = self.stdout = self.stderr = None
         self.returncode: int | None = None
-        self._child_created = False
+        self._child_created = self._communication_started = False
         request: dict[str, Any] = {"main": main, "arguments": list(arguments), "env": dict(env), "whole": whole}
         request["cwd"] = os.fspath(cwd or os.getcwd())  # noqa: PTH109
         streams = [ours if given is None else given for ours, given in enumerate((stdin, stdout, stderr))]
@@ -128,6 +128,28 @@ class Forked(subprocess.Popen[Any]):
             self._internal_poll()
         assert self.returncode is not None
         return self.returncode
+
+
+def popen(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    stdout: int | IO[Any] | None = None,
+    stderr: IO[Any] | None = None,
+    **_: object,
+) -> Forked:
+    """In place of `subprocess.Popen`, where that starts Python with a script, or with `-m tensord.client.cli`."""
+    main, arguments = ("tests.forked", "script"), command[1:]
+    if command[1:3] == ["-m", "tensord.client.cli"]:
+        main, arguments = ("tensord.client.cli.main", "main"), ["tensord", *command[3:]]
+    reads, writes = os.pipe() if stdout == subprocess.PIPE else (None, None)
+    given = [stream if stream is None or isinstance(stream, int) else stream.fileno() for stream in (stdout, stderr)]
+    out = given[0] if writes is None else writes
+    process = Forked(main, arguments, env=os.environ if env is None else env, stdout=out, stderr=given[1])
+    if reads is not None and writes is not None:
+        os.close(writes)
+        process.stdout = os.fdopen(reads)
+    return process
 
 
 def run(

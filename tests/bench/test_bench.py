@@ -6,18 +6,16 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from subprocess import TimeoutExpired
 from types import SimpleNamespace
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
-from ..daemon import MAIN
-from ..forked import Forked
+from ..forked import popen
 
 ROOT = Path(__file__).parents[2]
 CAPTURED = ("captured chain", "with numbers and views", "captured training step")
@@ -88,16 +86,10 @@ def bench(*arguments: str) -> str:
     with pytest.MonkeyPatch.context() as patched, redirect_stdout(printed):
         patched.syspath_prepend(ROOT)
         own_daemon, program = import_module("examples.own_daemon"), import_module("bench.__main__")
-        patched.setattr(own_daemon, "subprocess", SimpleNamespace(Popen=forked, TimeoutExpired=TimeoutExpired))
+        patched.setattr(own_daemon, "subprocess", SimpleNamespace(Popen=popen, TimeoutExpired=TimeoutExpired))
         patched.setattr(sys, "argv", ["bench", "--quick", *arguments])
         program.main()
     return printed.getvalue()
-
-
-def forked(command: Sequence[str], *, env: Mapping[str, str], stdout: IO[str], stderr: IO[str], **_: Any) -> Forked:
-    """Start `tensord serve`."""
-    assert command[1:4] == ["-m", "tensord.client.cli", "serve"]
-    return Forked(MAIN, ["tensord", *command[3:]], env=env, stdout=stdout.fileno(), stderr=stderr.fileno())
 
 
 def measured(directory: Path, *arguments: str) -> tuple[str, dict[str, Any]]:

@@ -7,11 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,12 +21,13 @@ import pytest
 import tensord as td
 
 from ..daemon import Daemon
+from ..forked import Forked, popen
 from ..puppet import eventually, paused
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = [sys.executable, "-W", "error", "examples/serve_digits.py"]
 EPOCHS = 20
-STEPS = EPOCHS * (1437 // 128)
+PART_EPOCHS = 8  # of the trainer alone
+BATCHES = 1437 // 128
 # One thread per BLAS call, as in the examples: see train_digits.py.
 DEVICES = 'devices = [{name = "cpu:0", blas_threads = 1}, "sim:0"]\n'
 
@@ -64,39 +67,45 @@ def no_daemon(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
 
-class Process(subprocess.Popen[str]):
-    """The example, or a part of it, in a session of its own, which all of its descendants belong to."""
+class Part(NamedTuple):
+    """The example, or a part of it, in a process of its own, with files for what it says."""
 
-    def __init__(self, *arguments: str) -> None:
-        pipe = subprocess.PIPE
-        super().__init__([*EXAMPLE, *arguments], cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    process: Forked
+    output: IO[bytes]
+    errors: IO[bytes]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
     def signal(self, number: int) -> None:
         """As `paused` calls it."""
-        self.send_signal(number)
+        self.process.send_signal(number)
+
+    def end(self) -> tuple[int, str, str]:
+        """Its exit status, and what it has said, once it has ended."""
+        status = self.process.wait(100)
+        for file in (self.output, self.errors):
+            file.seek(0)
+        return status, self.output.read().decode(), self.errors.read().decode()
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Process]]:
-    """start(*arguments) -> the running example. Neither it nor what it has started outlives the test."""
+def start() -> Iterator[Callable[..., Part]]:
+    """start(*arguments) -> the running part. It does not outlive the test."""
     with ExitStack() as stack:
 
-        def start(*arguments: str) -> Process:
-            process = stack.enter_context(Process(*arguments))
-            stack.callback(end, process)
-            return process
+        def start(*arguments: str) -> Part:
+            out, errors = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+            command = [sys.executable, str(ROOT / "examples/serve_digits.py"), *arguments]
+            process = stack.enter_context(popen(command, stdout=out, stderr=errors))
+            stack.callback(process.kill)
+            return Part(process, out, errors)
 
         yield start
 
 
-def end(process: Process) -> None:
-    """Kill what is left of it and of its descendants."""
-    for pid in descendants(process):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def descendants(process: Process) -> list[int]:
+def descendants(process: subprocess.Popen[str]) -> list[int]:
     """The processes of its session that are still there."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -133,31 +142,44 @@ class Summary:
         return self.number(r"accuracy of the served weights ([0-9.]+)%")
 
 
-def finish(process: Process) -> Summary:
-    output, errors = process.communicate(timeout=100)
-    assert process.returncode == 0, output + errors
-    assert not errors
+def finish(part: Part) -> Summary:
+    status, output, errors = part.end()
+    assert (status, errors) == (0, ""), output + errors
     return Summary(output)
 
 
 @pytest.mark.usefixtures("no_daemon")
-def test_it_serves_what_it_trains_says_which_commands_watch_it_and_shows_a_look_of_its_own(start):
-    process = start("--device", "sim:0", "--epochs", str(EPOCHS))
-    summary = finish(process)
+def test_it_serves_what_it_trains_says_which_commands_watch_it_and_shows_a_look_of_its_own(
+    example, monkeypatch, capsys
+):
+    """The example in this process; those that it starts are forked."""
+    started: list[Forked] = []
+
+    def note(command: Sequence[str], **options: Any) -> Forked:
+        started.append(popen(command, **options))
+        return started[-1]
+
+    for module in (example, sys.modules["own_daemon"]):
+        stand_in = SimpleNamespace(Popen=note, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
+        monkeypatch.setattr(module, "subprocess", stand_in)
+    monkeypatch.setattr(sys, "argv", ["serve_digits.py", "--device", "sim:0", "--epochs", str(EPOCHS)])
+    example.run_all(example.parse())
+    output, errors = capsys.readouterr()
+    assert not errors
+    summary = Summary(output)
     assert summary.accuracy >= 95
     assert 1 <= summary.versions <= summary.runs
     assert summary.torn == 0
-    output = summary.output
-    assert f"after {STEPS} steps" in output
+    assert f"after {EPOCHS * BATCHES} steps" in output
     assert re.search(r"served by digits/classify, a routine of the trainer: [0-9]+ ops on 9 of its tensors", output)
-    assert not descendants(process)
+    assert [process.returncode for process in started] == [0] * len(started)
     assert re.findall(r"tensord (.*) --address ipc:", output) == ["top", "names", "tensors", "sessions", "trace why ID"]
     assert re.search(r"\| +[2-4] +[0-9,]+  [0-9]+ MiB", output)
 
 
 def test_weights_are_served_while_they_are_trained_and_nothing_is_left_but_names(daemon, session, example, start):
     """The trainer stands still, twice, until the classifier has seen the weights of that step."""
-    part = "--address", daemon.address, "--device", "sim:0", "--epochs", str(EPOCHS)
+    part = "--address", daemon.address, "--device", "sim:0", "--epochs", str(PART_EPOCHS)
     training, classifying = start("train", *part), start("classify", *part)
     eventually(lambda: set(example.SERVED) <= set(session.names()))
     step = session.lookup(example.STEP)
@@ -170,10 +192,10 @@ def test_weights_are_served_while_they_are_trained_and_nothing_is_left_but_names
     classified, trained = finish(classifying), finish(training)
     assert classified.versions >= 3
     assert classified.torn == 0
-    assert f"{STEPS} steps" in trained.output
+    assert f"{PART_EPOCHS * BATCHES} steps" in trained.output
     report = example.Report(*session.lookup(example.REPORT).tolist())
-    assert report.step == STEPS
-    assert report.accuracy >= 0.95
+    assert report.step == PART_EPOCHS * BATCHES
+    assert report.accuracy >= 0.93
     assert session.names() == sorted([*example.SERVED, example.REPORT])
     eventually(lambda: session._core.answers.query("status")["sessions"] == 1)
     assert session._core.answers.query("status")["instructions"]["live"] == 0
@@ -211,29 +233,34 @@ def test_a_classifier_notices_weights_that_are_half_an_update(daemon, session, e
 
 @pytest.mark.usefixtures("no_daemon")
 def test_a_part_alone_needs_a_daemon(start):
-    process = start("train")
-    _, errors = process.communicate(timeout=100)
-    assert process.returncode == 1
+    status, _, errors = start("train").end()
+    assert status == 1
     assert "no daemon runs" in errors
     assert len(errors.splitlines()) == 1
 
 
 def test_a_device_that_the_daemon_does_not_have_is_one_line(daemon, start):
-    process = start("train", "--address", daemon.address, "--device", "sim:7")
-    _, errors = process.communicate(timeout=100)
-    assert process.returncode == 1
+    status, _, errors = start("train", "--address", daemon.address, "--device", "sim:7").end()
+    assert status == 1
     assert "there is no device 'sim:7'" in errors
     assert len(errors.splitlines()) == 1
 
 
 @pytest.mark.usefixtures("no_daemon")
-def test_interrupted_it_takes_its_processes_along_and_says_nothing_more(start):
-    process = start("--epochs", "100000")
-    assert process.stdout is not None
-    while " MiB" not in process.stdout.readline():
-        assert process.poll() is None
-    process.send_signal(signal.SIGTERM)  # which the example hands on as SIGINT
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert not errors
-    assert not descendants(process)
+def test_interrupted_it_takes_its_processes_along_and_says_nothing_more():
+    """In a session of its own, which all of its descendants belong to."""
+    command, pipe = [sys.executable, "-W", "error", "examples/serve_digits.py", "--epochs", "100000"], subprocess.PIPE
+    process = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)  # noqa: S603
+    try:
+        assert process.stdout is not None
+        while " MiB" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)  # which the example hands on as SIGINT
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert not errors
+        assert not descendants(process)
+    finally:
+        for pid in descendants(process):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate()
