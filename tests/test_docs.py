@@ -124,11 +124,6 @@ def test_no_page_hides_python_from_its_test():
         assert len(re.findall(r"```\s*(?:py|python|pycon)\b", page.read_text())) == len(blocks_of(page)), page
 
 
-def test_the_readme_example_has_about_ten_lines():
-    lines = [line for line in blocks_of(ROOT / "README.md")[0].code.splitlines() if line.strip()]
-    assert 8 <= len(lines) <= 12
-
-
 @pytest.mark.parametrize(("column", "options"), [(1, CpuOptions), (2, SimOptions), (3, CudaOptions), (4, StoreOptions)])
 def test_every_option_of_a_device_is_in_the_table(column, options):
     table = {name: row for name, row in table_rows("## Options").items() if len(row) == 6}

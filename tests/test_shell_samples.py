@@ -25,6 +25,7 @@ from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.types.meta import Meta
 
 from .daemon import Daemon
+from .each_case import each_case
 from .pages import ROOT
 from .shell_samples import DOCUMENTS, NOT_RUN, samples_of
 
@@ -102,7 +103,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def folder(tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The working directory and home of a sample, with the files that samples name. No daemon runs there."""
     for name in ("run.trace", "before.trace", "after.trace", "hang.trace"):
@@ -175,6 +176,7 @@ def words_of(lines: Sequence[str]) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("sample", [sample for sample in SAMPLES if not sample.reason], ids=str)
 def test_a_sample_prints_what_is_shown(sample, address, monkeypatch, capfd):
     fails = bool(sample.output) and sample.output[0].startswith(("tensord: ", '{"error"'))
@@ -205,7 +207,7 @@ def test_samples_are_found_in_all_kinds_of_pages():
     assert sum(not sample.reason for sample in SAMPLES) > 40
 
 
-@pytest.mark.parametrize("pattern", NOT_RUN)
+@each_case("pattern", NOT_RUN)
 def test_what_is_not_run_is_in_some_page(pattern):
     assert any(re.match(pattern, sample.command) for sample in SAMPLES)
 
@@ -213,7 +215,7 @@ def test_what_is_not_run_is_in_some_page(pattern):
 COMMANDS = re.compile(r"`tensord ([a-z]+(?: [a-z]+)?)([^`]*)`")
 
 
-@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.relative_to(ROOT).as_posix())
+@each_case("page", DOCUMENTS, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_in_sentences_exist_with_their_options(page):
     for words, rest in COMMANDS.findall(page.read_text()):
         command: click.Command = application

@@ -91,7 +91,7 @@ def test_a_group_is_in_a_checkpoint_as_a_whole(make_session, tmp_path):
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        for _ in range(20):
+        for _ in range(10):
             taker.checkpoint(tmp_path / "there").wait(WAIT)
             found = in_checkpoint(tmp_path / "there")
             assert found["a"] == found["b"]

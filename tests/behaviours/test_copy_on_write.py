@@ -24,23 +24,6 @@ VALUES = np.arange(24, dtype=np.float32).reshape(4, 6)
 
 
 @pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
-def test_views_take_effect_at_admission_without_instruction_or_copy(sim_session, device):
-    """Views: slices, transposes and reshapes are tensors on the same storage."""
-    s = sim_session
-    x = s.asarray(VALUES, device=device).wait(WAIT)
-    before, instructions = address(s, x, device), s.stats()["instructions"]
-    views = [x[1:3], x.T, x.reshape(2, 12), x[:, ::2], x.reshape(-1)[3:9]]
-    s.flush()
-    assert s.stats()["instructions"] == instructions
-    assert {address(s, view, device) for view in views} == {before}
-    assert allocated(s, device) == VALUES.nbytes
-    expected = [VALUES[1:3], VALUES.T, VALUES.reshape(2, 12), VALUES[:, ::2], VALUES.reshape(-1)[3:9]]
-    for view, value in zip(views, expected, strict=True):
-        np.testing.assert_array_equal(view.numpy(), value)
-    assert_sound(s)
-
-
-@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
 def test_a_partial_write_to_a_shared_storage_makes_a_visible_copy(sim_session, device):
     """A write to a shared storage gets a new one, filled by an explicit Copy instruction if the write is partial."""
     s = sim_session

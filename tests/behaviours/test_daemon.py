@@ -342,66 +342,6 @@ def test_a_published_tensor_lives_as_long_as_somebody_holds_it(daemon, observer,
 
 # -- 36: bad input -----------------------------------------------------------------------------------------------------
 
-HELLO = [0, 1, "bad", 0, "", False, None, 0]
-
-
-def nested(depth: int) -> bytes:
-    """A header that is so many lists deep."""
-    return b"\x91" * depth + b"\x01"
-
-
-BAD_FRAMES = {
-    "nothing": [b""],
-    "noise": [bytes(range(256))],
-    "no array": [msgpack.packb({"kind": 0})],
-    "truncated": [msgpack.packb([1, 1, [[0, 1, [1], [2], 0, 0]], []])[:-3]],
-    "two objects": [msgpack.packb([3, 1]) * 2],
-    "a lying length": [b"\xdd\xff\xff\xff\xff\x01"],
-    "deeply nested": [nested(100_000)],
-    "an oversized header": [msgpack.packb([1, 1, [[9, 1, "x" * 2 * MIB]], []])],
-    "an ext type": [msgpack.packb([3, msgpack.ExtType(42, b"x")])],
-    "an unknown kind": [msgpack.packb([99])],
-    "an answer": [msgpack.packb([17, 1, 0, 0, [], []])],
-    "a batch out of turn": [msgpack.packb([1, 7, [], []])],
-    "an upload without its frame": [msgpack.packb([1, 1, [[2, 1, [4], "uint8", "cpu:0", None, 0]], [[0, -1, 0]]])],
-    "a segment that is not shared": [msgpack.packb([6, 1, 3, 4096])],
-    "hello again": [msgpack.packb(HELLO)],
-    "five thousand frames": [msgpack.packb([3, 1]), *[b""] * 5000],
-}
-
-
-@pytest.mark.parametrize("greeted", [True, False], ids=["after hello", "before hello"])
-@pytest.mark.parametrize("frames", BAD_FRAMES.values(), ids=BAD_FRAMES)
-def test_a_bad_frame_ends_its_connection_and_nothing_else(daemon, observer, frames, greeted):
-    """Behaviour 36: a typed refusal, no growth, and the service goes on."""
-    if not greeted and frames == BAD_FRAMES["hello again"]:
-        pytest.skip("that is no bad frame")
-    before = daemon.memory()
-    with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
-        peer.linger, peer.rcvtimeo, peer.reconnect_ivl = 0, int(PATIENCE * 1000), -1
-        peer.connect(daemon.address)
-        if greeted:
-            peer.send(msgpack.packb(HELLO))
-            assert msgpack.unpackb(peer.recv())[0] == 16
-        peer.send_multipart(frames)
-        kind, error, message = msgpack.unpackb(peer.recv())
-        assert (kind, issubclass(getattr(td, error), td.TensordError)) == (19, True)
-        assert message
-        eventually(lambda: not [row for row in observer._core.answers.query("sessions") if row["name"] == "bad"])
-    assert observer.asarray([1, 2]).numpy().tolist() == [1, 2]
-    assert daemon.memory() < before + 16 * MIB
-
-
-@pytest.mark.parametrize("hello", [[0, 2, "new"], [0, 0], [0], [0, 1, "short"], [0, 1, 7, "x", b"", 0, 0, -1]])
-def test_a_wrong_hello_is_refused(daemon, observer, hello):
-    """Behaviour 36: another version, too few fields, other types."""
-    with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
-        peer.linger, peer.rcvtimeo, peer.reconnect_ivl = 0, int(PATIENCE * 1000), -1
-        peer.connect(daemon.address)
-        peer.send(msgpack.packb(hello))
-        assert msgpack.unpackb(peer.recv())[:2] == [19, "ProtocolError"]
-    assert not sessions_of(observer)
-
 
 def test_an_id_of_another_session_is_nobody_s(daemon, observer):
     """Behaviour 36: each session has its own ids; what it does not know is refused, and it goes on."""
