@@ -94,19 +94,6 @@ def test_the_end_of_a_session_waits_for_the_prints_of_runs(
 
 
 @anywhere
-def test_a_callback_that_raises_stops_the_chain_at_its_line_and_not_the_run(session: Session) -> None:
-    def fail(_: Any) -> None:
-        raise ValueError("no")
-
-    x = session.asarray([1.0])
-    (total,) = linked(session, x, fail).run([x, x], [1.0])
-    with pytest.raises(td.KernelError, match="no") as caught:
-        session.check_chain()
-    assert caught.value.location == "model.py:4"
-    assert total.tolist() == [4.0]
-
-
-@anywhere
 def test_effects_go_to_the_chains_that_they_are_linked_to(session: Session) -> None:
     def fail(_: Any) -> None:
         raise ValueError("no")

@@ -64,15 +64,6 @@ def test_what_a_program_captures_is_found_in_the_contexts_around(session, x):
         session.link(PROGRAM)
 
 
-def test_random_draws_are_the_sessions(session):
-    routine = session.routine(lambda: session.random.uniform((3,)))
-    f = session.link(routine.program())
-    session.random.seed(7)
-    expected = [session.random.uniform((3,)).tolist() for _ in range(3)]
-    session.random.seed(7)
-    assert [f()[0].tolist() for _ in range(3)] == expected
-
-
 class TestRefusals:
     @each_case(
         ("call", "error", "said"),
@@ -122,16 +113,6 @@ class TestRefusals:
         with pytest.raises(MetadataError, match=f"captures 2 tensors of the name '{name}'") as caught:
             session.link(program, tensors={name: w})
         assert "test_linking.py" in (caught.value.location or "")
-
-    def test_an_int_has_to_fit_the_dtype_at_each_run(self, session):
-        program = td.Program.parse(
-            "tensord program 1\nnumber $0 n: int\nparameter %0: uint8[2] on d0\n"
-            "%1: uint8[2] = add %0, $0 on d0\nreturn %1\n"
-        )
-        f, x = session.link(program), session.asarray(np.array([1, 2], np.uint8))
-        assert f(x, n=3)[0].tolist() == [4, 5]
-        with pytest.raises(MetadataError, match="300"):
-            f(x, n=300)
 
 
 class TestReport:

@@ -248,18 +248,6 @@ class TestWhatACallerHas:
             assert (fine.tolist(), more.tolist()) == ([[2, 2], [2, 2]], [[3, 3], [3, 3]])
         assert either.sync() == 1  # the one that failed by itself
 
-    def test_prints_are_as_many_and_in_order(self, either: Session, capsys: pytest.CaptureFixture[str]) -> None:
-        def f(x: Any) -> None:
-            for n in range(3):
-                either.print(n, x + 1)
-
-        run, x = either.routine(f), either.asarray(1.0)
-        for _ in range(RUNS):
-            run(x)
-        either.sync()
-        either.check_chain()
-        assert capsys.readouterr().out.splitlines() == ["0 2.0", "1 2.0", "2 2.0"] * RUNS
-
     def test_a_strict_session_runs_programs_as_they_are(self) -> None:
         with td.connect("local", devices=DEVICES, strict=True) as session:
 

@@ -155,18 +155,6 @@ class TestARoutineOfAnotherSession:
         server.random.seed(7)
         assert found().tolist() == expected
 
-    def test_prints_where_it_runs(self, pair, capsys):
-        trainer, server = pair
-
-        @trainer.routine
-        def shown(x):
-            trainer.print("x is", x)
-
-        trainer.publish("shown", shown.link(trainer.asarray([0.0])))
-        server.lookup("shown")(server.asarray([4.0]))
-        server.check_chain()
-        assert capsys.readouterr().out == "x is [4.]\n"
-
     def test_fails_at_the_publishers_line(self, pair):
         trainer, server = pair
         trainer.publish(

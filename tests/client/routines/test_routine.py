@@ -397,19 +397,6 @@ def test_partial_functions_and_callable_objects(session):
     assert session.routine(Adds())(x, 2).tolist() == [3.0]
 
 
-def test_plain_side_effects_happen_at_the_capture_alone(session):
-    seen = []
-
-    @session.routine
-    def f(x):
-        seen.append("here")
-        return x + 1
-
-    for _ in range(3):
-        f(session.asarray([1.0]))
-    assert seen == ["here"]
-
-
 def test_the_least_recently_used_capture_goes(session, monkeypatch):
     monkeypatch.setattr(entries, "MOST", 3)
     f = session.routine(lambda x: x + 1)
