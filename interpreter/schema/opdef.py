@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ParamSpec, TypeAlias
 
 import numpy as np
@@ -329,13 +330,24 @@ REGISTRY: dict[str, OpDef] = {}
 
 def lacking(xp: ArrayModule) -> frozenset[str]:
     """Names of the ops whose kernels need what the array module lacks, or a library that is missing here."""
-    wanted = {path for op in REGISTRY.values() for path in (op.ufunc, *op.needs) if path is not None}
-    missing: set[str] = set()
-    if not all(has(xp, path) for path in wanted):  # for each device that is opened: many ops need the same
-        missing.update(op.name for op in REGISTRY.values() if op.lacks(xp) is not None)
+    missing = set(lacking_in_numpy(len(REGISTRY)) if xp is np else lacking_functions(xp))
     for library in {op.library for op in REGISTRY.values() if op.library is not None}:
         missing |= library.lacking(xp, ops_of(library))
     return frozenset(missing)
+
+
+def lacking_functions(xp: ArrayModule) -> frozenset[str]:
+    """Names of the ops whose kernels need functions that the array module lacks."""
+    wanted = {path for op in REGISTRY.values() for path in (op.ufunc, *op.needs) if path is not None}
+    if all(has(xp, path) for path in wanted):  # many ops need the same
+        return frozenset()
+    return frozenset(op.name for op in REGISTRY.values() if op.lacks(xp) is not None)
+
+
+@lru_cache(maxsize=1)
+def lacking_in_numpy(_ops: int) -> frozenset[str]:
+    """The same of NumPy, looked up once for as many ops as there are: each session opens devices that use NumPy."""
+    return lacking_functions(np)
 
 
 def ops_of(library: Library) -> list[str]:
