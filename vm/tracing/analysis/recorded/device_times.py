@@ -12,20 +12,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from .....interpreter.opcodes import Opcode
 from ...record import Record
-from .records import Records
+from .records import Records, T, with_records
 
 LEAST: Final = 2000  # ns that a kernel takes at least, as long as there is time
-T = TypeVar("T", bound=Records)
 
 
 def on_devices(trace: T) -> T:
     """The trace, in which the launches have the times of their device."""
     found = {record.id: record for fenced in fenced_launches(trace) for record in shared(*fenced)}
-    return trace.same([found.get(record.id, record) for record in trace.records]) if found else trace
+    return with_records(trace, [found.get(record.id, record) for record in trace.records]) if found else trace
 
 
 def fenced_launches(trace: Records) -> Iterator[tuple[list[Record], int, int]]:

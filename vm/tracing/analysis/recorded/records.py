@@ -5,11 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from .....interpreter.errors import ProtocolError
 from ...record import Holding, Record, RoutineRecord, RunRecord, times
 from .text import plural
+
+T = TypeVar("T", bound="Records")
 
 
 class Runs:
@@ -91,20 +93,6 @@ class Records:
         """The time of recording, or the latest time in the records if that is unknown. Linear in records."""
         return max((max(times(record)) for record in self.records), default=0) if not self.taken else self.taken
 
-    def same(self, records: Iterable[Record]) -> Self:
-        """The trace with these records in the place of its own."""
-        return type(self)(
-            records,
-            devices=self.devices,
-            dropped=self.dropped,
-            before=self.before,
-            base_tick=self.base_tick,
-            taken=self.until,
-            memory=self.memory,
-            routines=self.routines.values(),
-            runs=self.runs,
-        )
-
     def only(self, records: Iterable[Record]) -> Self:
         """The trace with these of its records. The others are not lost: they count as `before`, and up to the end of
         the last one of them no edge counts as missing."""
@@ -112,7 +100,7 @@ class Records:
         ids = {record.id for record in kept}
         others = [record for record in self.records if record.id not in ids]
         end = max((record.admitted for record in self.records), default=0)
-        found = self.same(kept)
+        found = with_records(self, kept)
         found.before += len(others)
         found.base_tick = max([self.base_tick, *(record.erased or end for record in others)])
         return found
@@ -161,3 +149,18 @@ class Records:
             return "it is empty"
         lost = f", and lost {self.dropped} before them" if self.dropped else ""
         return f"it holds {len(self)} between #{min(self._by_id)} and #{max(self._by_id)}{lost}"
+
+
+def with_records(trace: T, records: Iterable[Record]) -> T:
+    """The trace with these records in the place of its own."""
+    return type(trace)(
+        records,
+        devices=trace.devices,
+        dropped=trace.dropped,
+        before=trace.before,
+        base_tick=trace.base_tick,
+        taken=trace.until,
+        memory=trace.memory,
+        routines=trace.routines.values(),
+        runs=trace.runs,
+    )
