@@ -449,7 +449,7 @@ class CudaDevice(PooledDevice):
     def bind_kernel(self, call: KernelCall) -> tuple[BoundKernel, int]:
         """The kernel, which launches by itself; with `launch_blocking` what waits for it, too."""
         kernel, scratch = super().bind_kernel(call)
-        kernel = self._direct.direct(call) or kernel
+        kernel = self._direct.kernel_of(call) or kernel
         if not self.options.launch_blocking:
             return kernel, scratch
         current = self._cupy.cuda.get_current_stream

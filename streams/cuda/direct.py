@@ -10,7 +10,8 @@ What is left to CuPy's ufunc: operands that are not packed (views), or are broad
 results that would have to be cast; complex numbers and float16; no elements.
 
 Compiling. The first call of a kernel compiles it, as that of a ufunc does: on the launcher's thread
-(`vm.model.launches`), with CuPy's cache.
+(`vm.model.launches`), with CuPy's cache. A kernel that does not compile is logged once, and CuPy's ufunc takes its
+place.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ...interpreter.schema.opdef import BoundKernel
 from ...interpreter.types.joined_axes import JoinedAxes
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..device import KernelCall
+from ..stream import LOG
 
 BLOCK: Final = 256  # threads
 NAMES: Final = {
@@ -66,7 +68,7 @@ class DirectKernels:
         self._cupy = cupy
         self.compiled: dict[str, Any] = {}
 
-    def direct(self, call: KernelCall) -> BoundKernel | None:
+    def kernel_of(self, call: KernelCall) -> BoundKernel | None:
         """A kernel for the call; None if it is left to CuPy."""
         metas = tuple([meta for meta in call.metas if meta is not None])
         result = call.outputs[0] if len(call.outputs) == 1 else None
@@ -87,7 +89,7 @@ class DirectKernels:
     def launching(
         self, source: str, loop: Loop, metas: Sequence[Any], sizes: tuple[Any, Any], ufunc: BoundKernel
     ) -> BoundKernel:
-        """What launches the kernel of that source for packed operands, and calls the ufunc for others."""
+        """A kernel that launches the generated one for packed operands, and calls the ufunc for others."""
         grid, block = (-(-int(sizes[0]) // BLOCK),), (BLOCK,)
         numbers = [(place, loop.taken[place].type) for place, meta in enumerate(metas) if not isinstance(meta, Meta)]
         tensors = [place for place, meta in enumerate((*metas, None)) if not isinstance(meta, type)]
@@ -103,14 +105,19 @@ class DirectKernels:
                     arguments[place] = of_dtype(arguments[place])
                 except OverflowError:  # it is compared with what the dtype does not hold
                     return ufunc(*arrays)
-            function = compiled.get(source) or self.compile(source)
-            return function(grid, block, tuple(arguments))
+            function = compiled[source] if source in compiled else self.compile(source)
+            return ufunc(*arrays) if function is None else function(grid, block, tuple(arguments))
 
         return launch
 
     def compile(self, source: str) -> Any:
-        """CuPy's function for the current device."""
-        self.compiled[source] = function = self._cupy.RawKernel(source, "direct").kernel
+        """CuPy's function for the current device; None if there is none."""
+        try:
+            function = self._cupy.RawKernel(source, "direct").kernel
+        except Exception:
+            LOG.warning("a generated kernel does not compile; CuPy's ufunc takes its place:\n%s", source, exc_info=True)
+            function = None
+        self.compiled[source] = function
         return function
 
 

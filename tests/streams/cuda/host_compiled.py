@@ -39,9 +39,9 @@ class HostArray(np.ndarray[Any, Any]):
 
 
 class HostKernels:
-    """What stands in for `cupy`: ufuncs of NumPy with loops of device code, kernels that run on the host.
+    """A stand-in for `cupy`: NumPy's ufuncs with loops of device code, and kernels that run on the host.
 
-    `launches`: the grids of what was launched; `left`: the names of ufuncs that were called.
+    `launches`: the grid of each launch; `left`: the names of the ufuncs that were called.
     """
 
     def __init__(self, folder: Path, loops: dict[str, list[tuple[str, str, str]]]) -> None:

@@ -75,11 +75,11 @@ CALLS = [
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory):
-    """Those of all calls, compiled together."""
+    """The kernels of all calls, compiled together."""
     found = HostKernels(tmp_path_factory.mktemp("kernels"), LOOPS)
     sources = Sources(found)
     for op, operands in CALLS:
-        sources.direct(call_of(op, *operands))
+        sources.kernel_of(call_of(op, *operands))
     found.compile(list(sources.sources))
     return found
 
@@ -90,7 +90,7 @@ def test_a_kernel_computes_what_the_ufunc_does(kernels, op, operands):
     call = call_of(op, *operands)
     (result,) = call.outputs
     kernels.launches.clear()
-    kernel = DirectKernels(kernels).direct(call)
+    kernel = DirectKernels(kernels).kernel_of(call)
     assert kernel is not None
     found = np.zeros(result.shape, result.dtype).view(HostArray)
     kernel(*operands, found)
@@ -113,17 +113,17 @@ def test_a_kernel_computes_what_the_ufunc_does(kernels, op, operands):
     ],
 )
 def test_other_calls_are_left_to_cupy(tmp_path, op, operands):
-    assert DirectKernels(HostKernels(tmp_path, LOOPS)).direct(call_of(op, *operands)) is None
+    assert DirectKernels(HostKernels(tmp_path, LOOPS)).kernel_of(call_of(op, *operands)) is None
 
 
 def test_operands_that_are_not_packed_and_numbers_that_do_not_fit_are_the_ufuncs(tmp_path):
     kernels = HostKernels(tmp_path, LOOPS)
     strided, out = array((4, 4)).T, np.zeros((4, 4), np.float32).view(HostArray)
-    kernel = DirectKernels(kernels).direct(call_of("add", array((4, 4)), array((4, 4))))
+    kernel = DirectKernels(kernels).kernel_of(call_of("add", array((4, 4)), array((4, 4))))
     assert kernel is not None
     kernel(strided, strided, out)
     assert out.tolist() == (2 * strided).tolist()
-    kernel = DirectKernels(kernels).direct(call_of("less", array(3, "uint8"), 1))
+    kernel = DirectKernels(kernels).kernel_of(call_of("less", array(3, "uint8"), 1))
     assert kernel is not None
     kernel(array(3, "uint8"), 1 << 70, below := np.zeros(3, bool).view(HostArray))
     assert below.all()
@@ -141,18 +141,35 @@ def test_a_kernel_is_compiled_once_for_all_calls_whose_plans_have_the_same_key(t
 
     direct = DirectKernels(Kernels(tmp_path, LOOPS))
     for shape in ((3, 4), (5,), (2, 2, 2)):
-        kernel = direct.direct(call_of("add", array(shape), array(shape)))
+        kernel = direct.kernel_of(call_of("add", array(shape), array(shape)))
         assert kernel is not None
         assert len(sources) == min(len(sources), 1)  # making it compiles nothing
         kernel(array(shape), array(shape), array(shape))
     assert len(sources) == 1
 
 
+def test_where_a_kernel_does_not_compile_the_ufunc_is_called_and_that_is_said_once(tmp_path, caplog):
+    class Kernels(HostKernels):
+        def RawKernel(self, *_):  # noqa: N802 - CuPy's name
+            raise RuntimeError("no header")
+
+    kernels = Kernels(tmp_path, LOOPS)
+    kernel = DirectKernels(kernels).kernel_of(call_of("sqrt", array(4)))
+    assert kernel is not None
+    for _ in range(2):
+        kernel(array(4), out := np.zeros(4, np.float32).view(HostArray))
+    assert out.tolist() == np.sqrt(array(4)).tolist()
+    assert kernels.left == ["sqrt", "sqrt"]
+    assert [record.message.split(":")[0] for record in caplog.records] == [
+        "a generated kernel does not compile; CuPy's ufunc takes its place"
+    ]
+
+
 def test_large_arrays_are_counted_in_64_bits(tmp_path):
     metas = (Meta.of((1 << 30,), np.dtype("float32")),) * 2
     call = KernelCall(find("add"), {}, metas, INFER.infer(find("add"), metas, ()), False, 0)
     sources = Sources(HostKernels(tmp_path, LOOPS))
-    sources.direct(call)
+    sources.kernel_of(call)
     assert "const unsigned long long i = " in next(iter(sources.sources))
 
 
@@ -212,5 +229,5 @@ def sources_of(cupy):
                         outputs = INFER.infer(op, metas, ())
                     except Exception:  # noqa: S112 - the op does not take these
                         continue
-                    direct.direct(KernelCall(op, {}, metas, outputs, False, 0))
+                    direct.kernel_of(KernelCall(op, {}, metas, outputs, False, 0))
     return list(direct.sources)
