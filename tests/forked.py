@@ -2,9 +2,9 @@
 
 A daemon takes three quarters of a second of processor time to start, most of it for imports, and the tests start
 hundreds. `Forked` is a `subprocess.Popen` of a Python module's function, whose process has an environment, a working
-directory, arguments and standard streams of its own. It ends as any interpreter does, with its threads and what is to
-be done at exit; what it has in memory is taken apart only if it is a `whole` end that is to be tested. What happens
-before `main` is called, or depends on the interpreter's own options, is tested with real processes.
+directory, arguments and standard streams of its own. The process ends as any interpreter does: its threads end, and
+exit handlers run. Only with `whole` does the interpreter also take apart its memory, which costs most. Real processes
+test what comes before `main` or depends on the interpreter's own options.
 
 The process to fork from (`python forked.py FD`) is started when the first one is asked for, and ends with this process.
 Only it may wait for the forked ones, so it is asked for their exit status. It has one thread, and opens nothing.
@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NoReturn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - imports as little as may be
-# What daemons, clients and machines import late, too.
+# Modules that daemons, clients and machines need, the late imports among them.
 IMPORTED = (
     "tensord.client.cli.main",
     "tensord.client.cli.serve",
@@ -236,7 +236,7 @@ def script() -> None:
 
 
 def main() -> None:
-    """Import, and serve. What a forked process is to do is done last, so that its end is the interpreter's."""
+    """Import, and serve. A forked process calls its function last, so that it ends as an interpreter does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for those who started us
     sys.path[0] = ROOT
     for name in IMPORTED:
@@ -257,9 +257,9 @@ def main() -> None:
 
 
 def leave(function: Callable[[], object]) -> NoReturn:
-    """Call it and end, without taking apart what is in memory: that is nine tenths of what a process costs here.
+    """Call the function, and end without taking apart the memory, which is nine tenths of the cost of a process here.
 
-    Whatever else an exception means is left to the interpreter.
+    The interpreter handles every exception but SystemExit.
     """
     status: object = 0
     try:

@@ -34,7 +34,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.gl
 
 
 def made_by(name: str, function: str) -> str:
-    """What a script in docs/ writes."""
+    """The output of a script in docs/."""
     text: str = runpy.run_path(str(ROOT / "docs" / name))[function]()
     return text
 

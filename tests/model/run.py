@@ -65,7 +65,7 @@ def failures(
     *,
     crowded: bool = False,
 ) -> list[tuple[int, list[str]]]:
-    """Those of the seeds whose programs go wrong, with their problems. `seen`: as for `check`."""
+    """The seeds whose programs go wrong, with their problems. `seen`: as for `check`."""
     found = []
     for number in seeds:
         program, expected = make(number, devices, crowded=crowded)

@@ -67,7 +67,7 @@ def test_ufuncs(name, evaluate, make, assert_same):
 
 
 def compare(name, arguments, evaluate, assert_same):
-    """What NumPy gives, or the error that stands for its own."""
+    """NumPy's result, or the error that tensord raises where NumPy raises one of its own."""
     if not mix(arguments):
         with pytest.raises(MetadataError, match=r"do(es)? not mix|no common|not defined"):
             evaluate(name, *arguments)
