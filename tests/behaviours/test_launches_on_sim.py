@@ -57,6 +57,23 @@ def test_the_first_call_of_an_op_takes_the_long_way_and_later_ones_are_launched(
         assert [one.launch > 0 for one in adds] == [False, False, True, True]  # the second finds that they are warm now
 
 
+@pytest.mark.parametrize("detail", [1, 3])
+def test_detail_has_fences_behind_single_launches(detail: int) -> None:
+    with td.connect("local", devices=DEVICES, detail=detail) as session:
+        warm(session)
+        x = put(session)
+        session.sync()
+        before = len(session.trace().records)
+        for _ in range(12):
+            x = x + x
+        session.sync()
+        records = session.trace().records[before:]
+        fenced = {one.launch for one in records if one.opcode == Opcode.FENCE}
+        numbers = [one.launch for one in records if one.launch and one.opcode == Opcode.CALL]
+        assert len(numbers) == 12
+        assert 12 // detail <= sum(number in fenced for number in numbers) <= 12 // detail + 1  # and where sync waits
+
+
 def test_a_chain_is_launched_without_the_launcher_and_has_few_fences(
     session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

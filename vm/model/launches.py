@@ -63,7 +63,8 @@ class Launches:
 
     `cost` is what was launched, and `done` the part of it that is known to be complete, in element operations; each
     launch counts as `least` of them more. `pace`: element operations per ns, as seen between fences. A launch that
-    brings `cost` up to `halt`, or the number up to `stop`, needs a look (`Fences.launched`).
+    brings `cost` up to `halt`, or the number up to `stop`, needs a look (`Fences.launched`). `often`: launches from one
+    fence to the next, at most.
     """
 
     __slots__ = (
@@ -75,6 +76,7 @@ class Launches:
         "halt",
         "last",
         "least",
+        "often",
         "order",
         "pace",
         "queue",
@@ -97,7 +99,7 @@ class Launches:
         self.cost = self.done = 0
         self.pace = device.backend.pace
         self.least = int(LEAST_NS * self.pace)
-        self.halt = self.stop = 0
+        self.halt = self.stop = self.often = 0
 
     def learn(self, fence: Fence, since: int) -> None:
         """Learn the pace from a fence that has passed. `since`: when the fence before it was seen to have passed.

@@ -15,6 +15,7 @@ device has caught up with half of what is allowed. A fence is made every `OFTEN`
 allowed kernel time has been launched, so the machine learns of progress before the device runs out of work. A launch
 costs the host about the same however long its kernel takes, so both the number of launches and their kernel time are
 bounded. The time is an estimate: element operations at the pace that the device was seen to have (`Launches.learn`).
+Whoever asks for detail has fences as often as asked for, and so knows the times of single launches.
 
 Rejected: an event for each launch. Recording one takes 0.4 us, and nothing waits for most of them.
 """
@@ -67,7 +68,7 @@ class Fences:
         device.live[fence] = None
         launches.fence = fence
         launches.halt = launches.cost + room_of(device, launches) // 2
-        launches.stop = launches.order.issued + OFTEN
+        launches.stop = launches.order.issued + launches.often
         return fence
 
     def launch(self, fence: Fence, launches: Launches) -> None:
@@ -213,8 +214,11 @@ class Fences:
     def launched(self, session: VmSession, device: DeviceState, launches: Launches) -> None:
         """After a launch that brings the device to `halt` or `stop`: make the next fence, and mark the session as
         flooded if it is too far ahead."""
+        often = session.detail or self.scheduler.ring.details.every or OFTEN
+        launches.often = min(often, OFTEN)
         if launches.last != session.id:
             launches.last = session.id
+            launches.stop = min(launches.stop, launches.order.issued - 1 + launches.often)
             queue_of(session, launches.queue.stream, device)  # it is a user of the device
             launches.halt = min(launches.halt, launches.cost + room_of(device, launches) // 2)
         if launches.cost < launches.halt and launches.order.issued < launches.stop:

@@ -25,7 +25,8 @@ from .record import Record
 
 
 class Details:
-    """How many runs are timed, call by call: each `every`th run of a segment, whichever session's it is; 0 for none.
+    """How many runs are timed, call by call: each `every`th run of a segment, whichever session's it is; 0 for none. As
+    often a launch has a fence of its own (`scheduler.fences`).
 
     A session may ask for that as long as it lives, as a recording does. The session that wants most of them prevails.
     """
