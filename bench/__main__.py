@@ -67,6 +67,7 @@ DAEMON: Workloads = {
     "latency": roundtrip.measure,
     "transfers": transfers.measure,
     "volume": volume.measure,
+    "launching": launching.measure,
     "clients": clients.measure,
     "fairness": fairness.measure,
     "closing": closing.measure,

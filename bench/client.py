@@ -4,7 +4,8 @@
 - `ops N`: N ops over 100 tensors, until they have run; says when they began and ended (time.perf_counter)
 - `steps N`: the same of N captured training steps
 - `flood`: ops as fast as they are taken, until it is told something else
-- `choke`: the same, and large values that come back; whoever stops the process meanwhile makes it a stalled one
+- `chain`: a chain on the last device, until it is told something else
+- `choke`: as `flood`, and large values that come back; whoever stops the process meanwhile makes it a stalled one
 - `hold N`: another session with N tensors; `leave`: close that session
 - `spin`: nothing with the daemon, but a core kept busy
 """
@@ -25,7 +26,7 @@ from examples.train_digits import Network, initial_parameters, load, minibatches
 
 from .closing import keep
 from .partner import is_told, listen, say
-from .small_ops import LENGTH, spread
+from .small_ops import LENGTH, chain, spread
 from .training import RATE
 
 TENSORS = 100
@@ -83,6 +84,16 @@ class Client:
 
     def flood(self) -> None:
         self.go_on(lambda: spread(list(self.operands), CHUNK))
+
+    def chain(self) -> None:
+        values, device = np.full(LENGTH, 1e-3, np.float32), self.session.devices[-1]
+        x, y = self.session.asarray(values, device=device), self.session.asarray(values, device=device)
+
+        def work() -> None:
+            nonlocal x
+            x = chain([x, y], CHUNK)[0]
+
+        self.go_on(work)
 
     def choke(self) -> None:
         def work() -> None:

@@ -6,28 +6,35 @@ The kernels are NumPy's, and small, or take a time that is given: that of the de
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
 import tensord as td
+from examples.own_daemon import own_daemon
 from tensord.streams.launching.launch_stream import LaunchStream
 from tensord.streams.launching.launcher import Launcher
 
 from .latency import sample
 from .measure import SCALE, Row, Settings, clocked, compare, median
+from .partner import Partner
 from .small_ops import LENGTH, chain
 
 MACHINE = "local:launching"
 KERNELS = (20e-6, 50e-6)  # seconds
+CONFIG = f'devices = ["cpu:0", {{name = "sim:0", launches = true, compute_delay = {KERNELS[0]}}}]'
 OPS = 10_000
 
 
 def measure(settings: Settings) -> list[Row]:
-    """A chain against one on the host, chains of kernels that take long, and another session meanwhile."""
+    """A chain against one on the host, chains of kernels that take long, and another session meanwhile; through a
+    daemon the last alone."""
+    if settings.through_daemon:
+        return [measure_other(settings)]
     slow = [measure_kernels(settings, seconds) for seconds in KERNELS]
     return [measure_chain(settings), *slow, measure_other(settings)]
 
@@ -111,13 +118,14 @@ def measure_kernels(settings: Settings, seconds: float) -> Row:
 
 
 def measure_other(settings: Settings) -> Row:
-    """The 99th percentile of one op and its value, alone, and while another session keeps the device busy."""
+    """The 99th percentile of one op and its value, alone, and while another session, in this process a thread's, keeps
+    the device busy."""
     row = Row("one op beside a chain, p99", "us", None, None, 2.0, 1.3, "ratio", "alone")
     if settings.baseline_only:
         return row
     count = settings.size(1_000, 20)
     row.runs = {"ours": [], "baseline": []}
-    with machine(compute_delay=KERNELS[0]) as session, td.connect(MACHINE) as other:
+    with two_sessions(settings) as (session, busy):
         x, y = pair(session, "sim:0")
 
         def op() -> object:
@@ -125,7 +133,7 @@ def measure_other(settings: Settings) -> Row:
 
         for turn in settings.turns:
             alone = sample(op, count)
-            with busy(other):
+            with busy():
                 beside = sample(op, count)
             if turn:
                 row.runs["ours"].append(float(np.percentile(beside, 99)))
@@ -135,7 +143,31 @@ def measure_other(settings: Settings) -> Row:
 
 
 @contextmanager
-def busy(session: td.Session) -> Iterator[None]:
+def two_sessions(settings: Settings) -> Iterator[tuple[td.Session, Callable[[], AbstractContextManager[None]]]]:
+    """A session, and what keeps the device busy by another one."""
+    if not settings.through_daemon:
+        with machine(compute_delay=KERNELS[0]) as session, td.connect(MACHINE) as other:
+            yield session, partial(busy_by_thread, other)
+        return
+    with (
+        own_daemon(config=CONFIG) as daemon,
+        td.connect(daemon.address) as session,
+        Partner("client", daemon.address) as other,
+    ):
+        other.hear()
+        yield session, partial(busy_by_client, other)
+
+
+@contextmanager
+def busy_by_client(client: Partner) -> Iterator[None]:
+    """Another process issues a chain as long as one likes."""
+    client.ask("chain")
+    yield
+    client.ask("over")
+
+
+@contextmanager
+def busy_by_thread(session: td.Session) -> Iterator[None]:
     """A thread issues a chain as long as one likes."""
     over = threading.Event()
 
