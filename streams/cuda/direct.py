@@ -26,6 +26,7 @@ from ...interpreter.types.joined_axes import JoinedAxes
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..device import KernelCall
 from ..stream import LOG
+from .own_kernel import Launch, OwnKernel
 
 BLOCK: Final = 256  # threads
 NAMES: Final = {
@@ -68,7 +69,7 @@ class DirectKernels:
         self._cupy = cupy
         self.compiled: dict[str, Any] = {}
 
-    def kernel_of(self, call: KernelCall) -> BoundKernel | None:
+    def kernel_of(self, call: KernelCall) -> DirectKernel | None:
         """A kernel for the call; None if it is left to CuPy."""
         metas = tuple([meta for meta in call.metas if meta is not None])
         result = call.outputs[0] if len(call.outputs) == 1 else None
@@ -88,27 +89,9 @@ class DirectKernels:
 
     def launching(
         self, source: str, loop: Loop, metas: Sequence[Any], sizes: tuple[Any, Any], ufunc: BoundKernel
-    ) -> BoundKernel:
+    ) -> DirectKernel:
         """A kernel that launches the generated one for packed operands, and calls the ufunc for others."""
-        grid, block = (-(-int(sizes[0]) // BLOCK),), (BLOCK,)
-        numbers = [(place, loop.taken[place].type) for place, meta in enumerate(metas) if not isinstance(meta, Meta)]
-        tensors = [place for place, meta in enumerate((*metas, None)) if not isinstance(meta, type)]
-        compiled = self.compiled
-
-        def launch(*arrays: Any) -> Any:
-            for place in tensors:
-                if not arrays[place]._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
-                    return ufunc(*arrays)
-            arguments = [*arrays, *sizes]
-            for place, of_dtype in numbers:
-                try:
-                    arguments[place] = of_dtype(arguments[place])
-                except OverflowError:  # it is compared with what the dtype does not hold
-                    return ufunc(*arrays)
-            function = compiled[source] if source in compiled else self.compile(source)
-            return ufunc(*arrays) if function is None else function(grid, block, tuple(arguments))
-
-        return launch
+        return DirectKernel(self, source, loop, metas, sizes, ufunc)
 
     def compile(self, source: str) -> Any:
         """CuPy's function for the current device; None if there is none."""
@@ -119,6 +102,54 @@ class DirectKernels:
             function = None
         self.compiled[source] = function
         return function
+
+
+class DirectKernel(OwnKernel):
+    """The generated kernel of one plan."""
+
+    __slots__ = ("_block", "_grid", "_kernels", "_numbers", "_sizes", "_source", "_tensors", "_ufunc")
+
+    def __init__(
+        self,
+        kernels: DirectKernels,
+        source: str,
+        loop: Loop,
+        metas: Sequence[Any],
+        sizes: tuple[Any, Any],
+        ufunc: BoundKernel,
+    ) -> None:
+        self._kernels, self._source, self._ufunc, self._sizes = kernels, source, ufunc, sizes
+        self._grid, self._block = (-(-int(sizes[0]) // BLOCK),), (BLOCK,)
+        numbers = [place for place, meta in enumerate(metas) if not isinstance(meta, Meta)]
+        self._numbers = [(place, loop.taken[place].type) for place in numbers]
+        self._tensors = [place for place in range(len(metas) + 1) if place not in numbers]
+
+    def __call__(self, *arrays: Any) -> Any:
+        arguments = self._arguments(arrays)
+        function = None if arguments is None else self._function()
+        return self._ufunc(*arrays) if function is None else function(self._grid, self._block, arguments)
+
+    def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
+        arguments = self._arguments(arrays)
+        function = None if arguments is None else self._function()
+        return None if arguments is None or function is None else Launch(function, self._grid, self._block, arguments)
+
+    def _arguments(self, arrays: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Those of the generated kernel; None if it does not take these operands."""
+        for place in self._tensors:
+            if not arrays[place]._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
+                return None
+        arguments = [*arrays, *self._sizes]
+        for place, of_dtype in self._numbers:
+            try:
+                arguments[place] = of_dtype(arguments[place])
+            except OverflowError:  # it is compared with what the dtype does not hold
+                return None
+        return tuple(arguments)
+
+    def _function(self) -> Any:
+        compiled = self._kernels.compiled
+        return compiled[self._source] if self._source in compiled else self._kernels.compile(self._source)
 
 
 def loop_of(ufunc: Any, metas: Sequence[OperandMeta], result: Meta) -> Loop | None:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,6 +130,24 @@ def test_operands_that_are_not_packed_and_numbers_that_do_not_fit_are_the_ufuncs
     assert below.all()
     assert kernels.left == ["add", "less"]
     assert kernels.launches == []
+
+
+def test_a_kernel_says_what_it_launches_for_operands_and_that_others_are_left_to_cupy(tmp_path):
+    kernels = HostKernels(tmp_path, LOOPS)
+    kernels.RawKernel = lambda *_: SimpleNamespace(kernel="compiled")  # type: ignore[method-assign]
+    kernel = DirectKernels(kernels).kernel_of(call_of("add", array((3, 100)), 0.5))
+    assert kernel is not None
+    x, out = array((3, 100)), array((3, 100))
+    launch = kernel.launch_of((x, 0.1, out))
+    assert launch is not None
+    assert launch.function == "compiled"
+    assert (launch.grid, launch.block) == ((2,), (BLOCK,))
+    assert launch.arguments[0] is x
+    assert launch.arguments[2] is out
+    assert launch.arguments[1] == np.float32(0.1)
+    assert [type(number) for number in launch.arguments[3:]] == [np.uint32, np.uint32]
+    assert launch.arguments[3:] == (300, 300)
+    assert kernel.launch_of((array((100, 3)).T, 0.1, out)) is None
 
 
 def test_a_kernel_is_compiled_once_for_all_calls_whose_plans_have_the_same_key(tmp_path):
