@@ -5,6 +5,7 @@
 - `transport/`: how messages reach a daemon
 - `outbox/`: unsent messages
 - `waiting/`: procedures that wait, for threads and for event loops
+- `device_arrays/`: tensors as arrays of this process's GPU, and back
 - `requests/`: questions, and side effects in program order
 - `core/`: what a session consists of
 - `tensor/`: a handle and its ops

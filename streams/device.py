@@ -107,6 +107,7 @@ class Device(ABC):
         self.computes = True  # False: values may lie here, and nothing else: no tensor is at home here
         self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer
         self.shared = False  # True: other processes can map its larger blocks
+        self.cuda_number: int | None = None  # its number in CUDA, if others may read its memory where it lies
         self.crew: Crew | None = None  # threads that help with large kernels
         self.pins = False  # True: large copies are faster from and to what `host_array` gives
         # True: one task may call kernel after kernel, as segments of routines do. Not where calling a kernel only
@@ -250,6 +251,18 @@ class Device(ABC):
     def host_array(self, meta: Meta) -> NDArray[np.generic]:
         """A fresh host array fit to be copied from or to this device (pinned where that helps)."""
         return np.empty(meta.shape, meta.dtype)
+
+    def lend(self, array: Array) -> Array:
+        """Another array over the same memory, which is its holder's own."""
+        return array.view()
+
+    def behind_launches(self) -> Any:
+        """An event behind all that was launched at admission; None if there can be none."""
+        return None
+
+    def await_event(self, event: Any) -> None:
+        """Have what this thread launches wait for an event of others. Called on a stream of the device."""
+        raise NotImplementedError(f"{self.name} has no events of others: {event!r}")
 
     def got_to(self, number: int) -> None:
         """All launches up to that number are complete."""

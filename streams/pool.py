@@ -108,7 +108,9 @@ class Pool:
             raise ValueError("this buffer is free already")
         buffer.nbytes = -1
         shelf = buffer.shelf
-        if shelf is not None:
+        if shelf is None:
+            self._drop(buffer)
+        else:
             cached = self.cached + shelf.capacity
             if cached > self.keep:
                 self._make_room(buffer, shelf)

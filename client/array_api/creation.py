@@ -14,6 +14,7 @@ from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.forms import shown
 from ..calls.by_name import call
 from ..calls.checks import device_of, own
+from ..device_arrays.given import is_on_gpu
 from ..host_arrays.uploads import as_tensor
 from ..locations.locations import located
 from ..tensor.exchange import check_copy, host_array
@@ -104,8 +105,9 @@ class Creation(Functions):
     def from_dlpack(self, x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
         """A tensor of another library's array: any object with `__dlpack__` (NumPy, PyTorch, CuPy, JAX).
 
-        A tensor of this session is returned as it is, if `copy` and `device` allow. Everything else is copied through
-        the host; BufferError if `copy=False`, AttributeError if x does not support DLPack.
+        A tensor of this session is returned as it is, if `copy` and `device` allow. Everything else is copied: on its
+        GPU if that is the new tensor's device, else through the host. BufferError if `copy=False`, AttributeError if x
+        does not support DLPack.
         """
         core = self._maker()
         check_copy(copy, "from_dlpack")
@@ -114,7 +116,8 @@ class Creation(Functions):
             return self.asarray(x, device=home, copy=copy)
         if copy is False:
             raise located(MetadataBufferError(UNCOPIED.format("from_dlpack"), op="from_dlpack"))
-        return as_tensor(core, host_array(x), home)
+        stays = hasattr(x, "__dlpack__") and core.transport.gpu(device_of(core, home)) is not None and is_on_gpu(x)
+        return as_tensor(core, x if stays else host_array(x), home)
 
     def full(
         self, shape: Shape, fill_value: Scalar | Tensor, *, dtype: DType | None = None, device: str | None = None

@@ -41,7 +41,7 @@ _HINT: Final = "say where values had better be outside"
 
 # What asks for a value -> what to do instead.
 REFUSED: Final = {
-    **dict.fromkeys(("numpy", "numpy_async", "tolist", "tolist_async", "__dlpack__"), _READ),
+    **dict.fromkeys(("numpy", "numpy_async", "tolist", "tolist_async", "__dlpack__", "cupy"), _READ),
     **dict.fromkeys(("item", "item_async", "__float__", "__int__", "__complex__"), _NUMBER),
     "__index__": "index with the tensor itself, or pass the number as an argument",
     **dict.fromkeys(("__bool__", "__contains__"), _CHOICE),

@@ -68,6 +68,10 @@ class InProcessTransport:
     def release_exports_with(self, release: Callable[[int], None]) -> None:
         """Nothing to do: results are copies."""
 
+    def gpu(self, device: str) -> int | None:  # noqa: ARG002 - for subclasses
+        """No device's memory can be read here."""
+        return None
+
     def host_memory(self, nbytes: int) -> HostMemory | None:
         """Memory for a host array: such as for an upload, which the machine adopts."""
         if nbytes < MAPPED_ARRAY:
@@ -138,6 +142,10 @@ class EmbeddedTransport(InProcessTransport):
         super().__init__(devices, machine.engine.inline_work, release, new_array)
         self.machine = machine
         self._session = machine.attach(self._answer, name, strict=strict, lose=self._lose_replies)
+
+    def gpu(self, device: str) -> int | None:
+        """The number of a CUDA device, whose memory is this process's."""
+        return self.machine.devices[device].cuda_number
 
     def await_credit(self) -> None:
         self.machine.await_credit(self._session)

@@ -16,10 +16,12 @@ from ...interpreter.schema.promotion import WIRE_INTEGERS
 from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.arrays import name_of
 from ...interpreter.wire.forms import shown
+from ...interpreter.wire.gpu_payload import GpuPayload
 from ...interpreter.wire.messages import Upload, encode_message
 from ..calls.by_name import call
 from ..calls.checks import device_of, own
 from ..core.core import Core
+from ..device_arrays.given import handed_over, is_on_gpu, on_gpu, to_host
 from ..locations.locations import located
 from ..outbox.current import capture_of
 from ..tensor.operators import SCALARS, as_number
@@ -32,21 +34,40 @@ def as_tensor(core: Core, values: ArrayLike | Tensor, device: str | None = None,
     if isinstance(values, Tensor):
         moved = own(core, values).to_device(home)
         return moved if dtype is None else moved.astype(dtype)
+    on_device = is_on_gpu(values)
     capture = capture_of(core.outbox)
     if capture is not None:
-        return capture.constant(values, home, dtype)
-    return upload(core, values, home, dtype)
+        return capture.constant(to_host(on_gpu(values)) if on_device else values, home, dtype)
+    return upload_on_device(core, on_gpu(values), home, dtype) if on_device else upload(core, values, home, dtype)
+
+
+def upload_on_device(core: Core, array: Any, home: str, dtype: Any) -> Tensor:
+    """A tensor with a copy of an array of CuPy: through the host, unless its home is the array's own device."""
+    if core.transport.gpu(home) != array.device.id or not array.size:
+        return upload(core, to_host(array), home, dtype)
+    try:
+        meta = Meta.of(array.shape, array.dtype)
+        check_castable(meta.dtype, meta.dtype if dtype is None else np.dtype(dtype))
+    except (TypeError, ValueError) as error:
+        raise located(metadata_error(error, f"asarray: {error}", "asarray")) from None
+    made = send_upload(core, meta, home, handed_over(array))
+    return made if dtype is None or np.dtype(dtype) == meta.dtype else made.astype(dtype)
 
 
 def upload(core: Core, values: ArrayLike, home: str, dtype: Any) -> Tensor:
     """Upload the values, copied to memory that the machine reads unless they lie there; the new tensor."""
-    outbox = core.outbox
-    transport = outbox.transport
+    transport = core.outbox.transport
     meta, array = transport.lend(values, dtype) or copied(values, dtype, transport.new_array)
+    return send_upload(core, meta, home, array)
+
+
+def send_upload(core: Core, meta: Meta, home: str, array: NDArray[Any] | GpuPayload) -> Tensor:
+    """Send an array that is the machine's now; the new tensor."""
+    outbox = core.outbox
     if meta.nbytes > outbox.transport.inline_work:
         outbox.make_way()
     with outbox.lock, SHIELD:
-        id_, location = outbox.new_id(), outbox.locations.here(2)
+        id_, location = outbox.new_id(), outbox.locations.here(3)
         outbox.messages.append(encode_message(Upload(id_, meta.shape, name_of(meta.dtype), home, array, location)))
         made = Tensor(core, id_, meta, home)
     outbox.appended()

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from ...interpreter.errors import MetadataAttributeError, MetadataBufferError, MetadataTypeError
 from ...interpreter.wire.forms import shown
+from ..device_arrays.lent import CPU, Place, capsule, lent, place_of
 from ..locations.locations import located
 
 if TYPE_CHECKING:
     from .tensor import Tensor
-
-CPU = (1, 0)  # kDLCPU, device 0
 
 
 def host_array(exporter: Any) -> NDArray[Any]:
@@ -49,10 +48,16 @@ def exported(tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy
     """A capsule with the tensor's value; see `Tensor.__dlpack__`."""
     check_copy(copy, "__dlpack__")
     version, wanted = pair("max_version", max_version), pair("dl_device", dl_device)
+    where = place(tensor)
+    if where != CPU and wanted in (None, where):
+        options = {"max_version": version, "copy": copy}
+        given = {name: one for name, one in options.items() if one is not None}
+        return capsule(tensor._core.outbox, tensor._living()._id, tensor._home, stream, given)
     if stream is not None:
         raise refused("a tensor is handed over in host memory, which has no streams")
     if wanted not in (None, CPU):
-        raise refused("a tensor is handed over in host memory: ask for the device (1, 0)")
+        there = "" if where == CPU else f", or {where}, where it lies"
+        raise refused(f"a tensor is handed over in host memory: ask for the device (1, 0){there}")
     if copy is False and not tensor.device.startswith("cpu:"):
         raise refused(f"the tensor is on {tensor.device}, from where only a copy gets to the host: allow a copy")
     array = tensor.numpy()
@@ -63,6 +68,16 @@ def exported(tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy
         raise refused("the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy")
     copied = copy or (read_only and copy is None)
     return array.__dlpack__(max_version=version, copy=copied or None)
+
+
+def place(tensor: Tensor) -> Place:
+    """Where `exported` hands the tensor over unless it is asked for another place: its GPU, else the host."""
+    return place_of(tensor._core.outbox, tensor._home)
+
+
+def cupy_array(tensor: Tensor) -> Any:
+    """The value in the memory of its GPU; see `Tensor.cupy`."""
+    return lent(tensor._core.outbox, tensor._living()._id, tensor._home)
 
 
 def check_copy(copy: Any, function: str) -> None:

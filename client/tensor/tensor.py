@@ -181,24 +181,37 @@ class Tensor(Conversions, Methods):
         self,
         /,
         *,
-        stream: None = None,
+        stream: int | None = None,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Its value for another library, in host memory. Waits. BufferError for other devices.
+        """Its value for another library: where it lies on a GPU that this process can read (`cupy`), else in host
+        memory, as with `dl_device=(1, 0)`. Waits. BufferError for other devices.
 
-        The fetched array is handed over, or a copy if it is mapped read-only: PyTorch writes even to read-only arrays.
-        With `copy=False` only a value is handed over that is mapped where it lies, a large one on a daemon's cpu
-        device, and read-only; BufferError for all others, and if the DLPack version cannot say that it is read-only.
-        With `copy=True` the array is copied once more, and DLPack says that the consumer alone has it.
+        On a GPU the work of `stream` finds the value there, and the host does not wait for it.
+
+        On the host the fetched array is handed over, or a copy if it is mapped read-only: PyTorch writes even to
+        read-only arrays. With `copy=False` only a value is handed over that is mapped where it lies, a large one on a
+        daemon's cpu device, and read-only; BufferError for all others, and if the DLPack version cannot say that it is
+        read-only. With `copy=True` the array is copied once more, and DLPack says that the consumer alone has it.
         Source: DLPack, https://dmlc.github.io/dlpack/
         """
         return exchange.exported(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The host: kDLCPU, 0."""
-        return exchange.CPU
+        """Its GPU, kDLCUDA and the number here, if this process can read its memory; else the host: kDLCPU, 0."""
+        return exchange.place(self)
+
+    def cupy(self) -> Any:
+        """Its value as an array of CuPy, in the memory of its GPU; not copied in the machine's own process.
+
+        Later writes to the tensor do not change the array: they go elsewhere, and the memory is kept until the last
+        view of the array is gone. Do not write to the array: the tensor, and what shares its value, would change.
+        What is launched on CuPy's current stream finds the value there. MetadataError where its home is no GPU that
+        this process can read: `numpy` gives a copy on the host.
+        """
+        return exchange.cupy_array(self)
 
     @refusing
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:

@@ -83,6 +83,9 @@ class Transport(Protocol):
     def lost(self) -> bool:
         """Has the other side ended?"""
 
+    def gpu(self, device: str) -> int | None:
+        """The number in CUDA, in this process, of a device of the machine whose memory can be read here; else None."""
+
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """An array for one upload of that meta, in the memory from which the other side takes it most cheaply."""
 

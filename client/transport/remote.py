@@ -129,6 +129,10 @@ class RemoteTransport:
             )
         return np.empty(meta.shape, meta.dtype)
 
+    def gpu(self, device: str) -> int | None:  # noqa: ARG002 - as declared
+        """No device's memory can be read here."""
+        return None
+
     def host_memory(self, nbytes: int) -> HostMemory | None:
         """Memory for a host array: an upload segment, which the daemon reads in place."""
         return None if self._uploads is None else self._uploads.host(nbytes)

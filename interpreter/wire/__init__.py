@@ -6,7 +6,7 @@
 - `frames`: the frames around messages; `arrays`: the arrays in them
 - `codec`: bytes to headers and back; `limits`: limits of sessions and frames
 - `segments`: memory files that two processes share; `descriptors`: how many a process may have open; `host_memory`:
-  memory that a client fills and its machine reads, in either process
+  memory that a client fills and its machine reads, in either process; `gpu_payload`: an array on a GPU
 - `addresses`, `keys`: addresses of daemons, and key files of peers; `names`: of sessions and tensors
 - `monitor`: what a socket tells of its connections
 """

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..types.meta import MAX_NDIM
+from .gpu_payload import GpuPayload
 from .locations import DEPTH, LINES, NAME, SPANS
 
 Check: TypeAlias = Callable[[Any], bool]
@@ -78,7 +79,7 @@ is_flag = of_type(bool)
 is_sequence = of_type(tuple, list)
 is_optional_sequence = of_type(tuple, list, type(None))
 is_collection = of_type(tuple, list, dict)
-is_array = of_type(np.ndarray)
+is_array = of_type(np.ndarray, GpuPayload)
 
 
 def is_natural(value: Any) -> bool:

@@ -38,3 +38,4 @@ class MessageKind(IntEnum):
     FLUSH = 27
     CHECKPOINT = 28
     RESTORE = 29
+    SHARE = 30

@@ -52,9 +52,12 @@ WRITE = int(MessageKind.WRITE)
 FLUSH = int(MessageKind.FLUSH)
 CHECKPOINT = int(MessageKind.CHECKPOINT)
 RESTORE = int(MessageKind.RESTORE)
+SHARE = int(MessageKind.SHARE)
 
 # Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
-UNGROUPED = frozenset({ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES, FILE, FLUSH, CHECKPOINT, RESTORE})
+UNGROUPED = frozenset(
+    {ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES, FILE, FLUSH, CHECKPOINT, RESTORE, SHARE}
+)
 
 
 # -- the declarations --------------------------------------------------------------------------------------------------
@@ -82,7 +85,7 @@ class Release(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """Make a tensor of bytes. `payload` is a packed array without another user."""
+    """Make a tensor of bytes. `payload` is a packed array without another user; in process it may be one on a GPU."""
 
     output: fields.NewId
     shape: fields.Shape
@@ -349,6 +352,16 @@ class Restore(NamedTuple):
     request: fields.Request
 
 
+class Share(NamedTuple):
+    """Answer with the place of a value in the memory of its home, a GPU, where the client reads the value. `export` is
+    the new id of that value, which stays as it is until the id is released."""
+
+    id: fields.UsedId
+    request: fields.Request
+    location: fields.LocationNumber
+    export: fields.NewId
+
+
 # In the order of their numbers.
 NamedMessage: TypeAlias = (
     Call
@@ -381,6 +394,7 @@ NamedMessage: TypeAlias = (
     | Flush
     | Checkpoint
     | Restore
+    | Share
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = dict(zip(MessageKind, get_args(NamedMessage), strict=True))

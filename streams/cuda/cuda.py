@@ -130,6 +130,7 @@ class CudaDevice(PooledDevice):
             self._reserve(min(options.reserve, limit))
         super().__init__(name, cupy, limit, options.missing, options.cache)
         self.pins = self.reports_late = True
+        self.cuda_number = self.ordinal
         self.most_axes = MOST_AXES
         self.eviction, self.floor = options.eviction, options.floor
         self.ceiling = ceiling_of(options.ceiling, self.limit)
@@ -343,6 +344,21 @@ class CudaDevice(PooledDevice):
             self.lose(error)
         self._unread.append((self.order.issued + 1, staged))
         return False
+
+    def behind_launches(self) -> Any:
+        cuda = self._cupy.cuda
+        try:
+            with cuda.Device(self.ordinal):
+                event = cuda.Event(block=True, disable_timing=True)
+                event.record(self._compute[0].raw)
+        except Exception as error:
+            self.lose(error)
+            return None
+        return event
+
+    def await_event(self, event: Any) -> None:
+        self._burst.keep.append(event)
+        self._raw.wait_event(event)
 
     def got_to(self, number: int) -> None:
         super().got_to(number)

@@ -150,6 +150,7 @@ SESSION_QUIET = {  # they say nothing about lines
 SESSION_PROPERTIES = ("xp", "nn", "random", "devices", "handler", "closed", "address")
 TENSOR = {
     "numpy": "",
+    "cupy": "",
     "wait": "",
     "is_ready": "",
     "tolist": "",

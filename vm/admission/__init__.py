@@ -2,7 +2,8 @@
 
 - `admission`: one handler per kind of message
 - `calls`: ops; `inline`: ops that run at admission; `at_once`: the rule of what may
-- `accesses`: bytes in and out, waits, side effects; `exports`: results that clients read in place
+- `accesses`: bytes in and out, waits, side effects; `exports`: results that clients read in place; `shares`: those in
+  the memory of a GPU
 - `files`: tensors that lie in files; `durable`: checkpoints and their restoring
 - `routines`: programs, links and runs; `segments`: runs as one instruction;
   `runs_at_once`: short ones at admission

@@ -6,6 +6,9 @@ the tensor are then undefined. Other sessions must not be harmed by that:
 
 - the machine never writes, forwards, reuses or pools the memory: the copy is exposed (`memory.overwriting`);
 - integers and truth values are copied after all: kernels check indices once and trust them afterwards.
+
+An array in the memory of a GPU (`GpuPayload`) becomes its tensor's memory there: the sender has copied it, and is in
+the machine's own process. The stream of uploads waits for the sender's event.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, QuotaError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import DTYPE_NAMES, Meta
+from ...interpreter.wire.gpu_payload import GpuPayload
 from ...interpreter.wire.host_memory import is_clients
 from ...interpreter.wire.messages import Chain, Effect, Fetch, Sync, Upload, Wait, decode_meta
 from ...streams.stream import StreamKind
@@ -98,13 +102,17 @@ class Accesses:
             instruction.payload = payload
             instruction.on_control = True
             copy.exposed = int(shared)
+        elif type(payload) is GpuPayload:
+            instruction.payload, event = payload
+            instruction.stream = device.backend.copy_stream(StreamKind.H2D)
+            instruction.kernel = lambda _target: device.backend.await_event(event)
         else:
             instruction.stream = device.backend.copy_stream(StreamKind.H2D)
             instruction.kernel = lambda target: device.backend.copy_in(target, payload)
 
         def consumed(done: Instruction) -> None:
             session.payload -= payload.nbytes
-            if done.error is None and not device.backend.host:
+            if done.error is None and not device.backend.host and instruction.payload is None:
                 device.count_move("h2d", meta.nbytes)
 
         instruction.on_retire = consumed

@@ -49,6 +49,7 @@ from ...interpreter.wire.messages import (
     Restart,
     Restore,
     Run,
+    Share,
     Signature,
     Span,
     Sync,
@@ -93,6 +94,7 @@ from .names import Names
 from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors, may_refuse_chain
 from .rejection import Rejection, kept, refusal_of
 from .routines import Routines
+from .shares import Shares
 
 PLAIN = frozenset(
     (CALL, RELEASE, FETCH, WAIT, SYNC, RUN)
@@ -153,6 +155,7 @@ class Admission:
             Flush: files.flush,
             Checkpoint: durable.checkpoint,
             Restore: durable.restore,
+            Share: Shares(scheduler, residency, exports, rejection).share,
         }
         dispatcher = scheduler.dispatcher
         run_inline = inline.run_and_leave if scheduler.launching else inline.run

@@ -92,6 +92,7 @@ class VmSession:
         "plans",
         "programs",
         "queues",
+        "reads_in_place",
         "refused_chains",
         "reply",
         "routines",
@@ -122,6 +123,7 @@ class VmSession:
         self.strict = strict
         self.detail = 0  # of how many runs of a routine one is timed, call by call; 0 for none
         self.trusted = trusted
+        self.reads_in_place = trusted  # may its client use the memory of GPUs, which is this process's?
         self.limits = limits or Limits()
         self.account = Account(self.limits, id_)
         self.tensors: dict[int, Tensor] = {}

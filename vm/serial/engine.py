@@ -106,6 +106,7 @@ class SerialEngine(State):
             messages.ProgramPart: lambda session, message: add_part(session, message, None),
             messages.Link: lambda session, message: link(session, message, self.devices),
             messages.Run: self.routines.run,
+            messages.Share: self.share,
         }
 
     # -- the engine's interface ------------------------------------------------------------------------------------
@@ -348,6 +349,12 @@ class SerialEngine(State):
                 self.reject(session, error, (export,), location, "fetch")
             value = denial(session, error, location, "fetch")
         session.answer(request, value)
+
+    def share(self, session: SerialSession, message: messages.Share) -> None:
+        """Refuse: all values lie in the memory of the host. The export is poisoned."""
+        error = MetadataError("the serial engine keeps all values on the host: use numpy()")
+        self.reject(session, error, (message.export,), message.location, "share")
+        self.deny(session, error, message.request, message.location, "share")
 
     def wait(self, session: SerialSession, message: messages.Wait) -> None:
         """Answer with the metas and homes of tensors."""

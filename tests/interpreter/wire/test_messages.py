@@ -41,6 +41,7 @@ from tensord.interpreter.wire.messages import (
     Restart,
     Restore,
     Run,
+    Share,
     Signature,
     Span,
     Sync,
@@ -91,6 +92,7 @@ EXAMPLES: list[tuple[NamedMessage, list[int], list[int], int, int]] = [
     (Flush(8, 60), [], [], 60, 0),
     (Checkpoint("/there", ("a",), 2, 60, 70), [], [], 60, 70),
     (Restore("/there", 0, ("a",), deep=True, request=60), [], [], 60, 0),
+    (Share(1, 60, 70, 3), [1], [3], 60, 70),
 ]
 IDS = [type(row[0]).__name__ for row in EXAMPLES]
 

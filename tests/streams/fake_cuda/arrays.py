@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from inspect import signature
 from typing import Any
 
@@ -26,7 +26,15 @@ WAITING |= {"flatnonzero", "bincount", "histogram", "extract", "compress", "arra
 # Change their first argument, and return nothing.
 MUTATING = {"copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis", "at", "fill", "sort_in_place"}
 MUTATING |= {"setitem", "setfield", "partition_in_place", "itemset"}
+DLPACK_CUDA = 2
 VALUES = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__"}
+
+
+class Capsule:
+    """What `__dlpack__` gives."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
 
 
 class Array:
@@ -80,6 +88,19 @@ class Array:
         """Copy an array of the host here, which waits for the stream first."""
         self.gpu.drain(current_queue(self.gpu))
         np.copyto(self.native, source)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return DLPACK_CUDA, self.data.device_id
+
+    def __dlpack__(self, *, stream: int | None = None, copy: bool | None = None, **_: Any) -> Capsule:
+        """The consumer's stream waits for the current one; None and 1 are the legacy default stream."""
+        array = self.copy() if copy else self
+        if stream not in {None, 0, 1, -1}:
+            recorded = self.gpu.record(current_queue(self.gpu))
+            self.gpu.enqueue(self.gpu.queues[stream], lambda: None, partial(self.gpu.is_over, recorded))
+        elif stream != -1:
+            self.gpu.drain(current_queue(self.gpu))
+        return Capsule(array)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not is_known(f"cupy.ndarray.{name}"):

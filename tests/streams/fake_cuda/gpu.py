@@ -118,9 +118,10 @@ class Gpu:
             raise error
 
     def new_queue(self) -> Queue:
-        self.next_ptr += 16
-        queue = self.queues[self.next_ptr] = Queue(self.device, self.next_ptr)
-        return queue
+        with self.changed:
+            self.next_ptr += 16
+            queue = self.queues[self.next_ptr] = Queue(self.device, self.next_ptr)
+            return queue
 
     def enqueue(self, queue: Queue, run: Callable[[], object], ready: Callable[[], bool] = always) -> None:
         """Append work to a stream; that of the null stream, for which no other stream waits, is done now."""
@@ -245,7 +246,11 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         self.gpu.call("streamWaitEvent", self.queue.device)
-        if (recorded := event.recorded) is not None:
+        if (recorded := event.recorded) is None:
+            return
+        if self.ptr == 0:
+            self.gpu.await_recorded(recorded)
+        else:
             self.gpu.enqueue(self.queue, lambda: None, partial(self.gpu.is_over, recorded))
 
     @property

@@ -72,6 +72,17 @@ class Memory:
                 self.block.fill(POISON)
 
 
+class UnownedMemory:
+    """`cupy.cuda.UnownedMemory`: somebody else's bytes, which the owner keeps, or does not."""
+
+    def __init__(self, gpu: Gpu, ptr: int, size: int, owner: Any, device_id: int = -1) -> None:
+        found = regions_of(gpu).find(ptr, size)
+        assert found is not None, "memory of nobody"
+        assert device_id in {-1, found.device_id}
+        self.ptr, self.size, self.device_id, self._owner = ptr, size, found.device_id, owner
+        self.block = found.block[ptr - found.ptr : ptr - found.ptr + size]
+
+
 class Piece:
     """A part of a block."""
 

@@ -27,7 +27,7 @@ from .gpu import (
     current_queue,
     current_streams,
 )
-from .memory import Memory, MemoryPointer, MemoryPool, PinnedMemory, pinned_of, regions_of
+from .memory import Memory, MemoryPointer, MemoryPool, PinnedMemory, UnownedMemory, pinned_of, regions_of
 from .names import is_known
 from .values import linspace
 
@@ -113,6 +113,14 @@ class Runtime:
 
     def getDeviceCount(self) -> int:  # noqa: N802
         return len(self._gpu.free)
+
+    def deviceSynchronize(self) -> None:  # noqa: N802
+        """Wait for all streams of the current device."""
+        gpu = self._gpu
+        gpu.call("deviceSynchronize")
+        for queue in list(gpu.queues.values()):
+            if queue.device == gpu.device:
+                gpu.drain(queue)
 
     def memGetInfo(self) -> tuple[int, int]:  # noqa: N802
         self._gpu.call("memGetInfo")
@@ -215,16 +223,19 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
     cupy.linspace = arrays.Launch(gpu, "linspace", linspace)
     cupy.asarray, cupy.array = partial(from_host, gpu), partial(from_host, gpu, copy=True)
     cupy.ascontiguousarray = partial(packed, gpu)
+    cupy.from_dlpack = partial(from_dlpack, gpu)
     cupy.empty = lambda shape, dtype=np.float64, **_: arrays.Array(shape, dtype)
     cupy.cuda = SimpleNamespace(
         runtime=Runtime(gpu),
         Device=partial(CurrentDevice, gpu),
         Stream=stream,
+        ExternalStream=lambda ptr, _device_id=-1: Stream(gpu, queue=gpu.queues[ptr]),
         Event=partial(Event, gpu),
         Memory=partial(Memory, gpu),
         MemoryPointer=MemoryPointer,
         MemoryPool=partial(MemoryPool, gpu),
         PinnedMemory=partial(PinnedMemory, gpu),
+        UnownedMemory=partial(UnownedMemory, gpu),
         using_allocator=using_allocator,
         get_current_stream=lambda: current_streams(gpu).get(gpu.device, stream.null),
     )
@@ -268,6 +279,15 @@ def from_host(gpu: Gpu, value: Any, dtype: Any = None, copy: bool | None = None,
     made = arrays.Array(source.shape, source.dtype)
     arrays.Launch(gpu, "array", lambda: source).launch_into(made, None, (), {})
     return made
+
+
+def from_dlpack(gpu: Gpu, value: Any) -> Any:
+    """`cupy.from_dlpack`: an array over the same memory, which the current stream may use."""
+    kind, ordinal = value.__dlpack_device__()
+    if kind != arrays.DLPACK_CUDA:
+        raise BufferError("the array is not on a CUDA device")
+    assert ordinal == gpu.device
+    return value.__dlpack__(stream=current_queue(gpu).ptr or 1, max_version=(1, 0)).array
 
 
 def packed(gpu: Gpu, value: Any) -> Any:

@@ -79,6 +79,7 @@ FORBIDDEN: dict[int, list[Any]] = {
     M.FLUSH: [int(M.FLUSH), 1, 1],
     M.CHECKPOINT: [int(M.CHECKPOINT), "/there", (), 2, 1, 0],
     M.RESTORE: [int(M.RESTORE), "/there", 0, (), False, 1],
+    M.SHARE: [int(M.SHARE), 1, 1, 0, 99],
 }
 
 

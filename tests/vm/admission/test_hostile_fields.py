@@ -52,6 +52,7 @@ from tensord.interpreter.wire.messages import (
     Restart,
     Restore,
     Run,
+    Share,
     Signature,
     Span,
     Sync,
@@ -178,6 +179,7 @@ def well_formed(
         Flush(3, REQUEST),
         Checkpoint(f"{FOLDER}/here", (), 2, REQUEST, 1),
         Restore(f"{FOLDER}/there", 0, (), deep=False, request=REQUEST),
+        Share(tensor, REQUEST, 1, NEW),
     ]
     return {type(message): message for message in messages}
 
@@ -211,7 +213,8 @@ class Scene:
         self.client.send(ProgramPart(self.program, RECORDS))
         self.client.send(Link(self.routine, self.program, ("cpu:0",), (), 1))
         self.client.session.open_file = lambda _place, *, writes: OUTPUT if writes else INPUT
-        self.client.session.may_store = True
+        self.client.session.may_store = self.client.session.reads_in_place = True
+        self.bare.device.cuda_number = 0
         self.client.send(File(1, (FILE, "a file"), REQUEST), File(3, (FILE, "a file"), REQUEST, writes=True))
         self.client.publish("kept", ids=[self.tensor])
         self.client.answers.clear()

@@ -1,0 +1,56 @@
+"""When what was lent is given back: once its last array is gone, and the GPU has done what read it.
+
+The last array of a value may be gone while kernels that read the value still wait for their turn, on streams that only
+their launcher knows. So a thread of its own waits for the device, for all of its streams, before the machine hears that
+the memory is free. The thread runs while anything is lent.
+
+Rejected: an event on the consumer's stream, since nobody says which streams an array is used on later; the thread that
+drops the array, which may be any, in the middle of anything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from ...interpreter.concurrency.finalisers import Last
+from ...interpreter.concurrency.interrupts import SHIELD
+from ..process.forks import FORKS
+
+
+class Returns:
+    """What this process has borrowed, and the thread that gives it back."""
+
+    def __init__(self) -> None:
+        self._begin()
+        FORKS.anew.append(self._begin)
+
+    def _begin(self) -> None:
+        """Begin anew, as a forked child does: what was lent is its parent's, and CUDA ends with a fork."""
+        self._lock = threading.RLock()
+        self._gone: SimpleQueue[Any] = SimpleQueue()
+        self._lent: dict[int, Last] = {}
+        self._thread: threading.Thread | None = None
+
+    def watch(self, loan: Any, give_back: Callable[[], None]) -> None:
+        """Have `give_back` called, by the thread, once the loan is gone."""
+        with self._lock, SHIELD:
+            Last.of(loan, self._gone.put, give_back, self._lent)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="tensord returns", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            last = self._gone.get()
+            last.what()
+            with self._lock:
+                del self._lent[id(last)]
+                if not self._lent:
+                    self._thread = None
+                    return
+
+
+RETURNS = Returns()
