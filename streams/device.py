@@ -10,13 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.compilation import mypyc_attr
+from ..interpreter.programs.fusion import Fusion, Terms
+from ..interpreter.programs.program import Program
 from ..interpreter.schema.opdef import Array, ArrayModule, BoundKernel, OpDef, OutputMetas, lacking
 from ..interpreter.types.meta import Meta, OperandMeta
 from .stream import Stream, StreamKind
@@ -76,6 +78,17 @@ class KernelCall(NamedTuple):
     outputs: OutputMetas
     in_place: bool
     work: int
+
+
+class FusionKernel(Protocol):
+    """The kernel of a fusion, called as `kernel(*inputs, *outputs)`. `scratch`: bytes that a call takes besides."""
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of temporaries, at the most."""
+
+    def __call__(self, *given: Any) -> None:
+        """Compute the outputs, or launch that."""
 
 
 class Kept(NamedTuple):
@@ -139,6 +152,14 @@ class Device(ABC):
             return kernel, 0
         least = self.least_temporaries(op.name, known, outputs)
         return kernel, op.temporaries(known, outputs, given, aliased=aliased, least=least)
+
+    def fusion_terms(self) -> Terms | None:
+        """What this device fuses; None: nothing."""
+        return None
+
+    def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:
+        """The kernel of a fusion that was found on this device's terms. `work`: element operations of its steps."""
+        raise NotImplementedError(f"{self.name} fuses nothing: {len(program.steps)}, {fusion.steps}, {work}")
 
     @property
     @abstractmethod

@@ -17,7 +17,7 @@ operands has to see to it that no two of them overlap that this rule does not se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from ..schema.opdef import find
@@ -55,22 +55,35 @@ class Fusion(NamedTuple):
     over: tuple[int, ...]
 
 
+class Terms(NamedTuple):
+    """What a device fuses: steps that it `takes`, of tensors of `least` bytes; None where its own cache decides."""
+
+    takes: Callable[[Program, Step], bool]
+    least: int | None = None
+
+
 def find_fusions(program: Program, least: int = LEAST) -> list[Fusion]:
     """The fusions of a program, by their last steps. `least`: bytes of the tensors that one reads and writes."""
-    return [fusion for found in finding_fusions(program, least) for fusion in found]
+    return [fusion for found in finding_fusions(program, least=least) for fusion in found]
 
 
-def finding_fusions(program: Program, least: int = LEAST) -> Iterator[list[Fusion]]:
+def finding_fusions(program: Program, terms: Sequence[Terms | None] = (), least: int = LEAST) -> Iterator[list[Fusion]]:
     """The same for a long program, during which others are to be served: nothing after each `SLICE` steps, the fusions
-    in the end."""
+    in the end. `terms`: of each device slot, None for a device that fuses nothing; without any, each step is taken."""
+    bounds = [least if each is None or each.least is None else each.least for each in terms] or [
+        least
+    ] * program.devices
     keys: list[_Key | None] = []
     for start in range(0, len(program.steps), SLICE):
-        keys += [key_of(program, step, least) for step in program.steps[start : start + SLICE]]
+        steps = program.steps[start : start + SLICE]
+        keys += [key_of(program, step, bounds[step.device]) if taken(program, step, terms) else None for step in steps]
         yield []
     thin = frozenset(key[1].thin for key in keys if key is not None and key[1].rows < len(key[1].shape))
     for start in range(0, len(program.steps) if thin else 0, SLICE):
         for n in range(start, min(start + SLICE, len(keys))):
-            keys[n] = keys[n] or key_of(program, program.steps[n], least, thin)
+            step = program.steps[n]
+            if keys[n] is None and taken(program, step, terms):
+                keys[n] = key_of(program, step, bounds[step.device], thin)
         yield []
     if sum(key is not None for key in keys) < 2:
         return
@@ -82,8 +95,16 @@ def finding_fusions(program: Program, least: int = LEAST) -> Iterator[list[Fusio
     search.close(list(search.open))
     uses = _Uses(program)
     found = [described(program, fusion, uses) for fusion in search.found if len(fusion.steps) > 1]
-    paying = (fusion for fusion in found if bytes_of(program, fusion) >= least)
+    paying = (fusion for fusion in found if bytes_of(program, fusion) >= bounds[fusion.device])
     yield sorted(paying, key=lambda fusion: fusion.steps[-1])
+
+
+def taken(program: Program, step: Step, terms: Sequence[Terms | None]) -> bool:
+    """Does the device of a step take it?"""
+    if not terms or step.op in NO_OPS:
+        return step.op not in NO_OPS
+    of_device = terms[step.device]
+    return of_device is not None and of_device.takes(program, step)
 
 
 def key_of(program: Program, step: Step, least: int, thin: frozenset[Shape] = frozenset()) -> _Key | None:
@@ -91,8 +112,6 @@ def key_of(program: Program, step: Step, least: int, thin: frozenset[Shape] = fr
 
     `thin`: shapes with one element for each row of a large tensor: such tensors may be small.
     """
-    if step.op in NO_OPS:
-        return None
     found = goes_through(program, step)
     if found is None or not is_total(program, step):
         return None

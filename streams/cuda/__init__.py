@@ -1,7 +1,9 @@
 """NVIDIA GPUs, through CuPy.
 
-- `cuda`: the device; `direct`: elementwise calls as kernels that are launched by one call
-- `own_kernel`: what a kernel of our own is to those that launch it
+- `cuda`: the device; `direct`: elementwise calls as kernels that are launched by one call; `loops`: the device code of
+  CuPy's ufuncs; `own_kernel`: what a kernel of our own is to those that launch it
+- `fused`: fusions as one kernel each; `traced`: the loops that an op consists of; `block`, `block_source`: what a
+  generated kernel computes, and its source; `unfused`: the steps one by one; `compiling`: where compiling takes place
 - `pinned`: host memory from and to which the GPU copies directly; `staging`: copies of pageable memory through it
 - `scratch`: what CuPy's kernels take for temporaries
 - `kernel_cache`: where compiled kernels are kept

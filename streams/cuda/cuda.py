@@ -34,9 +34,11 @@ from numpy.typing import NDArray
 
 from ...interpreter.errors import KernelError, MetadataError
 from ...interpreter.ops.positions import Check
+from ...interpreter.programs.fusion import Fusion, Terms
+from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import Array, BoundKernel, OutputMetas
 from ...interpreter.types.meta import Meta, OperandMeta
-from ..device import LOOKS, Buffer, Device, Eviction, KernelCall
+from ..device import LOOKS, Buffer, Device, Eviction, FusionKernel, KernelCall
 from ..host.host import GIB, physical_memory
 from ..launching.launch_stream import Burst, LaunchStream
 from ..launching.launcher import Launcher
@@ -56,7 +58,9 @@ from ..options import (
 )
 from ..pool import PooledBuffer, PooledDevice
 from ..stream import Sink, StreamKind, Task
+from .compiling import Compiling
 from .direct import DirectKernels
+from .fused import FusedKernels
 from .pinned import PinnedPool, is_packed_and_pinned
 from .scratch import least_temporaries
 from .staging import PIECE, Staging
@@ -147,6 +151,9 @@ class CudaDevice(PooledDevice):
         self._launcher.serve(self._streams)
         self._peers: dict[int, bool] = {}
         self._direct = DirectKernels(cupy)
+        self._compiling = Compiling(name)
+        current = partial(cupy.cuda.Device, self.ordinal)
+        self._fused = FusedKernels(cupy, self._compiling.submit, current, blocking=options.launch_blocking)
         self.launches = len(self._compute) == 1  # else memory may be behind launches on several streams
         self.pace = 150.0  # float32 that are read, added and written by an H100
         self._start()
@@ -477,6 +484,12 @@ class CudaDevice(PooledDevice):
 
         return launch_and_wait, scratch
 
+    def fusion_terms(self) -> Terms | None:
+        return self._fused.terms()
+
+    def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:  # noqa: ARG002 - a kernel has all threads
+        return self._fused.kernel_of(program, fusion, self.bind_kernel)
+
     def has_passed(self, event: Any) -> bool:
         """As declared. CuPy's `Event.done` raises nothing: on a lost device no event would ever be done."""
         runtime = self._cupy.cuda.runtime
@@ -506,7 +519,8 @@ class CudaDevice(PooledDevice):
 
     def close(self, timeout: float) -> bool:
         deadline = monotonic() + timeout
-        ended = all([self._launcher.close(deadline), *(stream.join(deadline) for stream in self._streams)])
+        ended = self._compiling.close(deadline)
+        ended = all([ended, self._launcher.close(deadline), *(stream.join(deadline) for stream in self._streams)])
         ended = self._await_launches(deadline) and ended
         self.pool.trim(0)
         self.pinned.trim()

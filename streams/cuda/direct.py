@@ -17,7 +17,7 @@ place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,22 +26,10 @@ from ...interpreter.types.joined_axes import JoinedAxes
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..device import KernelCall
 from ..stream import LOG
+from .loops import HEADERS, NAMES, Loop, loop_of
 from .own_kernel import Launch, OwnKernel
 
 BLOCK: Final = 256  # threads
-NAMES: Final = {
-    "bool": "bool",
-    "int8": "signed char",
-    "uint8": "unsigned char",
-    "int16": "short",
-    "uint16": "unsigned short",
-    "int32": "int",
-    "uint32": "unsigned int",
-    "int64": "long long",
-    "uint64": "unsigned long long",
-    "float32": "float",
-    "float64": "double",
-}  # of dtypes in C
 # Which element of an operand belongs to element `i` of a result of rows that are `inner` long, by whether the operand
 # extends along the rows' axis, and along that of their elements.
 PLACES: Final[dict[tuple[bool, ...], str]] = {
@@ -50,16 +38,6 @@ PLACES: Final[dict[tuple[bool, ...], str]] = {
     (True, False): "i / inner",
     (False, False): "0",
 }
-HEADERS: Final = "#include <cupy/complex.cuh>\n#include <cupy/carray.cuh>\n"  # what the loops' code is written for
-
-
-class Loop(NamedTuple):
-    """One of the loops of a CuPy ufunc: dtypes, device code of one element (`in0`, ..., `out0`), what goes before."""
-
-    taken: tuple[Any, ...]
-    given: Any
-    code: str
-    preamble: str
 
 
 class DirectKernels:
@@ -150,22 +128,6 @@ class DirectKernel(OwnKernel):
     def _function(self) -> Any:
         compiled = self._kernels.compiled
         return compiled[self._source] if self._source in compiled else self._kernels.compile(self._source)
-
-
-def loop_of(ufunc: Any, metas: Sequence[OperandMeta], result: Meta) -> Loop | None:
-    """The loop that a CuPy ufunc uses for these operands: the first to whose dtypes they can be cast. None if that
-    cannot be told, or is not for us."""
-    tensors = [meta for meta in metas if isinstance(meta, Meta)]
-    if not tensors or any(meta.dtype.name not in NAMES for meta in (*tensors, result)):
-        return None
-    of_number = np.result_type(*[meta.dtype for meta in tensors])  # a Python number has no dtype of its own
-    given = [meta.dtype if isinstance(meta, Meta) else of_number for meta in metas]
-    for loop in getattr(getattr(ufunc, "_ops", None), "ops", ()):
-        if all(map(np.can_cast, given, loop.in_types)):
-            fits = loop.out_types == (result.dtype,) and all(dtype.name in NAMES for dtype in loop.in_types)
-            code, before = str(loop.routine), str(ufunc._preamble)  # noqa: SLF001 - as CuPy's own jit
-            return Loop(loop.in_types, result.dtype, code, before) if fits else None
-    return None
 
 
 def source_of(loop: Loop, metas: Sequence[OperandMeta], axes: JoinedAxes, width: str) -> str:

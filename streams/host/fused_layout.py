@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from ...interpreter.programs.rows import Form
 from ...interpreter.schema.opdef import BoundKernel, find
 from ...interpreter.schema.promotion import number_dtype
 from ...interpreter.types.meta import Shape
+
+Bind: TypeAlias = Callable[[Program, Step], BoundKernel]
 
 
 class Call(NamedTuple):
@@ -108,12 +110,13 @@ class FusedLayout:
     """The calls of a fusion, and the places of its values: those of inputs, outputs, numbers that are arrays, and
     temporaries, in this order.
 
-    `lend`: may temporaries lie in the pieces of outputs? `parts`: those of the scratch.
+    `lend`: may temporaries lie in the pieces of outputs? `bind`: what gives a step its kernel, which then takes numbers
+    as they are; without it, NumPy's. `parts`: those of the scratch.
     `numbers`: of each that is an array, the place among the inputs, and the dtype. `lent`, `apart`: the places of
     temporaries in outputs and in the scratch, with the output or the part, and the dtype.
     """
 
-    def __init__(self, program: Program, fusion: Fusion, *, lend: bool) -> None:
+    def __init__(self, program: Program, fusion: Fusion, *, lend: bool, bind: Bind | None = None) -> None:
         self.calls: list[Call] = []
         self.temporaries: list[Temporary] = []
         self.parts: list[Part] = []
@@ -125,7 +128,8 @@ class FusedLayout:
         self._places = {operand: place for place, operand in enumerate(arguments)}
         self._given = len(arguments)
         self.numbers: list[tuple[int, Any]] = []
-        converted = [self._converted(program, program.steps[place]) for place in fusion.steps]
+        steps = [program.steps[place] for place in fusion.steps]
+        converted = [{} if bind is not None else self._converted(program, step) for step in steps]
         self._arguments = self._given + len(self.numbers)
         self._cells = self._lent(program, fusion) if lend else []
         for number, place in enumerate(fusion.steps):
@@ -133,7 +137,7 @@ class FusedLayout:
             operands = tuple([converted[number].get(operand) or self._places[operand] for operand in step.operands])
             if step.first not in self._places:
                 self._places[step.first] = self._temporary(number, step.first)
-            kernel = kernel_of(program, step)
+            kernel = (bind or kernel_of)(program, step)
             result = self._places[step.first]
             self.calls.append(Call(kernel, operands, result, itemgetter(*operands, result)))
         found = list(enumerate(self.temporaries, self._arguments))

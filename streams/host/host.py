@@ -12,21 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.compilation import mypyc_attr
+from ...interpreter.programs.fusion import Fusion, Terms
+from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import Array, BoundKernel
 from ...interpreter.schema.pieces import in_pieces, length_of_pieces
 from ...interpreter.schema.scratch import largest
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.host_memory import room_of
-from ..device import Buffer, KernelCall
+from ..device import Buffer, FusionKernel, KernelCall
 from ..faults import Fault, Faults
 from ..pool import PooledBuffer, PooledDevice
 from ..stream import StreamKind
-from ..threads.crew import Crew
+from ..threads.crew import Crew, InParts
 from ..threads.worker import WorkerStream
+from .fused_kernel import FusedKernel
 
 Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 GIB: Final = 1 << 30
+SHARED: Final = 1 << 22  # work of a fusion from which on threads share it: some 500 us
+PARTS: Final = 2  # of such a fusion for each thread, so that a slow one holds the others up for less
 
 
 def physical_memory() -> int:
@@ -58,6 +63,16 @@ class HostDevice(PooledDevice):
         if scratch and op.works_in_pieces(known, given):
             return in_pieces(kernel, length_of_pieces(scratch, largest((*known, *outputs)))), 0
         return kernel, scratch
+
+    def fusion_terms(self) -> Terms | None:
+        return Terms(lambda _program, _step: True)
+
+    def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:
+        """As declared: piece by piece, and shared by threads if it is large."""
+        fused, crew = FusedKernel(program, fusion), self.crew
+        if crew is None or work < SHARED:
+            return fused
+        return InParts(fused.split(PARTS * (crew.size + 1)), crew)
 
     def _set_streams(self, compute: Iterable[WorkerStream], copies: dict[StreamKind, WorkerStream]) -> None:
         """Called once, at the end of a subclass's `__init__`."""

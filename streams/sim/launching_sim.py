@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ...interpreter.errors import KernelError
 from ...interpreter.ops.positions import Check
+from ...interpreter.programs.fusion import Terms
 from ...interpreter.schema.opdef import Array, BoundKernel
 from ...interpreter.types.meta import Meta
 from ..device import LOOKS, PIECE, Buffer, KernelCall
@@ -121,6 +122,10 @@ class LaunchingSimDevice(SimDevice):
                 return kernel(*arrays)
 
         return launch if total else compute
+
+    def fusion_terms(self) -> Terms | None:
+        """None: its kernels are put in a queue one by one."""
+        return None
 
     def _queue(self) -> SimQueue:
         """The queue of the stream that is current on this thread."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ...interpreter.errors import MetadataError, QuotaError
-from ...interpreter.programs.fusion import Fusion, finding_fusions
+from ...interpreter.programs.fusion import Fusion, Terms, finding_fusions
 from ...interpreter.programs.passes.table import FUSION, TRANSFERS
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
@@ -37,6 +37,7 @@ from .runs_at_once import RunsAtOnce
 UNBOUNDED = 1 << 60
 PREPARED = 4  # steps are cut and looked at for fusions in the time in which one is compiled
 
+FindFusions: TypeAlias = Callable[[Program, Sequence[Terms | None]], Iterable[list[Fusion]]]
 Compile: TypeAlias = Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion], frozenset[str]], Recipe | None]
 
 
@@ -52,7 +53,7 @@ class Segments:
         self.after_passes: Callable[[Program, frozenset[str]], Improved] = ImprovedPrograms().of
         self.shared = CompiledPrograms()
         self.compile: Compile = compile_segment
-        self.find_fusions: Callable[[Program], Iterable[list[Fusion]]] = finding_fusions
+        self.find_fusions: FindFusions = finding_fusions
 
     def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
         """The pieces of a routine; as a whole, op by op, as long as an op was refused its signature."""
@@ -168,7 +169,8 @@ class Segments:
     def fuse(self, routine: Linked) -> Iterator[None]:
         """Find the fusions of a routine's program."""
         found: list[Fusion] = []
-        for fusions in self.find_fusions(routine.program) if FUSION in routine.passes else ():
+        terms = [self.scheduler.devices[name].backend.fusion_terms() for name in routine.devices]
+        for fusions in self.find_fusions(routine.program, terms) if FUSION in routine.passes else ():
             found += fusions
             yield
         routine.fusions = routine.compiled.fusions = found

@@ -6,14 +6,16 @@ import ctypes
 import re
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 SHIM = """
 #include <cmath>
+#include <cstring>
 #define __global__
 #define __device__
 struct Place { unsigned int x; };
@@ -21,32 +23,49 @@ static Place blockIdx, blockDim, threadIdx;
 using namespace std;
 """
 RUN = """
-extern "C" void run_{n}(unsigned int grid, unsigned int block, {parameters}) {{
+extern "C" void run_{n}_{name}(unsigned int grid, unsigned int block, {parameters}) {{
     blockDim.x = block;
     for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++)
-        for (threadIdx.x = 0; threadIdx.x < block; threadIdx.x++) direct_{n}({names});
+        for (threadIdx.x = 0; threadIdx.x < block; threadIdx.x++) kernels_{n}::{name}({names});
 }}
 """
-PARAMETERS = re.compile(r"void direct\((.*?)\) \{")
+KERNEL = re.compile(r'extern "C" __global__ void (\w+)\((.*?)\) \{')
+SEALED_HERE = "template <typename T> static inline T sealed(T value, unsigned int nil) { return value; }\n"
+
+
+class Pointer(NamedTuple):
+    """Where an array lies, as CuPy's `MemoryPointer`."""
+
+    ptr: int
+    array: np.ndarray[Any, Any]
+
+    def __add__(self, offset: Any) -> Any:
+        return Pointer(self.ptr + offset, self.array.reshape(-1).view(np.uint8)[offset:])
 
 
 class HostArray(np.ndarray[Any, Any]):
-    """An array with the attribute by which CuPy's say that they are packed."""
+    """An array with the attributes by which CuPy's say that they are packed, and where they lie."""
 
     @property
     def _c_contiguous(self) -> bool:
         return self.flags.c_contiguous
 
+    @property
+    def data(self) -> Any:
+        return Pointer(self.ctypes.data, self)
+
 
 class HostKernels:
     """A stand-in for `cupy`: NumPy's ufuncs with loops of device code, and kernels that run on the host.
 
-    `launches`: the grid of each launch; `left`: the names of the ufuncs that were called.
+    `launches`: the grid of each launch, and `launched` the kernel's name; `left`: the names of the ufuncs that were
+    called.
     """
 
     def __init__(self, folder: Path, loops: dict[str, list[tuple[str, str, str]]]) -> None:
         self._folder = folder
         self.launches: list[int] = []
+        self.launched: list[str] = []
         self.left: list[str] = []
         self._compiled: dict[str, Any] = {}
         for name, found in loops.items():
@@ -59,37 +78,63 @@ class HostKernels:
 
         ops = [SimpleNamespace(in_types=dtypes(t), out_types=dtypes(g), routine=code) for t, g, code in loops]
         call._ops, call._preamble = SimpleNamespace(ops=ops), ""  # type: ignore[attr-defined]
+        call.nin = len(loops[0][0])  # type: ignore[attr-defined]
         return call
 
-    def RawKernel(self, source: str, name: str) -> Any:  # noqa: N802 - CuPy's name
-        assert name == "direct"
+    def empty(self, nbytes: int, dtype: str) -> Any:
+        return np.full(nbytes, 0xCD, dtype).view(HostArray)
+
+    def ndarray(self, shape: tuple[int, ...], dtype: Any, memptr: Pointer) -> Any:
+        return np.ndarray(shape, dtype, memptr.array).view(HostArray)
+
+    def RawKernel(self, source: str, name: str, options: tuple[str, ...] = ()) -> Any:  # noqa: N802 - CuPy's name
+        assert options == (() if name == "direct" else ("--fmad=false",))
         if source not in self._compiled:
             self.compile([source])
-        run = self._compiled[source]
+        run = getattr(*self._compiled[source](name))
 
         def function(grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
             self.launches.append(grid[0])
+            self.launched.append(name)
             run(ctypes.c_uint(*grid), ctypes.c_uint(*block), *map(as_c, arguments))
 
         return SimpleNamespace(kernel=function)
 
     def compile(self, sources: Sequence[str]) -> None:
-        """Compile kernels, all at once, since the compiler takes long to start."""
+        """Compile kernels that are not, all at once, since the compiler takes long to start."""
+        sources = [source for source in dict.fromkeys(sources) if source not in self._compiled]
+        if not sources:
+            return
         number = len(self._compiled)
         file, library = self._folder / f"{number}.cpp", self._folder / f"{number}.so"
         file.write_text(SHIM + "".join(as_host_code(source, n) for n, source in enumerate(sources)))
-        subprocess.run(["g++", "-shared", "-fPIC", "-o", str(library), str(file)], check=True, capture_output=True)  # noqa: S603, S607 - its own file
+        command = ["g++", "-w", "-std=c++17", "-shared", "-fPIC", "-o", str(library), str(file)]
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - its own file
         loaded = ctypes.CDLL(str(library))
-        self._compiled |= {source: getattr(loaded, f"run_{n}") for n, source in enumerate(sources)}
+        self._compiled |= {source: partial(named, loaded, n) for n, source in enumerate(sources)}
+
+
+def named(loaded: ctypes.CDLL, n: int, name: str) -> tuple[ctypes.CDLL, str]:
+    """The library, and the name in it of a kernel of the n-th source."""
+    return loaded, f"run_{n}_{name}"
 
 
 def as_host_code(source: str, n: int) -> str:
-    """The n-th kernel, and a function that runs it for each thread of a grid."""
-    found = PARAMETERS.search(source)
-    assert found
+    """The kernels of the n-th source, and functions that run them for each thread of a grid."""
     body = "\n".join(line for line in source.splitlines() if not line.startswith("#include"))
-    names = ", ".join(each.split()[-1].lstrip("*") for each in found[1].split(","))
-    return body.replace(" direct(", f" direct_{n}(") + RUN.format(n=n, parameters=found[1], names=names)
+    begin, end = body.find("static __device__ inline float sealed"), body.find("template <typename T, int N>")
+    if begin >= 0:
+        body = body[:begin] + SEALED_HERE + body[end:]
+    runs = []
+    for name, parameters in KERNEL.findall(source):
+        names = ", ".join(each.split()[-1].lstrip("*") for each in parameters.split(","))
+        runs.append(RUN.format(n=n, name=name, parameters=parameters, names=names))
+    return f"namespace kernels_{n} {{\n{KERNEL.sub(as_function, body)}\n}}\n" + "".join(runs)
+
+
+def as_function(found: re.Match[str]) -> str:
+    """A kernel as a function that C++ may overload."""
+    return f"static void {found[1]}({found[2]}) {{"
 
 
 def dtypes(chars: str) -> tuple[Any, ...]:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
-import os
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,6 +18,7 @@ from tensord.streams.device import KernelCall
 
 from ...each_case import each_case
 from .host_compiled import HostArray, HostKernels
+from .nvrtc import Compiler
 
 LOOPS = {
     "add": [("bb", "b", "out0 = in0 + in1"), ("ff", "f", "out0 = in0 + in1"), ("dd", "d", "out0 = in0 + in1")],
@@ -154,7 +151,7 @@ def test_a_kernel_is_compiled_once_for_all_calls_whose_plans_have_the_same_key(t
     sources = []
 
     class Kernels(HostKernels):
-        def RawKernel(self, source, name):  # noqa: N802 - CuPy's name
+        def RawKernel(self, source, name, options=()):  # noqa: N802, ARG002 - CuPy's name
             sources.append((source, name))
             return type("Compiled", (), {"kernel": lambda *_: None})
 
@@ -207,33 +204,10 @@ def test_axes_are_joined(shapes, extends, lengths):
 
 
 def test_every_kernel_of_cupys_loops_compiles():
-    """With NVIDIA's compiler, which needs no GPU."""
-    if importlib.util.find_spec("cupy") is None or (library := nvrtc_library()) is None:
-        pytest.skip("CuPy or NVRTC is not installed; `make cupy` has them for this test")
-    for part in ("libnvrtc-builtins.so*", "libnvrtc.so*"):
-        ctypes.CDLL(str(next(library.glob(part))), ctypes.RTLD_GLOBAL)
-    import cupy
-    from cupy_backends.cuda.libs import nvrtc  # type: ignore[import-not-found]
-
-    include = Path(cupy.__file__).parent / "_core" / "include"
-    parts = ("", "cupy/_cccl/libcudacxx", "cupy/_cccl/cub", "cupy/_cccl/thrust")
-    options = ("-arch=compute_75", "-ftz=true", "--std=c++17", *[f"-I{include / part}" for part in parts])
-    sources = sources_of(cupy)
+    compiler = Compiler.here()
+    sources = sources_of(compiler.cupy)
     assert len(sources) > 250
-    bodies = [source.replace(" direct(", f" direct_{n}(") for n, source in enumerate(sources)]
-    program = nvrtc.createProgram("\n".join(bodies), "direct.cu", (), ())
-    try:
-        nvrtc.compileProgram(program, options)
-    except nvrtc.NVRTCError:
-        pytest.fail(nvrtc.getProgramLog(program))
-
-
-def nvrtc_library():
-    """The folder of NVIDIA's wheel."""
-    folders = [
-        Path(folder) / "nvidia" / "cu13" / "lib" for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    ]
-    return next((folder for folder in folders if folder.is_dir()), None)
+    compiler.compile(sources)
 
 
 def sources_of(cupy):

@@ -58,7 +58,7 @@ class Linked:
         self, text: str, *devices: str, homes: Sequence[str] = ("sim:0",), memory: int = 0, **options: Any
     ) -> None:
         self.parts = Parts("cpu:0", "sim:0", "sim:1", **{"events": True, **options})
-        self.parts.engine.admission.routines.segments.find_fusions = lambda _program: []
+        self.parts.engine.admission.routines.segments.find_fusions = lambda _program, _terms: []
         self.client = self.parts.client()
         self.program, self.devices = Program.parse(text), devices
         self.inputs = tuple([self.upload(home) for home in homes])

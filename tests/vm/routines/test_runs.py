@@ -16,8 +16,8 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Release, Run
+from tensord.streams.host.host import SHARED
 from tensord.vm.routines.compiling.arena import ALIGNMENT
-from tensord.vm.routines.compiling.recipe import SHARED
 from tensord.vm.routines.running.instruction import IDLE, KEPT, STAYING, Segment
 from tensord.vm.tracing.flat import Place
 from tests.model.ops import failing_ops
@@ -33,7 +33,7 @@ def bare() -> Bare:
     bare = Bare()
     segments = bare.engine.admission.routines.segments
     segments.at_once.limit = 0  # runs are instructions
-    segments.find_fusions = lambda _program: []  # and their ops are calls
+    segments.find_fusions = lambda _program, _terms: []  # and their ops are calls
     return bare
 
 

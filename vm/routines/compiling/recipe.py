@@ -19,8 +19,6 @@ from ....interpreter.programs.passes.table import IN_PLACE, IN_SEGMENTS, MEMORY_
 from ....interpreter.programs.program import Program
 from ....interpreter.schema.opdef import UNNOTICED, BoundKernel
 from ....interpreter.types.meta import Meta
-from ....streams.host.fused_kernel import FusedKernel
-from ....streams.threads.crew import InParts
 from ...model.plan import Plan
 from .arena import Arena
 from .layouts import LeavingView, layouts_of, leaving_views
@@ -28,8 +26,6 @@ from .liveness import dependences, last_uses, outside_of, overwritten_by
 from .segments import Piece
 
 ARENA: Final = -1  # as a slot
-SHARED: Final = 1 << 22  # work of a fusion from which on threads share it: some 500 us
-PARTS: Final = 2  # of such a fusion for each thread, so that a slow one holds the others up for less
 
 
 class Place(NamedTuple):
@@ -227,10 +223,7 @@ class Compiler:
             self.enter(value, old)
             places.append(old)
         work = sum(self.plans[n - self.steps.start].work for n in fusion.steps)
-        fused, crew = FusedKernel(self.program, fusion), plan.device.backend.crew
-        kernel: FusedKernel | InParts = fused
-        if crew is not None and work >= SHARED:
-            kernel = InParts(fused.split(PARTS * (crew.size + 1)), crew)
+        kernel = plan.device.backend.fuse(self.program, fusion, work)
         if kernel.scratch > UNNOTICED:
             self.scratch = max(self.scratch, kernel.scratch)
         reads = dependences(self.program, fusion)

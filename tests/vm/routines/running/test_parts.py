@@ -43,7 +43,7 @@ class OnSim:
         self.parts = Parts("sim:0", "cpu:0", events=True, late=late)
         self.sim = self.parts.backends["sim:0"]
         segments = self.parts.engine.admission.routines.segments
-        segments.find_fusions = lambda program: finding_fusions(program, least=1) if fuses else []
+        segments.find_fusions = lambda program, terms: finding_fusions(program, terms, 1) if fuses else []
         self.client = self.parts.client()
         self.client.send(*[Location(line, f"user.py:{line}") for line in range(2, 6)])
         self.program = Program.parse(text)

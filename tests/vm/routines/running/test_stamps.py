@@ -30,7 +30,7 @@ def bare(request) -> Bare:
     """However runs are carried out."""
     bare = Bare()
     segments: Any = bare.engine.admission.routines.segments
-    segments.find_fusions = lambda _program: []
+    segments.find_fusions = lambda _program, _terms: []
     if request.param != "at once":
         segments.at_once.limit = 0
     if request.param == "on a stream":

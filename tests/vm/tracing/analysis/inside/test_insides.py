@@ -30,7 +30,7 @@ def program() -> Program:
 @pytest.fixture
 def trace() -> Trace:
     bare = Bare()
-    bare.engine.admission.routines.segments.find_fusions = lambda _program: []
+    bare.engine.admission.routines.segments.find_fusions = lambda _program, _terms: []
     repeated(bare.client(), program(), 3)
     return trace_of(bare)
 

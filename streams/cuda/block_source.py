@@ -1,0 +1,183 @@
+"""The source of a block's kernels, in CUDA C++: one function that computes an element, a line for each loop, and two
+kernels that call it. `fused` computes one element in a thread; `fused_packs` some neighbours, which it reads and writes
+16 bytes at a time.
+
+**Bits.** A block has the results of its loops' own kernels, bit for bit.
+
+- The device code is CuPy's, and so is `-ftz=true`. `--fmad=false` keeps the compiler from joining a product and a sum
+  of two loops. In their own kernels loops are compiled without that flag, which makes no difference for those that a
+  block takes (`traced.CONTRACTED`): `make cupy` compares the machine code.
+- What one loop gives and another takes goes through `sealed`: bits that are combined with a zero of which the compiler
+  knows nothing. So the compiler cannot simplify across loops, where a value in memory would have been rounded, flushed
+  to zero or wrapped: a float32 that becomes float64 and float32 again, a double negation, `x + 1 > x` of integers.
+- Numbers are parameters, also constants, as they are of CuPy's kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .block import Block, Line, Tensor
+from .loops import HEADERS, NAMES, Loop
+
+SEALED: Final = """// A value as a kernel of its own would read it from memory: `nil` is 0.
+static __device__ inline float sealed(float value, unsigned int nil) {
+    asm("xor.b32 %0, %0, %1;" : "+f"(value) : "r"(nil));
+    return value;
+}
+static __device__ inline double sealed(double value, unsigned int nil) {
+    asm("xor.b64 %0, %0, %1;" : "+d"(value) : "l"((unsigned long long)nil));
+    return value;
+}
+template <typename T> static __device__ inline T sealed(T value, unsigned int nil) {
+    return (T)(value ^ (T)nil);
+}
+"""
+PACK: Final = "template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T each[N]; };\n"
+
+
+def source_of(block: Block) -> str:
+    """The source of both kernels."""
+    loops = dict.fromkeys(line.loop for line in block.lines)
+    names = named(block)
+    preambles = dict.fromkeys(loop.preamble for loop in loops if loop.preamble)
+    functions = "".join(function_of(loop, name) for loop, name in names.items())
+    parts = (HEADERS, *preambles, SEALED, PACK, functions, element_of(block, names), kernels_of(block))
+    return "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
+
+
+def named(block: Block) -> dict[Loop, str]:
+    """The function of each loop: `add_float32_float32`."""
+    found: dict[Loop, str] = {}
+    for line in block.lines:
+        name = "_".join((line.name, *(dtype.name for dtype in line.loop.taken)))
+        if line.loop not in found:
+            taken = name in found.values()
+            found[line.loop] = f"{name}_{len(found)}" if taken else name
+    return found
+
+
+def function_of(loop: Loop, name: str) -> str:
+    """A function that does what a loop does."""
+    types = [NAMES[dtype.name] for dtype in loop.taken]
+    parameters = ", ".join(f"const {of_type} in{n}" for n, of_type in enumerate(types))
+    declared = "".join(f"    typedef {of_type} in{n}_type;\n" for n, of_type in enumerate(types))
+    given = NAMES[loop.given.name]
+    return f"""static __device__ inline {given} {name}({parameters}) {{
+{declared}    typedef {given} out0_type;
+    out0_type out0;
+    {loop.code};
+    return out0;
+}}
+"""
+
+
+def element_of(block: Block, names: dict[Loop, str]) -> str:
+    """The function that computes an element."""
+    taken = [f"const {c_type(tensor)} {tensor.name}" for tensor in block.inputs]
+    numbers = [f"const {NAMES[number.dtype.name]} {number.name}" for number in block.numbers]
+    results = [f"{c_type(tensor)}& {tensor.name}" for tensor, _ in block.outputs]
+    read = {operand for line in block.lines for operand in line.operands}
+    lines = [f"{statement_of(line, names[line.loop], line.result in read)}  // {line.op}" for line in block.lines]
+    lines += [f"{tensor.name} = {value};" for tensor, value in block.outputs]
+    parameters = ", ".join([*taken, *numbers, *results, "const unsigned int nil"])
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"static __device__ inline void element({parameters}) {{\n{body}}}\n"
+
+
+def statement_of(line: Line, function: str, sealed: bool) -> str:
+    """`const float v0 = sealed(add_float32_float32(a0, n0), nil);`"""
+    call = f"{function}({', '.join(line.operands)})"
+    return f"const {NAMES[line.loop.given.name]} {line.result} = {f'sealed({call}, nil)' if sealed else call};"
+
+
+def kernels_of(block: Block) -> str:
+    """Both kernels, which take the same parameters; of the sizes of axes the second one takes packs."""
+    index = NAMES["uint64" if block.wide else "uint32"]
+    pointers = [f"const {c_type(tensor)}* {tensor.name}" for tensor in block.inputs]
+    numbers = [f"const {NAMES[number.dtype.name]} {number.name}" for number in block.numbers]
+    results = [f"{c_type(tensor)}* {tensor.name}" for tensor, _ in block.outputs]
+    sizes = [f"const {index} n", *(f"const {index} s{k}" for k in range(1, len(block.axes)))]
+    parameters = ", ".join([*pointers, *numbers, *results, *sizes, "const unsigned int nil"])
+    own = f"const {index} i = blockIdx.x * ({index})blockDim.x + threadIdx.x;"
+    return f"""extern "C" __global__ void fused({parameters}) {{
+    {own}
+    if (i < n) {call_of(block, "i")}
+}}
+extern "C" __global__ void fused_packs({parameters}) {{
+    {own}
+    const {index} packs = n / {block.pack};
+    if (i < packs) {{
+{packs_of(block)}    }}{rest_of(block, index)}
+}}
+"""
+
+
+def call_of(block: Block, place: str) -> str:
+    """The element at a place."""
+    inputs = [f"{tensor.name}[{place_in(tensor, place)}]" for tensor in block.inputs]
+    results = [f"{tensor.name}[{place}]" for tensor, _ in block.outputs]
+    return f"element({', '.join([*inputs, *(number.name for number in block.numbers), *results, 'nil'])});"
+
+
+def packs_of(block: Block) -> str:
+    """The statements that compute the pack at `i`."""
+    reads, inputs = [], []
+    for tensor in block.inputs:
+        name, place = f"x{tensor.name}", place_in(tensor, "i")
+        if block.is_packed(tensor):
+            pack = pack_type(block, tensor)
+            reads.append(f"const {pack} {name} = ((const {pack}*){tensor.name})[{place}];")
+            inputs.append(f"{name}.each[k]")
+        else:
+            reads.append(f"const {c_type(tensor)} {name} = {tensor.name}[{place}];")
+            inputs.append(name)
+    writes = [f"(({pack_type(block, tensor)}*){tensor.name})[i] = x{tensor.name};" for tensor, _ in block.outputs]
+    made = [f"{pack_type(block, tensor)} x{tensor.name};" for tensor, _ in block.outputs]
+    results = [f"x{tensor.name}.each[k]" for tensor, _ in block.outputs]
+    arguments = ", ".join([*inputs, *(number.name for number in block.numbers), *results, "nil"])
+    loop = f"#pragma unroll\n        for (int k = 0; k < {block.pack}; k++) element({arguments});"
+    return (
+        "".join(f"        {line}\n" for line in (*reads, *made))
+        + f"{loop}\n"
+        + "".join(f"        {line}\n" for line in writes)
+    )
+
+
+def rest_of(block: Block, index: str) -> str:
+    """The elements behind the last pack; where there are several axes, there are none."""
+    if len(block.axes) > 1:
+        return ""
+    return f""" else if (i == packs) {{
+        for ({index} k = packs * {block.pack}; k < n; k++) {call_of(block, "k")}
+    }}"""
+
+
+def place_in(tensor: Tensor, place: str) -> str:
+    """Which element of a tensor belongs to that of the results at a place.
+
+    Along each run of axes where the tensor extends, it has as many elements as they have.
+    """
+    along, count = tensor.along, len(tensor.along)
+    if all(along):
+        return place
+    found, start = "", 0
+    while start < count:
+        stop = next((n for n in range(start, count) if along[n] is not along[start]), count)
+        if along[start]:
+            own = place if stop == count else f"{place} / s{stop}"
+            size = f"s{start}" if stop == count else f"(s{start} / s{stop})"
+            part = f"{own} % {size}" if start else own
+            found = f"({found}) * {size} + {part}" if found else part
+        start = stop
+    return found or "0"
+
+
+def c_type(tensor: Tensor) -> str:
+    """The type of the tensor's elements."""
+    return NAMES[tensor.meta.dtype.name]
+
+
+def pack_type(block: Block, tensor: Tensor) -> str:
+    """The type of a pack of the tensor's elements."""
+    return f"Pack<{c_type(tensor)}, {block.pack}>"
