@@ -22,7 +22,7 @@ GPU_PYTHON_VERSION ?= 3.12
 GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 
 # NVRTC compiles generated kernels, for which it needs no GPU.
-CUPY := "cupy-cuda13x==14.2.*" cuda-pathfinder "nvidia-cuda-nvrtc==13.0.*"
+CUPY := "cupy-cuda13x==14.2.*" cuda-pathfinder "nvidia-cuda-nvrtc==13.0.*" "cuda-bindings==13.*"
 
 # Those that lead through the compiled modules, from a message to its answer. The command line shows reports, which are plain Python.
 COMPILED_TESTS := tests/behaviours tests/model tests/client tests/fuzz tests/interrupts tests/vm/admission tests/vm/service --ignore tests/client/cli
@@ -85,9 +85,10 @@ tests: $(VENV)/.dev
 # CuPy's wheel can be imported without a GPU. It lies in a folder of its own, where no other test finds it: 160 MB with NVRTC, 400 MB unpacked.
 cupy: $(VENV)/.dev
 	@echo "== CuPy's names"
-	@if [ -d $(OUT)/cupy/nvidia ] || $(PIP) --upgrade --target $(OUT)/cupy --no-deps $(CUPY); then \
+	@if [ -d $(OUT)/cupy/cuda/bindings ] || $(PIP) --upgrade --target $(OUT)/cupy --no-deps $(CUPY); then \
 		PYTHONDONTWRITEBYTECODE= PYTHONPATH=$(OUT)/cupy $(RUN) -m pytest -q \
-			tests/streams/cuda/test_cupy_names.py tests/streams/cuda/test_direct.py tests/streams/cuda/test_fused.py; \
+			tests/streams/cuda/test_cupy_names.py tests/streams/cuda/test_direct.py \
+			tests/streams/cuda/test_fused.py tests/streams/cuda/test_driver.py; \
 	else echo "CuPy cannot be had here: what it has is what tests/streams/fake_cuda/names.txt says"; fi
 
 # The same sources with the engine compiled, in a folder of its own: nothing compiled lies beside sources. It is made once.

@@ -21,6 +21,7 @@ from ..interpreter.programs.fusion import Fusion, Terms
 from ..interpreter.programs.program import Program
 from ..interpreter.schema.opdef import Array, ArrayModule, BoundKernel, OpDef, OutputMetas, lacking
 from ..interpreter.types.meta import Meta, OperandMeta
+from .graph import Call, LaunchGraph, Moving, Refused
 from .stream import Stream, StreamKind
 from .threads.crew import Crew
 
@@ -160,6 +161,12 @@ class Device(ABC):
     def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:
         """The kernel of a fusion that was found on this device's terms. `work`: element operations of its steps."""
         raise NotImplementedError(f"{self.name} fuses nothing: {len(program.steps)}, {fusion.steps}, {work}")
+
+    def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | Refused:  # noqa: ARG002
+        """A graph of the calls, or why there is none. Called on the thread that launches tasks, which has made each of
+        the calls before. What the calls use has to be there as long as the graph is launched; `moving` are arguments
+        that lie elsewhere at other launches, of those that a kernel of our own does not take."""
+        return Refused(f"{self.name} makes no graphs")
 
     @property
     @abstractmethod

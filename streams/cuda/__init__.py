@@ -4,6 +4,9 @@
   CuPy's ufuncs; `own_kernel`: what a kernel of our own is to those that launch it
 - `fused`: fusions as one kernel each; `traced`: the loops that an op consists of; `block`, `block_source`: what a
   generated kernel computes, and its source; `unfused`: the steps one by one; `compiling`: where compiling takes place
+- `graphs`: many launches by one call; `recording`: their capture; `nodes`: what takes other arguments; `driver`: CUDA's
+  driver where CuPy does not lead to it
+- `products`: cuBLAS within a capture; `replaced`: other functions in CuPy's modules meanwhile
 - `pinned`: host memory from and to which the GPU copies directly; `staging`: copies of pageable memory through it
 - `scratch`: what CuPy's kernels take for temporaries
 - `kernel_cache`: where compiled kernels are kept

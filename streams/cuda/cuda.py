@@ -39,6 +39,7 @@ from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import Array, BoundKernel, OutputMetas
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..device import LOOKS, Buffer, Device, Eviction, FusionKernel, KernelCall
+from ..graph import Call, LaunchGraph, Moving, Refused
 from ..host.host import GIB, physical_memory
 from ..launching.launch_stream import Burst, LaunchStream
 from ..launching.launcher import Launcher
@@ -61,6 +62,7 @@ from ..stream import Sink, StreamKind, Task
 from .compiling import Compiling
 from .direct import DirectKernels
 from .fused import FusedKernels
+from .graphs import Graphs
 from .pinned import PinnedPool, is_packed_and_pinned
 from .scratch import least_temporaries
 from .staging import PIECE, Staging
@@ -154,6 +156,7 @@ class CudaDevice(PooledDevice):
         self._compiling = Compiling(name)
         current = partial(cupy.cuda.Device, self.ordinal)
         self._fused = FusedKernels(cupy, self._compiling.submit, current, blocking=options.launch_blocking)
+        self._graphs = Graphs(cupy, self.ordinal, self._take_block, self._launcher.events, self.has_passed)
         self.launches = len(self._compute) == 1  # else memory may be behind launches on several streams
         self.pace = 150.0  # float32 that are read, added and written by an H100
         self._start()
@@ -213,6 +216,7 @@ class CudaDevice(PooledDevice):
                 return self._memory.malloc(nbytes)
             except MemoryError:
                 self.pool.trim(0)
+                self._graphs.collect()
             try:
                 return self._memory.malloc(nbytes)
             except MemoryError:
@@ -220,6 +224,11 @@ class CudaDevice(PooledDevice):
                     self._launcher.free_blocks()
                     raise
             self.give_back_blocks()
+            return self._memory.malloc(nbytes)
+
+    def _take_block(self, nbytes: int) -> Any:
+        """A block from CuPy's pool, of its free ones or from the driver; MemoryError if there is none. Any thread."""
+        with self._cupy.cuda.Stream.null:
             return self._memory.malloc(nbytes)
 
     def _new_block(self, nbytes: int) -> Any:
@@ -369,6 +378,7 @@ class CudaDevice(PooledDevice):
 
     def got_to(self, number: int) -> None:
         super().got_to(number)
+        self._graphs.collect()
         while self._unread and self._unread[0][0] <= number:
             self._unread.popleft()
 
@@ -490,6 +500,13 @@ class CudaDevice(PooledDevice):
     def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:  # noqa: ARG002 - a kernel has all threads
         return self._fused.kernel_of(program, fusion, self.bind_kernel)
 
+    def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | Refused:
+        if self.options.launch_blocking:
+            return Refused("launch_blocking completes each launch before the next one")
+        if not self.launches:
+            return Refused("there are several compute streams")
+        return self._graphs.graph_of(calls, moving)
+
     def has_passed(self, event: Any) -> bool:
         """As declared. CuPy's `Event.done` raises nothing: on a lost device no event would ever be done."""
         runtime = self._cupy.cuda.runtime
@@ -527,6 +544,7 @@ class CudaDevice(PooledDevice):
         self._staged.trim()
         if ended:  # else a kernel still runs
             with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # on a lost device every call fails
+                self._graphs.close()
                 self._memory.free_all_blocks()
         return ended
 

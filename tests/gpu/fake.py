@@ -48,11 +48,15 @@ def main() -> None:
 
 def install(spec: str) -> None:
     """Have `import cupy` give the fake, with faults."""
+    import tensord.streams.cuda.products
+    from tests.streams.fake_cuda.cublas import Library
     from tests.streams.fake_cuda.gpu import Gpu
     from tests.streams.fake_cuda.module import make_modules
 
     seed, faults = parse(spec)
-    modules = make_modules(Gpu(seed, devices=1, memory=MEMORY))
+    gpu = Gpu(seed, devices=1, memory=MEMORY)
+    modules = make_modules(gpu)
+    tensord.streams.cuda.products.loaded_library = lambda: Library(gpu)
     for kind, name in faults:
         FAULTS[kind](modules["cupy"], name)
     sys.modules.update(modules)

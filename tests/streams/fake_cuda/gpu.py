@@ -18,6 +18,9 @@ from weakref import WeakValueDictionary
 
 PATIENCE = 10.0  # seconds until a test that hangs is given up
 NOT_READY = 600  # cudaErrorNotReady
+# Calls that a thread may not make while it captures in thread-local mode (cudaThreadExchangeStreamCaptureMode).
+UNSAFE = {"malloc", "hostAlloc", "moduleLoad", "cublasCreate"}
+WAITING = {"streamSynchronize", "eventSynchronize"}  # nor in relaxed mode
 
 
 class CUDARuntimeError(RuntimeError):
@@ -67,6 +70,7 @@ class Queue:
         self.ptr = ptr
         self.items: deque[Item] = deque()
         self.launched = 0
+        self.capture: Any = None  # `graphs.Capture`, while it captures
 
 
 def always() -> bool:
@@ -111,6 +115,28 @@ class Gpu:
         with self.changed:
             self.calls[name] += 1
             self.refuse_broken(self.device if device is None else device)
+            if name in WAITING or (name in UNSAFE and not self.relaxed):
+                self.refuse_capturing()
+
+    @property
+    def captures(self) -> list[Any]:
+        """The captures that this thread has begun, and not ended."""
+        found: list[Any] = self.threads.__dict__.setdefault("captures", [])
+        return found
+
+    @property
+    def relaxed(self) -> bool:
+        """May this thread allocate while it captures?"""
+        return bool(getattr(self.threads, "relaxed", False))
+
+    def refuse_capturing(self) -> None:
+        """Raise if this thread captures, and spoil its captures: the call could wait, or is none that can be kept."""
+        if self.captures:
+            for capture in self.captures:
+                capture.valid = False
+            raise CUDARuntimeError(
+                900, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"
+            )
 
     def refuse_broken(self, device: int) -> None:
         """Raise what the device has been broken by, if it has."""
@@ -129,11 +155,16 @@ class Gpu:
             if queue.ptr == 0:
                 run()
                 return
+            if queue.capture is not None:
+                queue.capture.add(run)
+                return
             queue.launched += 1
             queue.items.append(Item(run, ready))
             self.changed.notify_all()
 
     def record(self, queue: Queue) -> Recorded:
+        if queue.capture is not None:
+            self.refuse_capturing()
         recorded = Recorded(queue.device)
         self.enqueue(queue, recorded)
         return recorded
@@ -152,6 +183,7 @@ class Gpu:
 
     def drive(self, over: Callable[[], bool], device: int) -> None:
         """Let the devices work until `over()`."""
+        self.refuse_capturing()
         with self.changed:
             if not over():
                 self.blocked[threading.current_thread().name] += 1
@@ -246,6 +278,8 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         self.gpu.call("streamWaitEvent", self.queue.device)
+        if self.queue.capture is not None:
+            self.gpu.refuse_capturing()  # what is outside of a capture is not waited for inside of it
         if (recorded := event.recorded) is None:
             return
         if self.ptr == 0:
@@ -257,6 +291,7 @@ class Stream:
     def done(self) -> bool:
         """False on a broken device, too: CuPy raises no error here."""
         self.gpu.calls["streamQuery"] += 1
+        self.gpu.refuse_capturing()
         with self.gpu.changed:  # another thread may be at the last item
             if self.queue.items:
                 self.gpu.step()
@@ -294,6 +329,7 @@ class Event:
         if recorded is None:
             return 0
         self.gpu.calls["eventQuery"] += 1
+        self.gpu.refuse_capturing()
         if not recorded.done:
             self.gpu.step()
         if (error := self.gpu.broken[recorded.device]) is not None:
@@ -309,10 +345,11 @@ class Event:
 class CurrentDevice:
     """`cupy.cuda.Device`."""
 
-    def __init__(self, gpu: Gpu, ordinal: int) -> None:
+    def __init__(self, gpu: Gpu, device: int | None = None) -> None:
         self.gpu = gpu
-        self.id = ordinal
+        self.id = gpu.device if device is None else device
         self.before: list[int] = []
+        self.compute_capability = "90"
 
     def __enter__(self) -> Self:
         self.before.append(self.gpu.device)

@@ -10,6 +10,7 @@ import threading
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -67,6 +68,9 @@ class Memory:
         if hasattr(self, "ptr"):
             regions_of(self.gpu).remove(self.ptr)
             self.gpu.calls["free"] += 1
+            if self.gpu.captures and not self.gpu.relaxed:  # no error can be raised here
+                with suppress(CUDARuntimeError):
+                    self.gpu.refuse_capturing()
             self.gpu.free[self.device_id] += self.size
             if self.size <= VAST:
                 self.block.fill(POISON)
@@ -113,11 +117,21 @@ class Chunk:
     def __init__(self, pool: MemoryPool, piece: Piece, queue: Queue) -> None:
         self.pool, self.piece, self.queue = pool, piece, queue
         memory = piece.memory
-        self.ptr, self.device_id = memory.ptr + piece.offset, memory.device_id
+        self.ptr, self.size, self.device_id = memory.ptr + piece.offset, piece.size, memory.device_id
         self.block = memory.block[piece.offset : piece.offset + piece.size]
 
     def __del__(self) -> None:
         self.pool.free(self.piece, self.block, self.queue)
+
+
+class Poisoning:
+    """The end of a piece's use, in the order of its stream. No work of the device's."""
+
+    def __init__(self, block: Any) -> None:
+        self.block = block
+
+    def __call__(self) -> None:
+        self.block.fill(POISON)
 
 
 class MemoryPointer:
@@ -195,8 +209,8 @@ class MemoryPool:
         return memory
 
     def free(self, piece: Piece, block: Any, queue: Queue) -> None:
-        if self.gpu.broken[piece.memory.device_id] is None:
-            self.gpu.enqueue(queue, lambda: block.fill(POISON))
+        if self.gpu.broken[piece.memory.device_id] is None and self._is_used_in_order(piece, queue):
+            self.gpu.enqueue(queue, Poisoning(block))
         with self._lock:
             free = self._free[piece.memory.device_id, queue.ptr]
             for other in list(free):
@@ -204,6 +218,11 @@ class MemoryPool:
                     free.remove(other)
                     piece = both
             free.append(piece)
+
+    def _is_used_in_order(self, piece: Piece, queue: Queue) -> bool:
+        """Is the piece next used by what its stream does later? Not a graph's, once it is captured: the pool that the
+        block is from has it again, and its own order."""
+        return not isinstance(piece.memory, Chunk) or queue.capture is not None
 
     def free_all_blocks(self, stream: Any = None) -> None:
         """Drop what was not split, on this device, of one stream or of all."""

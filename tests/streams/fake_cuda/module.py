@@ -15,7 +15,9 @@ from unittest.mock import patch
 import numpy as np
 import scipy.special
 
-from . import arrays
+import tensord.streams.cuda.products as loading
+
+from . import arrays, cublas
 from .gpu import (
     CUDARuntimeError,
     CurrentDevice,
@@ -27,11 +29,12 @@ from .gpu import (
     current_queue,
     current_streams,
 )
+from .graphs import Copied, Driver
 from .memory import Memory, MemoryPointer, MemoryPool, PinnedMemory, UnownedMemory, pinned_of, regions_of
 from .names import is_known
 from .values import linspace
 
-HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
 
 
 class Module(ModuleType):
@@ -51,7 +54,7 @@ class Module(ModuleType):
             made = found
         elif self.__name__.endswith("fft"):
             made = Transform(self._gpu, name, found)
-            made.plans = self.config.get_plan_cache()
+            made.inside = self.inside
         else:
             made = arrays.Launch(self._gpu, name, found)
             made.waits = made.waits or self._waits
@@ -86,17 +89,32 @@ class Plans:
 class Transform(arrays.Launch):
     """A function of `cupy.fft`: two steps, through the work area of its plan."""
 
-    plans: Plans
+    inside: Any  # `cupy.fft._fft`
 
     def launch_into(self, target: Any, place: int | None, args: Any, kwargs: Any) -> None:
         source = args[0]
         if not isinstance(source, np.ndarray):  # frequencies are no transform
             super().launch_into(target, place, args, kwargs)
             return
-        area = self.plans.area(source.nbytes)
+        area = self.inside.get_plan_cache().area(source.nbytes)
         between: Any = np.ndarray(source.shape, source.dtype, area.native)
         self.launch(lambda: np.copyto(between, source))
         super().launch_into(target, place, (between, *args[1:]), kwargs)
+
+
+class Product(arrays.Launch):
+    """`cupy.matmul`, which goes to cuBLAS; within a capture, so that nobody else's product is in a graph."""
+
+    library: Any
+
+    def launch_into(self, target: Any, place: int | None, args: Any, kwargs: Any) -> None:
+        if target.native.dtype.kind not in "biu":  # integers have a kernel of CuPy's own
+            cublas.handle_of_thread(self.gpu)
+        if current_queue(self.gpu).capture is None or target.native.dtype.kind in "biu":
+            super().launch_into(target, place, args, kwargs)
+        else:
+            x, y = args
+            cublas.product(self.gpu, self.library, x, y, target.native)
 
 
 class Runtime:
@@ -105,6 +123,7 @@ class Runtime:
     CUDARuntimeError = CUDARuntimeError
     memcpyHostToDevice = HOST_TO_DEVICE  # noqa: N815 - CuPy's names
     memcpyDeviceToHost = DEVICE_TO_HOST  # noqa: N815
+    memcpyDeviceToDevice = DEVICE_TO_DEVICE  # noqa: N815
     hostAllocPortable = 1  # noqa: N815
 
     def __init__(self, gpu: Gpu) -> None:
@@ -164,13 +183,17 @@ class Runtime:
         gpu = self._gpu
         queue = gpu.queues[stream] if stream else Queue(gpu.device, 0)
         gpu.call("memcpyAsync", queue.device)
+        if kind == DEVICE_TO_DEVICE:
+            gpu.enqueue(queue, Copied(gpu, to, origin, nbytes))
+            return
         inside, outside = (to, origin) if kind == HOST_TO_DEVICE else (origin, to)
         block = regions_of(gpu).find(inside, nbytes)
         if block is None or block.device_id != queue.device:
             raise CUDARuntimeError(1, "cudaErrorInvalidValue", "invalid argument")
         pinned = pinned_of(gpu).find(outside, nbytes)
         if pinned is not None:
-            gpu.enqueue(queue, partial(move, to, origin, nbytes, block.block, pinned.block))
+            kinds = (2, 1) if kind == HOST_TO_DEVICE else (1, 2)
+            gpu.enqueue(queue, HostCopied(gpu, to, origin, nbytes, kinds, block.block, pinned.block))
             return
         gpu.drain(queue)
         ctypes.memmove(to, origin, nbytes)
@@ -188,6 +211,17 @@ class Runtime:
                 raise CUDARuntimeError(1, "cudaErrorInvalidValue", "invalid argument")
             blocks.append(block.block)
         gpu.enqueue(queue, partial(move, to, origin, nbytes, *blocks))
+
+
+class HostCopied(Copied):
+    """A copy from or to pinned memory."""
+
+    def __init__(self, gpu: Gpu, to: int, origin: int, nbytes: int, kinds: tuple[int, int], *blocks: Any) -> None:
+        super().__init__(gpu, to, origin, nbytes, kinds)
+        self.blocks = blocks
+
+    def __call__(self) -> None:
+        move(self.to, self.origin, self.nbytes, *self.blocks)
 
 
 def move(to: int, origin: int, nbytes: int, *_blocks: Any) -> None:
@@ -219,15 +253,20 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
     stream.null = Stream(gpu, queue=Queue(-1, 0))
     cupy.ndarray = array
     plans = Plans()
-    cupy.fft.config = SimpleNamespace(get_plan_cache=lambda: plans)
+    inside: Any = ModuleType("cupy.fft._fft")
+    inside.get_plan_cache = lambda: plans
+    cupy.fft.inside, cupy.fft.config = inside, SimpleNamespace(get_plan_cache=lambda: plans)
     cupy.linspace = arrays.Launch(gpu, "linspace", linspace)
     cupy.asarray, cupy.array = partial(from_host, gpu), partial(from_host, gpu, copy=True)
     cupy.ascontiguousarray = partial(packed, gpu)
     cupy.from_dlpack = partial(from_dlpack, gpu)
+    cupy.matmul = Product(gpu, "matmul", np.matmul)
+    cupy.matmul.path, cupy.matmul.library = "cupy.matmul", cublas.Module(gpu)
     cupy.empty = lambda shape, dtype=np.float64, **_: arrays.Array(shape, dtype)
     cupy.cuda = SimpleNamespace(
         runtime=Runtime(gpu),
         Device=partial(CurrentDevice, gpu),
+        device=SimpleNamespace(get_cublas_handle=partial(cublas.handle_of_thread, gpu)),
         Stream=stream,
         ExternalStream=lambda ptr, _device_id=-1: Stream(gpu, queue=gpu.queues[ptr]),
         Event=partial(Event, gpu),
@@ -243,13 +282,25 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
     cupyx: Any = ModuleType("cupyx")
     cupyx.errstate = lambda **_: nullcontext()
     cupyx.empty_pinned = partial(empty_pinned, gpu)
-    return {"cupy": cupy, "cupyx": cupyx, "cupyx.scipy.special": Module("cupyx.scipy.special", gpu, scipy.special)}
+    special = Module("cupyx.scipy.special", gpu, scipy.special)
+    bindings: Any = ModuleType("cuda.bindings")
+    bindings.driver = Driver(gpu)
+    return {
+        "cupy": cupy,
+        "cupy.fft._fft": inside,
+        "cupyx": cupyx,
+        "cupyx.scipy.special": special,
+        "cupy_backends.cuda.libs.cublas": cupy.matmul.library,
+        "cuda.bindings": bindings,
+        "cuda.bindings.driver": bindings.driver,
+    }
 
 
 class RawKernel:
     """`cupy.RawKernel`: no source is compiled; each kernel writes to an address that is nobody's."""
 
     def __init__(self, gpu: Gpu, _source: str, name: str) -> None:
+        gpu.call("moduleLoad")
         self.gpu = gpu
         self.name = name
 
@@ -299,7 +350,10 @@ def packed(gpu: Gpu, value: Any) -> Any:
 def installed(gpu: Gpu) -> Iterator[Gpu]:
     """Have `import cupy` give the fake meanwhile; a kernel that failed when it ran is an error here."""
     modules = make_modules(gpu)
-    with patch.dict(sys.modules, modules):
+    with (
+        patch.dict(sys.modules, modules),
+        patch.object(loading, "loaded_library", partial(cublas.Library, gpu)),
+    ):
         yield gpu
     if gpu.bugs:
         raise gpu.bugs[0]

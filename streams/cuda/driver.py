@@ -1,0 +1,145 @@
+"""CUDA's driver, where CuPy does not lead to it: capture, graphs and their nodes, through NVIDIA's bindings.
+
+CuPy's own graphs can be launched and nothing else. `cuda-bindings` (Apache-2.0) has the whole driver; where the package
+is not installed, there are no graphs, and `missing` says so. Handles are numbers here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+DEVICE_SIDE = frozenset({"KERNEL", "MEMCPY", "MEMSET", "EMPTY"})  # kinds of nodes that need nobody on the host
+
+
+class DriverError(RuntimeError):
+    """A call of the driver that failed."""
+
+
+def missing() -> str | None:
+    """None if there are bindings of the driver, else the reason."""
+    try:
+        from cuda.bindings import driver  # noqa: F401
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+        return f"cuda-bindings cannot be imported ({problem}); install tensord[cuda12] or tensord[cuda13]"
+    return None
+
+
+class Driver:
+    """The driver's functions for graphs; each raises DriverError if the driver reports an error."""
+
+    def __init__(self) -> None:
+        from cuda.bindings import driver
+
+        self.api: Any = driver
+        modes = driver.CUstreamCaptureMode
+        self._thread_local = modes.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        self._relaxed = modes.CU_STREAM_CAPTURE_MODE_RELAXED
+        self._active = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE
+        self._on_device = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
+
+    def checked(self, found: tuple[Any, ...]) -> Any:
+        """What a function returned besides its status."""
+        if found[0] != self.api.CUresult.CUDA_SUCCESS:
+            raise DriverError(self.api.CUresult(found[0]).name)
+        return found[1] if len(found) > 1 else None
+
+    # -- capture -----------------------------------------------------------------------------------------------------
+
+    def begin(self, stream: int) -> None:
+        """Begin to capture what is launched on a stream. Until the end this thread makes no call that could wait."""
+        self.checked(self.api.cuStreamBeginCapture(stream, self._thread_local))
+
+    def end(self, stream: int) -> int:
+        """End the capture; the graph, which is the caller's."""
+        return int(self.checked(self.api.cuStreamEndCapture(stream)))
+
+    def last(self, stream: int) -> int:
+        """The node that was captured last; 0 if there is none."""
+        found = self.api.cuStreamGetCaptureInfo(stream)
+        if self.checked(found) != self._active:
+            raise DriverError("the capture is not valid any more")
+        nodes = found[4]
+        if len(nodes) > 1:
+            raise DriverError(f"{len(nodes)} nodes where one is the last")
+        return int(nodes[0]) if nodes else 0
+
+    @contextmanager
+    def relaxed(self) -> Iterator[None]:
+        """Let this thread allocate memory within a capture."""
+        before = self.checked(self.api.cuThreadExchangeStreamCaptureMode(self._relaxed))
+        try:
+            yield
+        finally:
+            self.checked(self.api.cuThreadExchangeStreamCaptureMode(before))
+
+    # -- graphs ------------------------------------------------------------------------------------------------------
+
+    def nodes(self, graph: int) -> list[int]:
+        """All nodes of a graph."""
+        count = self.api.cuGraphGetNodes(graph)
+        self.checked(count)
+        found = self.checked(self.api.cuGraphGetNodes(graph, count[2])) if count[2] else []
+        return [int(node) for node in found]
+
+    def host_part(self, node: int) -> str | None:
+        """What of a node needs the host when the graph is launched; None if nothing does."""
+        kind = self.api.CUgraphNodeType(self.checked(self.api.cuGraphNodeGetType(node)))
+        name = kind.name.removeprefix("CU_GRAPH_NODE_TYPE_")
+        if name not in DEVICE_SIDE:
+            return f"a node of the kind {name}"
+        if name == "MEMCPY":
+            copy = self.checked(self.api.cuGraphMemcpyNodeGetParams(node))
+            ends = (copy.srcMemoryType, copy.srcDevice), (copy.dstMemoryType, copy.dstDevice)
+            if not all(self._lies_on_device(kind, address) for kind, address in ends):
+                return "a copy from or to the host's memory"
+        return None
+
+    def _lies_on_device(self, kind: Any, address: Any) -> bool:
+        """Is one end of a copy in a device's memory? The kind may leave that to the address."""
+        if kind == self.api.CUmemorytype.CU_MEMORYTYPE_UNIFIED:
+            attribute = self.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+            kind = self.checked(self.api.cuPointerGetAttribute(attribute, address))
+        return bool(kind == self._on_device)
+
+    def instantiate(self, graph: int) -> int:
+        """The graph as it can be launched."""
+        return int(self.checked(self.api.cuGraphInstantiate(graph, 0)))
+
+    def upload(self, executable: int, stream: int) -> None:
+        """Bring an executable graph to the device, so that its first launch does not."""
+        self.checked(self.api.cuGraphUpload(executable, stream))
+
+    def launch(self, executable: int, stream: int) -> None:
+        """Launch an executable graph."""
+        self.checked(self.api.cuGraphLaunch(executable, stream))
+
+    def destroy(self, graph: int, executable: int) -> None:
+        """Destroy a graph, and its executable form if there is one."""
+        if executable:
+            self.api.cuGraphExecDestroy(executable)
+        self.api.cuGraphDestroy(graph)
+
+    # -- nodes of an executable graph --------------------------------------------------------------------------------
+
+    def kernel(self) -> Any:
+        """The parameters of a kernel's node."""
+        return self.api.CUDA_KERNEL_NODE_PARAMS()
+
+    def set_kernel(self, executable: int, node: int, parameters: Any) -> None:
+        """Have a node launch that kernel."""
+        self.checked(self.api.cuGraphExecKernelNodeSetParams(executable, node, parameters))
+
+    def context(self) -> Any:
+        """The current context, which copies belong to."""
+        return self.checked(self.api.cuCtxGetCurrent())
+
+    def set_copy(self, executable: int, node: int, to: int, origin: int, nbytes: int, context: Any) -> None:
+        """Have a node copy so many bytes of the device's memory."""
+        copy = self.api.CUDA_MEMCPY3D()
+        copy.srcMemoryType = copy.dstMemoryType = self._on_device
+        copy.srcDevice, copy.dstDevice = origin, to
+        copy.WidthInBytes, copy.Height, copy.Depth = nbytes, 1, 1
+        self.checked(self.api.cuGraphExecMemcpyNodeSetParams(executable, node, copy, context))

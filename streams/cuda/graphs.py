@@ -1,0 +1,219 @@
+"""CUDA graphs of launches (CUDA C++ Programming Guide, CUDA Graphs).
+
+Theory of operation
+    The calls are made once while a stream of its own captures them (`recording`). After each call the driver says
+    which node was captured last, so it is certain which nodes are whose. A kernel of our own is launched as `OwnKernel`
+    says: one node, whose arguments can be replaced. Of a call of a library the arguments that move are copied
+    (`nodes`). The graph is then made executable, and sent to the device.
+    A library's other arguments, temporaries and the workspace of products are baked in. So temporaries come from a
+    pool that is the graph's own, which takes blocks of the device's memory and keeps them.
+
+Guarantees
+    - A graph does what the list of its calls does, in the same order, with the same bits.
+    - Calls that cannot be captured give a `Refused`. The stream of a capture that failed is not used again, and its
+      memory is free; all else goes on. If the reason is that the device is lost, its error is raised.
+    - The memory of a graph that was dropped is free once the device has got to an event behind its last launch.
+      `collect` looks.
+
+Who owns which thread
+    `graph_of` runs on the thread that launches tasks, where the device is current, and never waits for the device. The
+    kernels are warm: each call was made before on that thread, since a capture can neither load a module nor make a
+    library's handle. `launch`, `patch` and `drop` are for one thread at a time; `collect` is for any.
+
+Rejected
+    - Nodes that are added one by one, without a capture: only kernels of our own could be.
+    - CuPy's `Graph`, whose nodes take nothing.
+    - A capture in the global mode: an allocation on any thread would end it.
+    - A new capture for each change (cuGraphExecUpdate): it costs what the list of calls costs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+from weakref import WeakSet
+
+from ..graph import Call, LaunchGraph, Moving, Refused
+from ..launching.marks import Events
+from .driver import Driver, DriverError, missing
+from .products import Products
+from .recording import GraphMemory, Recording
+from .replaced import replaced
+
+PLANS: Final = "cupy.fft._fft"
+
+
+class Held:
+    """What a graph holds until its last launch is complete. `stream`: of that launch; `event`: behind it."""
+
+    def __init__(self, graph: int, executable: int, memory: GraphMemory) -> None:
+        self.graph = graph
+        self.executable = executable
+        self.memory = memory
+        self.stream: Any = None
+        self.event: Any = None
+
+
+class Graphs:
+    """The graphs of one device. `take`: a block of its memory; `has_passed`: has the device got to an event?"""
+
+    def __init__(
+        self,
+        cupy: Any,
+        ordinal: int,
+        take: Callable[[int], Any],
+        events: Events,
+        has_passed: Callable[[Any], bool],
+    ) -> None:
+        self.current_stream: Callable[[], Any] = cupy.cuda.get_current_stream
+        self._cupy = cupy
+        self._ordinal = ordinal
+        self._take = take
+        self._events = events
+        self._has_passed = has_passed
+        self._missing = missing()
+        self._driver = Driver() if self._missing is None else None
+        self._stream: Any = None
+        self._products = Products(cupy, self._new_block)
+        self._living: WeakSet[CudaGraph] = WeakSet()
+        self._dropped: deque[Held] = deque()
+
+    def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | Refused:
+        """A graph of the calls, or why there is none. `moving`: arguments that may lie elsewhere at another launch."""
+        if self._driver is None:
+            return Refused(str(self._missing))
+        self.collect()
+        found = self._attempt(self._driver, calls, moving)
+        if self._products.wanted:
+            self._products.wanted = False
+            try:
+                self._products.prepare(self._new_stream().ptr)
+            except (OSError, MemoryError, RuntimeError) as error:
+                return Refused(f"products cannot be captured: {error}")
+            found = self._attempt(self._driver, calls, moving)
+        return found
+
+    def _attempt(self, driver: Driver, calls: Sequence[Call], moving: Sequence[Moving]) -> LaunchGraph | Refused:
+        stream, self._stream = self._stream or self._new_stream(), None
+        memory = GraphMemory(self._cupy, self._new_block)
+        recording, executable = Recording(self._cupy, driver, stream, memory), 0
+        try:
+            allocating, plans = (
+                self._cupy.cuda.using_allocator(memory.malloc),
+                replaced(PLANS, {"get_plan_cache": refuse_plan}),
+            )
+            with stream, allocating, self._products.captured(), plans:
+                refused = recording.record(calls, moving)
+            if refused is None:
+                executable = driver.instantiate(recording.graph)
+                driver.upload(executable, stream.ptr)
+        except DriverError as error:
+            refused = Refused(str(error))
+        held = Held(recording.graph, executable, memory)
+        if refused is not None:
+            self._release(held)
+            self._new_stream().synchronize()  # it has no work; raises if the device is lost
+            return refused
+        self._stream = stream
+        graph = CudaGraph(self, driver, recording, held)
+        self._living.add(graph)
+        return graph
+
+    def _new_stream(self) -> Any:
+        """A stream to capture on, in place of the one before."""
+        self._stream = self._cupy.cuda.Stream(non_blocking=True)
+        self._products.use(self._stream.ptr)
+        return self._stream
+
+    def _new_block(self, nbytes: int) -> Any:
+        """A block of the device's memory, also within a capture."""
+        if self._driver is None:
+            return self._take(nbytes)
+        with self._driver.relaxed():
+            return self._take(nbytes)
+
+    # -- the end of graphs ---------------------------------------------------------------------------------------------
+
+    def drop(self, held: Held) -> None:
+        """Keep what a graph held until the device has no use for it. No call of CUDA: this may be a finalizer."""
+        self._dropped.append(held)
+
+    def collect(self) -> None:
+        """Free what dropped graphs held, of those whose last launch is complete. Any thread."""
+        for _ in range(len(self._dropped)):
+            with suppress(IndexError):  # another thread was faster
+                held = self._dropped.popleft()
+                if self._is_over(held):
+                    self._release(held)
+                else:
+                    self._dropped.append(held)
+
+    def _is_over(self, held: Held) -> bool:
+        """Is the last launch complete? It is on a device that is lost."""
+        if held.stream is None:
+            return True
+        try:
+            with self._cupy.cuda.Device(self._ordinal):
+                if held.event is None:
+                    held.event = self._events.take()
+                    held.event.record(held.stream)
+                return self._has_passed(held.event)
+        except Exception:
+            return True
+
+    def _release(self, held: Held) -> None:
+        if self._driver is not None and held.graph:
+            self._driver.destroy(held.graph, held.executable)
+        if held.event is not None:
+            self._events.give(held.event)
+        held.graph = held.executable = 0
+        del held.memory
+
+    def close(self) -> None:
+        """Free everything; the device has nothing to do any more."""
+        for graph in list(self._living):
+            graph.drop()
+        while self._dropped:
+            self._release(self._dropped.popleft())
+        self._products.close()
+        self._stream = None
+
+
+def refuse_plan() -> None:
+    """In place of CuPy's cache of plans: a plan of an FFT has tables and a work area that no graph keeps."""
+    raise NotImplementedError("the memory of an FFT's plan is not the graph's")
+
+
+class CudaGraph(LaunchGraph):
+    """A graph of one device's launches."""
+
+    def __init__(self, graphs: Graphs, driver: Driver, recording: Recording, held: Held) -> None:
+        super().__init__(recording.nodes, recording.copies, recording.memory.nbytes, recording.checks)
+        self._graphs = graphs
+        self._driver = driver
+        self._calls = recording.calls
+        self._current = graphs.current_stream
+        self._held: Held | None = held
+
+    def patch(self, index: int, arguments: Sequence[Any]) -> bool:
+        return self._calls[index].patch(self._driver, self._living().executable, arguments)
+
+    def launch(self) -> None:
+        held = self._living()
+        held.stream = stream = self._current()
+        self._driver.launch(held.executable, stream.ptr)
+
+    def _living(self) -> Held:
+        if self._held is None:
+            raise RuntimeError("the graph was dropped")
+        return self._held
+
+    def drop(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            self._graphs.drop(held)
+
+    def __del__(self) -> None:
+        self.drop()

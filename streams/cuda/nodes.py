@@ -1,0 +1,122 @@
+"""The nodes of a graph that take other arguments: kernels of our own, and copies for the kernels of libraries.
+
+The node of a kernel of our own takes any arguments. What a library has launched is baked in, addresses included: an
+argument that moves lies at a fixed place in the graph's memory, and the node of a copy in front of the call, or
+behind it, takes the address where the argument lies this time. A copy has the argument's alignment, on which libraries
+base their choice of a kernel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from .driver import Driver
+from .own_kernel import Launch, OwnKernel
+
+ALIGNMENT: Final = 256  # bytes, that of whole blocks: what a library may look at
+SLOT: Final = 16  # bytes of an argument: a pointer, or a number of at most that size
+
+
+class Patchable(Protocol):
+    """The nodes of one call."""
+
+    def patch(self, driver: Driver, executable: int, arguments: Sequence[Any]) -> bool:
+        """Take other arguments; False if that cannot be, and nothing is changed."""
+
+
+class OwnNode:
+    """The node of a kernel of our own, and the bytes of its arguments."""
+
+    def __init__(self, kernel: OwnKernel, launch: Launch, node: int, driver: Driver) -> None:
+        self._kernel = kernel
+        self._node = node
+        count = len(launch.arguments)
+        self._packed = ctypes.create_string_buffer(SLOT * count)
+        start = ctypes.addressof(self._packed)
+        self._pointers = (ctypes.c_void_p * count)(*[start + SLOT * n for n in range(count)])
+        self._parameters = driver.kernel()
+        self._parameters.kernelParams = ctypes.addressof(self._pointers)
+
+    def patch(self, driver: Driver, executable: int, arguments: Sequence[Any]) -> bool:
+        launch = self._kernel.launch_of(arguments)
+        if launch is None or len(launch.arguments) != len(self._pointers):
+            return False  # a library would be called instead, or another kernel
+        self._put(launch)
+        driver.set_kernel(executable, self._node, self._parameters)
+        return True
+
+    def _put(self, launch: Launch) -> None:
+        found, packed = self._parameters, self._packed
+        found.func = launch.function.ptr
+        found.gridDimX, found.gridDimY, found.gridDimZ = (*launch.grid, 1, 1)[:3]
+        found.blockDimX, found.blockDimY, found.blockDimZ = (*launch.block, 1, 1)[:3]
+        for n, argument in enumerate(launch.arguments):
+            number = struct.pack("=Q", argument.data.ptr) if is_array(argument) else argument.tobytes()
+            struct.pack_into(f"{SLOT}s", packed, SLOT * n, number)
+
+
+class Copy:
+    """An argument at its fixed place. `before`, `behind`: the nodes that copy it there, and from there; 0 if none."""
+
+    def __init__(self, fixed: Any, argument: Any, context: Any) -> None:
+        self.fixed = fixed
+        self.before = self.behind = 0
+        self._form = form_of(argument)
+        self._context = context
+
+    def takes(self, argument: Any) -> bool:
+        """Can the argument be copied here?"""
+        return is_array(argument) and form_of(argument) == self._form
+
+    def patch(self, driver: Driver, executable: int, argument: Any) -> None:
+        """Copy that argument from now on."""
+        here, there, nbytes = self.fixed.data.ptr, argument.data.ptr, argument.nbytes
+        if self.before:
+            driver.set_copy(executable, self.before, here, there, nbytes, self._context)
+        if self.behind:
+            driver.set_copy(executable, self.behind, there, here, nbytes, self._context)
+
+
+class FixedNodes:
+    """The nodes of a call that a library has launched. `copies`: by the place of the argument that moves."""
+
+    def __init__(self, arguments: Sequence[Any], copies: Mapping[int, Copy]) -> None:
+        self._baked = [None if place in copies else baked(each) for place, each in enumerate(arguments)]
+        self._copies = dict(copies)
+        self._last = {place: arguments[place].data.ptr for place in copies}
+
+    def patch(self, driver: Driver, executable: int, arguments: Sequence[Any]) -> bool:
+        if len(arguments) != len(self._baked) or not all(
+            self._copies[place].takes(each) if place in self._copies else baked(each) == self._baked[place]
+            for place, each in enumerate(arguments)
+        ):
+            return False
+        for place, copy in self._copies.items():
+            address = arguments[place].data.ptr
+            if address != self._last[place]:
+                copy.patch(driver, executable, arguments[place])
+                self._last[place] = address
+        return True
+
+
+def is_array(argument: Any) -> bool:
+    """Is it an array of a GPU?"""
+    return hasattr(type(argument), "__cuda_array_interface__")
+
+
+def form_of(array: Any) -> tuple[Any, ...]:
+    """What a kernel of a library may depend on, but for the address as a whole."""
+    return array.shape, array.dtype, array.strides, array.data.ptr % ALIGNMENT
+
+
+def baked(argument: Any) -> tuple[Any, ...]:
+    """What a node has of an argument: the memory of an array, a number to the last bit."""
+    return (argument.data.ptr, *form_of(argument)) if is_array(argument) else (type(argument), repr(argument))
+
+
+def is_dense(array: Any) -> bool:
+    """Is it an array without gaps, so that a copy of its bytes is a copy of it?"""
+    return is_array(array) and array.nbytes > 0 and bool(array.flags.c_contiguous or array.flags.f_contiguous)

@@ -1,0 +1,128 @@
+"""One capture of a list of calls: the graph, and which of its nodes belong to which call."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ...interpreter.ops.positions import LATE, Check
+from ..graph import Call, Moving, Refused
+from .driver import Driver, DriverError
+from .nodes import ALIGNMENT, Copy, FixedNodes, OwnNode, Patchable, is_dense
+from .own_kernel import OwnKernel
+
+
+class GraphMemory:
+    """The memory of one graph: temporaries of its kernels, and the places of arguments that move.
+
+    `take` makes a block of the device's memory. Temporaries are used again within the graph, whose kernels run one
+    after the other. All of it is free when the object is.
+    """
+
+    def __init__(self, cupy: Any, take: Callable[[int], Any]) -> None:
+        self._cupy = cupy
+        self._pool = cupy.cuda.MemoryPool(take)
+        self.malloc: Callable[[int], Any] = self._pool.malloc
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._pool.total_bytes())
+
+    def place_for(self, array: Any) -> Any:
+        """A place for an array, with the alignment that the array has."""
+        block = self.malloc(array.nbytes + ALIGNMENT)
+        at = block + (array.data.ptr - block.ptr) % ALIGNMENT
+        return self._cupy.ndarray(array.shape, array.dtype, memptr=at, strides=array.strides)
+
+
+class Recording:
+    """What a capture has found. `graph` is 0 before it, and if the driver has none."""
+
+    def __init__(self, cupy: Any, driver: Driver, stream: Any, memory: GraphMemory) -> None:
+        self._cupy = cupy
+        self._driver = driver
+        self._stream = stream
+        self.memory = memory
+        self.graph = 0
+        self.calls: list[Patchable] = []
+        self.checks: list[tuple[int, Check]] = []
+        self.copies = 0
+        self.nodes = 0
+
+    def record(self, calls: Sequence[Call], moving: Iterable[Moving]) -> Refused | None:
+        """Capture the calls; the reason if they cannot be."""
+        moves: dict[int, list[Moving]] = defaultdict(list)
+        for each in moving:
+            moves[each.call].append(each)
+        self._driver.begin(self._stream.ptr)
+        refused: Refused | None = None
+        try:
+            refused = self._make(calls, moves)
+        finally:
+            try:
+                self.graph = self._driver.end(self._stream.ptr)
+            except DriverError as error:
+                refused = refused or Refused(str(error))
+        return refused or self._judge()
+
+    def _make(self, calls: Sequence[Call], moves: dict[int, list[Moving]]) -> Refused | None:
+        """Make each call; the first one that raises, and why."""
+        before, found = LATE.checks, list[Check]()
+        LATE.checks = found
+        try:
+            for index, (kernel, arguments) in enumerate(calls):
+                try:
+                    self._call(kernel, arguments, moves.get(index, ()))
+                except Exception as error:
+                    return Refused(f"{type(error).__name__}: {error}", index)
+                self.checks += [(index, check) for check in found]
+                found.clear()
+        finally:
+            LATE.checks = before
+        return None
+
+    def _call(self, kernel: Any, arguments: Sequence[Any], moving: Iterable[Moving]) -> None:
+        launch = kernel.launch_of(arguments) if isinstance(kernel, OwnKernel) else None
+        if launch is not None:
+            launch.function(launch.grid, launch.block, tuple(launch.arguments))
+            self.calls.append(OwnNode(kernel, launch, self._last(), self._driver))
+            return
+        copies = {each.place: each for each in moving if is_dense(arguments[each.place])}
+        given, context = list(arguments), self._driver.context() if copies else None
+        made = {}
+        for place, each in copies.items():
+            copy = made[place] = Copy(self.memory.place_for(arguments[place]), arguments[place], context)
+            given[place] = copy.fixed
+            if each.read:
+                copy.before = self._copy(copy.fixed, arguments[place])
+        kernel(*given)
+        self._last()
+        for place, each in copies.items():
+            if each.written:
+                made[place].behind = self._copy(arguments[place], made[place].fixed)
+        self.calls.append(FixedNodes(arguments, made))
+
+    def _copy(self, target: Any, source: Any) -> int:
+        """Copy the bytes of an array; the node."""
+        runtime = self._cupy.cuda.runtime
+        kind = runtime.memcpyDeviceToDevice
+        runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, kind, self._stream.ptr)
+        self.copies += 1
+        return self._last()
+
+    def _last(self) -> int:
+        """The node that was captured last, which needs nothing of the host."""
+        node = self._driver.last(self._stream.ptr)
+        if node and (part := self._driver.host_part(node)):
+            raise DriverError(f"{part} cannot be launched with a graph")
+        return node
+
+    def _judge(self) -> Refused | None:
+        """The reason why the graph cannot be used."""
+        nodes = self._driver.nodes(self.graph)
+        self.nodes = len(nodes)
+        parts = [part for node in nodes if (part := self._driver.host_part(node))]
+        if parts:
+            return Refused(f"{parts[0]} cannot be launched with a graph")
+        return None if nodes else Refused("nothing is launched")
