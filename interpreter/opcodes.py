@@ -41,7 +41,8 @@ class Traits(NamedTuple):
     buffers alive; a mere wait or release must not. `needs_device`: it fails with a lost device. `cancellable`: a
     cancellation of its session may doom it. `copies`: it writes another copy of a version that exists elsewhere, so its
     failure does not harm the version. `covers_session`: it waits for every earlier instruction of its session.
-    `tolerant`: it runs although an operand is poisoned, and says itself which of its results are.
+    `tolerant`: it runs although an operand is poisoned, and says itself which of its results are. `computes`: it calls
+    kernels.
     """
 
     category: str
@@ -53,10 +54,11 @@ class Traits(NamedTuple):
     copies: bool = False
     covers_session: bool = False
     tolerant: bool = False
+    computes: bool = False
 
 
 TRAITS: dict[Opcode, Traits] = {
-    Opcode.CALL: Traits("kernel"),
+    Opcode.CALL: Traits("kernel", computes=True),
     Opcode.TRANSFER: Traits("transfer", copies=True),
     Opcode.COPY: Traits("copy"),
     Opcode.ACCESS: Traits("access", host_visible=True),
@@ -73,7 +75,7 @@ TRAITS: dict[Opcode, Traits] = {
         cancellable=False,
         covers_session=True,
     ),
-    Opcode.RUN: Traits("routine", tolerant=True),
+    Opcode.RUN: Traits("routine", tolerant=True, computes=True),
     Opcode.FENCE: Traits("fence", holds_memory=False, cancellable=False),
     Opcode.WAIT: Traits("wait", on_control=True, host_visible=True, holds_memory=False, needs_device=False),
 }

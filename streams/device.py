@@ -124,8 +124,7 @@ class Device(ABC):
         self.cuda_number: int | None = None  # its number in CUDA, if others may read its memory where it lies
         self.crew: Crew | None = None  # threads that help with large kernels
         self.pins = False  # True: large copies are faster from and to what `host_array` gives
-        # True: one task may call kernel after kernel, as segments of routines do. Not where calling a kernel only
-        # launches work on the device: there such a task would have to be a graph of launches.
+        # True: one task may call kernel after kernel, as segments of routines do.
         self.segments = False
         # True: calling a kernel only puts work in the order of a stream, so ops may be launched at admission. Not those
         # that may raise on some data, where exceptions of kernels cost the device (`raises_late`).
@@ -239,6 +238,10 @@ class Device(ABC):
     @abstractmethod
     def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
         """An array of that meta laid over the buffer with a byte offset and byte strides."""
+
+    def lay_over(self, array: Array, meta: Meta, offset: int, strides: tuple[int, ...] | None) -> Array:
+        """An array of that meta laid over the memory of another one, with a byte offset; packed without strides."""
+        return np.ndarray(meta.shape, meta.dtype, array, offset, strides)
 
     @abstractmethod
     def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:

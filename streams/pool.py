@@ -200,11 +200,19 @@ def size_class(nbytes: int) -> int:
 
 
 def owner_of(memory: Any) -> Any:
-    """The object that an array's memory belongs to: the one at the bottom of a chain of views."""
+    """The object that an array's memory belongs to: the one at the bottom of a chain of views, on a GPU the block."""
+    pointer: Any = memory if hasattr(memory, "mem") else getattr(memory, "data", None)
+    if hasattr(pointer, "mem"):
+        return pointer.mem
     base = getattr(memory, "base", None)
     while base is not None:
         memory, base = base, getattr(base, "base", None)
     return memory
+
+
+def bytes_of(owner: Any) -> int:
+    """The bytes of what `owner_of` has found."""
+    return int(owner.size) if hasattr(owner, "ptr") else memoryview(owner).nbytes
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -157,7 +157,7 @@ class CudaDevice(PooledDevice):
         current = partial(cupy.cuda.Device, self.ordinal)
         self._fused = FusedKernels(cupy, self._compiling.submit, current, blocking=options.launch_blocking)
         self._graphs = Graphs(cupy, self.ordinal, self._take_block, self._launcher.events, self.has_passed)
-        self.launches = len(self._compute) == 1  # else memory may be behind launches on several streams
+        self.launches = self.segments = len(self._compute) == 1  # else memory may be behind launches on several streams
         self.pace = 150.0  # float32 that are read, added and written by an H100
         self._start()
 
@@ -285,6 +285,9 @@ class CudaDevice(PooledDevice):
     def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
         self._check_axes(meta)
         return self._cupy.ndarray(meta.shape, meta.dtype, memptr=buffer.raw + offset, strides=strides)
+
+    def lay_over(self, array: Array, meta: Meta, offset: int, strides: tuple[int, ...] | None) -> Array:
+        return self._cupy.ndarray(meta.shape, meta.dtype, memptr=array.data + offset, strides=strides)
 
     def _check_axes(self, meta: Meta) -> None:
         if len(meta.shape) > MOST_AXES:

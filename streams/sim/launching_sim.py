@@ -76,9 +76,9 @@ class LaunchingSimDevice(SimDevice):
         self._launcher.serve(tuple(self._lanes))
         self._main = self._lanes[0].queue
         self._span = int(self.options.compute_delay * 1e9)
-        self.segments = self.takes_numbers = False
+        self.takes_numbers = False
         self.raises_late = True
-        self.launches = len(self._compute) == 1
+        self.launches = self.segments = len(self._compute) == 1
         self._start()
 
     def _start(self) -> None:
@@ -133,12 +133,13 @@ class LaunchingSimDevice(SimDevice):
         return self._main if stream is None else stream.queue
 
     def _copy(self, target: Array, source: Array, kind: StreamKind) -> None:
-        """Launch a copy."""
+        """Launch a copy, on the driving thread as one of its numbered launches."""
         span = int(self.options.delay(kind, target.nbytes) * 1e9)
         stream, burst = self._launcher.launching.stream, self._launcher.launching.burst
+        number = self.order.issued + 1 if stream is None else 0
         if self.faults.armed and stream is not None and burst is not None:
             span += self._meet(stream.raw, burst.tasks[-1].label)
-        self._queue().launch(copy_array, (target, source), span, large=target.nbytes > LARGE)
+        self._queue().launch(copy_array, (target, source), span, number, large=target.nbytes > LARGE)
 
     def _meet(self, queue: SimQueue, label: str, number: int = 0) -> int:
         """Meet the fault that hits a launch, if any; nanoseconds that it takes longer. `number`: at admission."""

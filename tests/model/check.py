@@ -87,6 +87,8 @@ def segments_of(trace: Trace) -> Iterator[str]:
     for record in trace.records:
         if record.launch and record.opcode == Opcode.CALL.value:
             yield "launched"
+        if record.launch and record.opcode == Opcode.RUN.value:
+            yield "runs launched"
         if record.op.startswith("evict ") and record.status == "DONE":
             yield "evicted"
             if record.op.endswith("store:0"):

@@ -148,7 +148,7 @@ class Generator:
             (0.8 if self.honest else 0.35, self.cancel),
             (0.1 * self.naming, self.close),
         ]
-        return usual + risks * self.risky + [(2.0, self.stay)] * bool(self.world.launches)
+        return usual + risks * self.risky + [(2.0, self.stay), (1.5, self.runs.stay)] * bool(self.world.launches)
 
     def finish(self) -> None:
         """Read every tensor, then let go of it, or leave that to the session's end."""

@@ -51,6 +51,17 @@ class Runs:
         self.rng = generator.rng
         self.recorded: dict[int, list[Recorded]] = {}  # session -> its routines
         self.keys = 0
+        self.device: str | None = None  # on which all of a routine is
+
+    def stay(self, client: Client) -> None:
+        """A routine on one device that launches, which runs again and again."""
+        self.device = self.rng.choice(self.generator.world.launches)
+        found = self.record(client)
+        if found is not None:
+            self.recorded.setdefault(client.number, []).append(found)
+            for _ in range(self.rng.randint(3, 9)):
+                self.again(client, found)
+        self.device = None
 
     def emit(self, client: Client) -> None:
         """The first run of a new routine, and others of it; or more runs of an old one."""
@@ -90,6 +101,7 @@ class Runs:
             return None
         self.keys += 1
         build = Building(self.rng, self.keys, {id_: (h.meta, h.home) for id_, h in outside.items()}, client.chains)
+        build.captures = self.device is None  # what is captured may be let go of, and then each later run fails
         routine = build.routine(inner, tuple(alive))
         results = tuple((id_, handle.meta, handle.home) for id_, handle in alive.items())
         found = Recorded(routine, tuple(inner), tuple(build.parameters), routine.captured, results, build.slots)
@@ -109,7 +121,9 @@ class Runs:
         others = (make.view, make.view, make.setitem, make.join, make.where, make.dynamic, make.create, make.move)
         rest = (self.repeat, self.repeat, make.release, make.side_effect)
         kinds = (*ops, *others, *rest, *((make.boom, make.split) if make.risky else ()))
-        devices = (None, *make.world.devices)
+        if self.device is not None:
+            kinds = (*ops, make.view, make.release)
+        devices = (None, *make.world.devices) if self.device is None else (self.device,)
         make.staying = self.rng.choice(devices)
         for _ in range(self.rng.choice((0, 1, 2, 3, 4, 6, 8, 16))):
             self.rng.choice(kinds)(client)
@@ -170,9 +184,11 @@ class Runs:
     def pick(self, client: Client, meta: Meta) -> int:
         """A handle of that meta, rather a recent one; or an array that is uploaded for it."""
         fitting = [id_ for id_, handle in client.handles.items() if handle.meta is meta and self.is_known(client, id_)]
+        if self.device is not None:
+            fitting = [id_ for id_ in fitting if client.handles[id_].home == self.device]
         if fitting and self.rng.random() < 0.8:
             return self.rng.choice(fitting[-3:])
-        id_, device = client.new(), self.generator.device()
+        id_, device = client.new(), self.device or self.generator.device()
         values = np.array([self.rng.randint(-3, 3) for _ in range(meta.size)])
         self.generator.add(client, "UPLOAD", id_, values.reshape(meta.shape).astype(meta.dtype), device)
         client.handles[id_] = Handle(meta, device)
@@ -227,13 +243,14 @@ class Building:
         self.captured: list[int] = []
         self.slots: dict[tuple[int, int], int] = {}
         self.given: list[int] = []  # of the number parameters
+        self.captures = True
 
     def routine(self, steps: Sequence[Step], results: tuple[int, ...]) -> Routine:
         """The routine of these steps; `results` are the ids that live on."""
         used = dict.fromkeys(id_ for step in steps for id_ in used_by(step) if id_ in self.outside)
         for id_ in used:
             meta, home = self.outside[id_]
-            if self.rng.random() < 0.75 and meta is not None:
+            if meta is not None and (not self.captures or self.rng.random() < 0.75):
                 self.parameters.append(id_)
                 self.values[id_] = self.builder.parameter(meta, self.slot(home), f"p{id_}")
         for step in steps:

@@ -187,7 +187,7 @@ class Admission:
             if ready:
                 dispatch_ready()
             scheduler.latest = scheduler.clock()
-            if session.unfolding is not unfolding:
+            if session.unfolding is not unfolding or session.flooded:
                 return
 
     def atomic(self, session: VmSession, message: Atomic) -> None:

@@ -8,7 +8,7 @@ out for a call with two tensors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...streams.device import Buffer
@@ -16,6 +16,7 @@ from ..memory.release import release
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
 from ..model.launches import Launches
+from ..model.reason import Reason
 from ..model.tensor import Copy, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
 
@@ -48,6 +49,31 @@ def writable(device: DeviceState, tensor: Tensor | None, meta: Any, launches: La
     if (copy.uses or copy.readers) and (launches is None or not launches.follows_all(copy)):
         return None
     return copy
+
+
+def edges_met(read: Sequence[Copy], written: Sequence[Copy]) -> tuple[Any, ...]:
+    """The edges of a launch to unfinished instructions ahead of it on its stream, flat. It does not wait for any.
+    `read`, `written`: the copies that it uses, before they have their next versions."""
+    seen, found = set(), ()  # type: tuple[set[Copy], tuple[Any, ...]]
+    for copy in read:
+        if copy.writer is not None and copy not in seen:
+            seen.add(copy)
+            found += (copy.writer.id, Reason.RAW, copy.id, True)
+    for copy in written:
+        if copy.writer is not None and copy not in read:
+            found += (copy.writer.id, Reason.WAW, copy.id, True)
+        for reader in copy.readers or ():
+            found += (reader.id, Reason.WAR, copy.id, True)
+    return found
+
+
+def note_launched(launches: Launches, used: Iterable[Copy], written: Iterable[Copy]) -> None:
+    """The copies that the newest launch has used, and those that it has written."""
+    number = launches.order.issued
+    for copy in used:
+        copy.touched = number
+    for copy in written:
+        copy.written = copy.touched = number
 
 
 def begin_write(copy: Copy, storage: Storage) -> None:

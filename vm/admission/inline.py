@@ -49,7 +49,6 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
 from ..model.launches import Launches
 from ..model.plan import Plan
-from ..model.reason import Reason
 from ..model.session import VmSession
 from ..model.signature import NOTHING, UPLOAD, Maker
 from ..model.tensor import Binding, Copy, Storage, Tensor
@@ -58,7 +57,7 @@ from ..placement.views import known_view_of
 from ..scheduler.dispatch import INLINE_BYTES
 from ..scheduler.fences import SOON_NS
 from ..scheduler.scheduler import Scheduler
-from .at_once import begin_failed, begin_write, bind_operand, end_failed, readable, writable
+from .at_once import begin_failed, begin_write, bind_operand, edges_met, end_failed, note_launched, readable, writable
 from .names import Names
 
 COPIED_BYTES = 1 << 14  # uploads up to this size are copied rather than adopted
@@ -163,7 +162,7 @@ class Inline:
             if launches is not None:
                 if not (warm or self.is_warm(session, plan, launches, inputs)) or not self.may_launch(plan):
                     return message
-                met = () if alone else edges_met(tensors, plan, used, output)
+                met = () if alone else edges_met(used, own_copies(tensors, plan, output))
             if device.short:
                 touch_operands(device, tensors, inputs, plan.metas)
             inherited = 0
@@ -198,9 +197,10 @@ class Inline:
                     plan.kernel(*arguments, target)
             except BaseException as error:
                 if launches is not None:
-                    self.launched(session, plan, launches, used, copy)
-                    scheduler.fences.await_launches(device)  # the fence tells whether the device is lost
+                    launches.order.issued += 1
+                    note_launched(launches, used, (copy,))
                 self.keep_failure(plan, session, message, id_, error, started, met if launches is not None else ())
+                scheduler.fences.await_launches(device)  # the fence tells whether the device is lost
             else:
                 scheduler.latest = finished = clock()
                 if ring.enabled:
@@ -497,21 +497,10 @@ def strides_of(tensors: dict[int, Tensor], inputs: Sequence[Any], plan: Plan) ->
     return tuple([tensors[value].strides for value, meta in pairs if type(meta) is Meta])
 
 
-def edges_met(tensors: dict[int, Tensor], plan: Plan, used: Sequence[Copy], output: int) -> tuple[Any, ...]:
-    """The edges of a launch to unfinished instructions ahead of it on its stream, flat. It does not wait for any.
-    `used`: the copies of its operands."""
-    written = tensors[output].storage.copies.get(plan.device) if plan.in_place and output in tensors else None
-    read, found = set(), ()  # type: tuple[set[Copy], tuple[Any, ...]]
-    for copy in used:
-        if copy.writer is not None and copy not in read:
-            read.add(copy)
-            found += (copy.writer.id, Reason.RAW, copy.id, True)
-    if written is not None:
-        if written.writer is not None and written not in used:
-            found += (written.writer.id, Reason.WAW, written.id, True)
-        for reader in written.readers or ():
-            found += (reader.id, Reason.WAR, written.id, True)
-    return found
+def own_copies(tensors: dict[int, Tensor], plan: Plan, output: int) -> tuple[Copy, ...]:
+    """The copy that an op in place is to write, if it is there."""
+    found = tensors[output].storage.copies.get(plan.device) if plan.in_place and output in tensors else None
+    return () if found is None else (found,)
 
 
 def touch_operands(

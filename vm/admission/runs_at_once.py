@@ -4,19 +4,24 @@ If all of its operands are there, healthy and finished, nothing else uses what i
 fit at once, then an instruction would find nothing to wait for. It would be made only to be dropped in the same pass,
 at several times the cost of a short segment. If a kernel fails, an instruction is made after all: it goes on from
 there, and settles which results are whose.
+
+On a device that launches a segment of any size is a list of launches, each with a number (`vm.model.launches`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import length_hint
 from typing import Any
 
 from ...interpreter.types.meta import Scalar
+from ...streams.device import Order
+from ..memory.ledger import has_spare
 from ..memory.recycling import make_tensor
 from ..memory.victims import touch
 from ..model.charges import has_share
 from ..model.instruction import Status
+from ..model.launches import Launches
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
 from ..placement.residency import Residency
@@ -24,7 +29,16 @@ from ..routines.op_by_op.run import Ids
 from ..routines.running.instruction import KEPT, RunInstruction, Segment
 from ..routines.running.replay import Stamps, timed
 from ..scheduler.scheduler import Scheduler
-from .at_once import begin_failed, begin_write, bind_operand, end_failed, readable, writable
+from .at_once import (
+    begin_failed,
+    begin_write,
+    bind_operand,
+    edges_met,
+    end_failed,
+    note_launched,
+    readable,
+    writable,
+)
 
 
 class RunsAtOnce:
@@ -45,17 +59,47 @@ class RunsAtOnce:
         stamps: Stamps | None = None,
     ) -> bool:
         """Run a segment; False, and nothing is changed, if it cannot run at once."""
-        plan, recipe, scheduler = segment.plan, segment.recipe, self.scheduler
-        if recipe.work > self.limit or not plan.stream.inline or not has_room(session, segment):
+        plan, recipe = segment.plan, segment.recipe
+        launches = plan.device.launches
+        if launches is None and not (plan.stream.inline and recipe.work <= self.limit and is_small(segment)):
+            return False
+        if not has_room(session, segment):
             return False
         operands = Operands(segment.passing)
         if not operands.find(session, segment, ids):
             return False
+        if launches is None:
+            return self.run_with(operands, session, segment, ids, numbers, location, stamps)
+        if not launches.is_warm(plan, tuple(operands.strides)):
+            return False
+        backend = plan.device.backend
+        before = backend.enter()
+        try:
+            if backend.lost is not None:
+                return False
+            return self.run_with(operands, session, segment, ids, numbers, location, stamps)
+        finally:
+            backend.leave(before)
+
+    def run_with(
+        self,
+        operands: Operands,
+        session: VmSession,
+        segment: Segment,
+        ids: Ids,
+        numbers: Sequence[Scalar],
+        location: int,
+        stamps: Stamps | None,
+    ) -> bool:
+        """Run a segment with these operands; False, and nothing is changed, if there is no memory."""
+        plan, recipe, scheduler = segment.plan, segment.recipe, self.scheduler
         buffers = self.allocate(segment)
         if buffers is None:
             return False
+        launches = plan.device.launches
         backend, own = plan.device.backend, recipe.arena <= KEPT
         arrays, copies, written = operands.arrays, operands.copies, operands.written
+        met = () if launches is None else edges_met(copies, written)
         traced: list[int] = []
         for copy in copies:
             traced += (copy.id, copy.version)
@@ -74,22 +118,32 @@ class RunsAtOnce:
         try:
             for place, (_, calls) in enumerate(replay.slices):  # noqa: B007 - where it failed
                 rest = iter(calls) if stamps is None else timed(calls, stamps)
-                for kernel, arguments in rest:
-                    kernel(*arguments)
+                if launches is None:
+                    for kernel, arguments in rest:
+                        kernel(*arguments)
+                else:
+                    launch_all(rest, launches.order)
         except BaseException as error:
             scheduler.ids += 1
             scheduler.tick += 2
             scheduler.retired += 1
             instruction = RunInstruction(scheduler.ids, session, plan.device, location, segment, numbers)
             instruction.replay = replay
+            instruction.edges = [met[n : n + 4] for n in range(0, len(met), 4)]
             begin_failed(scheduler, instruction, copies, written, started)
-            self.go_on(instruction, place, length_hint(rest), error)
+            self.go_on(instruction, place, length_hint(rest), error, launches)
         else:
             used = backend.allocated + (recipe.arena if own else 0)
-            scheduler.keep_record(plan.traits, tuple(traced), started, location, used)
+            launch = 0 if launches is None else launches.order.issued
+            scheduler.keep_record(plan.traits, tuple(traced), started, location, used, 0, launch, met)
             if stamps is not None:
                 scheduler.ring.keep_stamps(scheduler.ids, stamps.times)
             segment.give_back(replay, operands.passing)
+        if launches is not None:
+            note_launched(launches, copies, written)
+            scheduler.fences.launched(session, plan.device, launches, recipe.work + len(recipe.calls) * launches.least)
+            if not own:
+                buffers[-1].behind = launches.order.issued
         if not own:
             backend.free(buffers[-1])
         return True
@@ -122,29 +176,39 @@ class RunsAtOnce:
             found.append(copy)
         return found
 
-    def go_on(self, instruction: RunInstruction, place: int, left: int, error: BaseException) -> None:
+    def go_on(
+        self, instruction: RunInstruction, place: int, left: int, error: BaseException, launches: Launches | None
+    ) -> None:
         """A kernel has failed, with `left` calls behind it in its slice: do the rest that does not depend on it."""
         for status in (Status.READY, Status.DISPATCHED):
             instruction.move(status)
+        if launches is not None:
+            instruction.order = launches.order
         instruction.fail_in(place, left, error)
         while not instruction.advance():
             pass
+        if launches is not None:
+            instruction.launch = launches.order.issued
+            note_launched(launches, instruction.reads, instruction.writes)
         end_failed(self.scheduler, instruction, instruction.outcome())
         for found in instruction.own_failures():
             self.scheduler.tell(instruction.author, found)
+        self.scheduler.fences.await_launches(instruction.device)  # the fence tells whether the device is lost
 
 
 class Operands:
     """The operands of a run from outside.
 
-    `arrays`: by slot; `copies`: those that it reads, and last those that it writes, which are in `written`, too, and
-    their storages in `storages`; `passing`: the slots of those that do not stay bound, views among them.
+    `arrays`: by slot; `strides`: of those that are read, None for a packed one; `copies`: those that it reads, and last
+    those that it writes, which are in `written`, too, and their storages in `storages`; `passing`: the slots of those
+    that do not stay bound, views among them.
     """
 
-    __slots__ = ("arrays", "copies", "passing", "storages", "written")
+    __slots__ = ("arrays", "copies", "passing", "storages", "strides", "written")
 
     def __init__(self, passing: list[int]) -> None:
         self.arrays: list[Any] = []
+        self.strides: list[tuple[int, ...] | None] = []
         self.copies: list[Copy] = []
         self.written: list[Copy] = []
         self.storages: list[Storage] = []
@@ -159,6 +223,7 @@ class Operands:
             copy = readable(device, tensor, meta)
             if copy is None or tensor is None or (packed and tensor.strides is not None):
                 return False
+            self.strides.append(tensor.strides)
             if tensor.strides is not None:
                 self.passing = [*self.passing, len(arrays)]
             buffer: Any = copy.buffer
@@ -179,7 +244,7 @@ class Operands:
         arrays, written, storages = self.arrays, self.written, self.storages
         for variable, meta, _, _ in segment.written:
             tensor = tensors.get(outside[variable] if variable < inputs else ids[variable])
-            copy = writable(device, tensor, meta, None)
+            copy = writable(device, tensor, meta, device.launches)
             if copy is None or tensor is None:
                 return False
             buffer: Any = copy.buffer
@@ -191,12 +256,25 @@ class Operands:
         return len(set(self.copies)) == read + len(written)
 
 
+def launch_all(calls: Iterator[Any], order: Order) -> None:
+    """Launch kernels one after the other, each with a number, as that has which could not be launched."""
+    for kernel, arguments in calls:
+        try:
+            kernel(*arguments)
+        finally:
+            order.issued += 1
+
+
+def is_small(segment: Segment) -> bool:
+    """Is each kernel small, and without temporaries?"""
+    return segment.recipe.largest <= segment.plan.device.inline_work and not segment.recipe.scratch
+
+
 def has_room(session: VmSession, segment: Segment) -> bool:
-    """Do results and arena fit at once, and in the session's quotas, and is each kernel small?"""
-    plan, account, need = segment.plan, session.account, segment.need
-    device, recipe = plan.device, segment.recipe
-    backend = device.backend
-    if recipe.largest > device.inline_work or recipe.scratch or device.unreserved:
+    """Do results, arena and temporaries fit at once, and in the session's quotas?"""
+    plan, account, need = segment.plan, session.account, segment.need + segment.recipe.scratch
+    device, backend = plan.device, plan.device.backend
+    if device.unreserved and not has_spare(device, need):
         return False
     if device.lost is not None or backend.lost is not None:
         return False

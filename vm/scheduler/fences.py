@@ -211,9 +211,10 @@ class Fences:
         stream.fence(instruction)
         return True
 
-    def launched(self, session: VmSession, device: DeviceState, launches: Launches) -> None:
-        """After a launch that brings the device to `halt` or `stop`: make the next fence, and mark the session as
-        flooded if it is too far ahead."""
+    def launched(self, session: VmSession, device: DeviceState, launches: Launches, cost: int = 0) -> None:
+        """After a launch that brings the device to `halt` or `stop`, or after several of that `cost`: make the next
+        fence if it is due, and mark the session as flooded if it is too far ahead."""
+        launches.cost += cost
         often = session.detail or self.scheduler.ring.details.every or OFTEN
         launches.often = min(often, OFTEN)
         if launches.last != session.id:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from ...interpreter.errors import KernelError, TensordError
-from ...interpreter.opcodes import Opcode
+from ...interpreter.opcodes import traits_of
 from ..memory.replicas import forget, others
 from ..memory.reservation import loss_of
 from ..model.device_state import DeviceState
@@ -68,7 +68,7 @@ def launched_since(
     newest.reverse()
     for entry in newest:
         traits = entry[1]
-        if len(entry) != LAUNCHED or traits[3] != device.name or traits[1] != Opcode.CALL:
+        if len(entry) != LAUNCHED or traits[3] != device.name or not traits_of(traits[1]).computes:
             continue
         if entry[10] <= launches.sound:
             break

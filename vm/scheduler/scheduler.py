@@ -337,10 +337,12 @@ class Scheduler:
         used: int = 0,
         moved: int = 0,
         launch: int = 0,
+        met: tuple[Any, ...] = (),
     ) -> None:
         """Count an instruction that came and went at admission, and keep its record (`tracing.flat`).
 
-        `used`: the bytes of its device's memory in use; `moved`: those that it moved; `launch`: its number.
+        `used`: the bytes of its device's memory in use; `moved`: those that it moved; `launch`: its number; `met`: its
+        edges, flat.
         """
         self.ids += 1
         self.tick += 2
@@ -349,7 +351,7 @@ class Scheduler:
         if ring.enabled:
             entry = (self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, used)
             if launch:
-                ring.append((*entry, moved, launch, ()))
+                ring.append((*entry, moved, launch, met))
             else:
                 ring.append((*entry, moved) if moved else entry)
 
@@ -503,7 +505,8 @@ def may_need_scratch(instruction: Instruction) -> bool:
 def note_warm(instruction: Instruction) -> None:
     """The kernels of an op have run on a device that launches: they are compiled and loaded there."""
     plan, launches = instruction.plan, instruction.device.launches
-    if launches is not None and plan is not None and plan.launchable and not instruction.pending:
+    ran = instruction.failures is None and not instruction.pending
+    if launches is not None and plan is not None and plan.launchable and ran:
         launches.note_warm(plan, strides_of(instruction))
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ....streams.device import Buffer
-from ....streams.pool import owner_of
+from ....streams.pool import bytes_of, owner_of
 from ...model.device_state import DeviceState
 from ...model.linked import Linked
 from ...routines.running.replay import Replay
@@ -60,7 +60,7 @@ class IdleArenas:
         """The one of a replay; several may have the same."""
         if replay.arena is not None:
             owner = owner_of(replay.arena)
-            self.found[id(owner)] = (device, name, memoryview(owner).nbytes)
+            self.found[id(owner)] = (device, name, bytes_of(owner))
 
     def on(self, device: DeviceState) -> list[dict[str, Any]]:
         """The arenas on a device that its pool does not keep and no buffer uses, by routine, the largest first."""
@@ -99,4 +99,4 @@ def pool_row(device: DeviceState, held: int, rounding: int, idle: IdleArenas) ->
 
 def run_arena(device: DeviceState) -> int:
     """Bytes of the memory for runs at admission."""
-    return 0 if device.arena is None else int(owner_of(device.arena).nbytes)
+    return 0 if device.arena is None else bytes_of(owner_of(device.arena))

@@ -19,6 +19,7 @@ from ....interpreter.programs.program import Program
 from ....interpreter.schema.opdef import OpDef
 from ....interpreter.types.meta import Meta, Scalar
 from ....interpreter.wire.fields import is_line
+from ....streams.device import Order
 from ....streams.stream import Stream
 from ...model.device_state import DeviceState
 from ...model.instruction import Instruction
@@ -57,8 +58,10 @@ class SegmentPlan(Plan):
         self.stream = device.compute[0]
         self.in_place = False
         self.scalars = (False,) * len(metas)
-        self.two = self.pending = self.open = self.immediate = self.launchable = self.certain = self.views = False
+        self.two = self.pending = self.open = self.immediate = self.certain = self.views = self.warm = False
         self.reports, self.blocking = False, RUN.blocking
+        self.launchable = device.launches is not None  # as all of its ops are
+        self.key = (RUN.name, program.digest, recipe.steps.start, recipe.steps.stop, routine.passes)
         self.outputs = outputs
         self.output = None
         self.work = recipe.work + len(recipe.steps) * work_of_time(device.backend.op_time)
@@ -149,7 +152,7 @@ class Segment:
                 except ValueError:  # another thread has it
                     continue
                 return replay
-        return Replay(self.recipe, self.constants, arena)
+        return Replay(self.recipe, self.constants, arena, self.plan.device.backend)
 
     def take_own(self) -> Replay:
         """A replay for a run at admission, rather one that was there before: its arena is what all these use, one after
@@ -158,7 +161,7 @@ class Segment:
             return self.ready.pop()
         size = self.recipe.arena
         arena = arena_at_admission(self.plan.device, size) if size else None
-        return Replay(self.recipe, self.constants, arena, own=True)
+        return Replay(self.recipe, self.constants, arena, self.plan.device.backend, own=True)
 
     def give_back(self, replay: Replay, operands: Iterable[int] | None = None) -> None:
         """The run is over. `operands`: the slots of those that are to be forgotten; None for all."""
@@ -169,9 +172,10 @@ class Segment:
 
 
 class RunInstruction(Instruction):
-    """One run of a segment. `origins`: the errors that arose in it."""
+    """One run of a segment. `origins`: the errors that arose in it. `order`: where its launches get their numbers, if
+    it was launched at admission."""
 
-    __slots__ = ("careful", "numbers", "origins", "place", "poison", "replay", "segment", "stamps")
+    __slots__ = ("careful", "numbers", "order", "origins", "place", "poison", "replay", "segment", "stamps")
 
     def __init__(
         self,
@@ -186,6 +190,7 @@ class RunInstruction(Instruction):
         self.plan = segment.plan
         self.segment = segment
         self.numbers = numbers
+        self.order: Order | None = None
         self.replay: Replay | None = None
         self.place = 0  # the next slice
         self.careful = False  # something is poisoned: look before each call
@@ -271,7 +276,8 @@ class RunInstruction(Instruction):
 
     def run_slice(self, replay: Replay, place: int) -> None:
         start, calls = replay.slices[place]
-        if self.stream is not None and self.queue is not None and self.stream.steered:
+        steers = self.device.launches is None  # elsewhere what interferes meets each launch
+        if steers and self.stream is not None and self.queue is not None and self.stream.steered:
             self.run_steered(self.stream, start, calls)
             return
         done = 0 if self.careful else self.run_fast(start, calls)
@@ -309,11 +315,19 @@ class RunInstruction(Instruction):
         if not self.spread(call):
             return
         if any(given is None for given in arguments):  # of a fusion, which cannot fail: what depends on it is no value
-            arguments = [stand_in(given, place) for given, place in zip(arguments, call.arguments, strict=True)]
+            arguments = [self.stand_in(given, place) for given, place in zip(arguments, call.arguments, strict=True)]
         try:
             kernel(*arguments)
         except BaseException as error:
             self.note(call, error)
+        if self.order is not None:
+            self.order.issued += 1
+
+    def stand_in(self, given: Any, place: Place | int) -> Any:
+        """An argument, or in the place of a poisoned one some array of its shape."""
+        if given is not None or not isinstance(place, Place):
+            return given
+        return self.device.backend.xp.zeros(place.meta.shape, place.meta.dtype)
 
     def spread(self, call: Call) -> int:
         """Poison the results that depend on a poisoned value; how many are healthy."""
@@ -398,13 +412,13 @@ def arena_at_admission(device: DeviceState, nbytes: int) -> Any:
     """The start of the memory of runs at admission, aligned like its values. No limit counts it."""
     if device.arena is None:
         memory = device.backend.workspace(KEPT + ALIGNMENT)
-        device.arena = np.ndarray((KEPT,), np.uint8, memory, -memory.ctypes.data % ALIGNMENT)
-    return np.ndarray((nbytes,), np.uint8, device.arena)
+        device.arena = device.backend.lay_over(memory, Meta.of((KEPT,), "uint8"), -address_of(memory) % ALIGNMENT, None)
+    return device.backend.lay_over(device.arena, Meta.of((nbytes,), "uint8"), 0, None)
 
 
-def stand_in(given: Any, place: Place | int) -> Any:
-    """An argument, or in the place of a poisoned one some array of its shape."""
-    return np.zeros(place.meta.shape, place.meta.dtype) if given is None and isinstance(place, Place) else given
+def address_of(array: Any) -> int:
+    """Where an array begins, on the host or on a device."""
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
 
 
 def is_same(left: Any, right: Any) -> bool:

@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Self, TypeAlias
 
-import numpy as np
-
 from ....interpreter.schema.promotion import DType, number_dtype
 from ....interpreter.types.meta import Scalar
+from ....streams.device import Device
 from ...model.number import Number
-from ..compiling.recipe import ARENA, Call, Place, Recipe
+from ..compiling.recipe import ARENA, Call, Place, Recipe, fill
 
 SLICE: Final = 600_000  # work, in element operations, that is done without a pause: some 100 us
 CALL: Final = 2_000  # of a call itself
@@ -50,14 +49,18 @@ class Given:
 
 
 class Replay:
-    """A segment's calls, bound to an arena.
+    """A segment's calls, bound to an arena on a device.
 
     `slices` are the calls in pieces of bounded work, each with the place of its first call. `own`: the arena is
     no block of the device's memory, but what all runs at admission use.
     """
 
-    def __init__(self, recipe: Recipe, constants: dict[int, Scalar], arena: Any, *, own: bool = False) -> None:
+    def __init__(
+        self, recipe: Recipe, constants: dict[int, Scalar], arena: Any, device: Device, *, own: bool = False
+    ) -> None:
         self.arena = arena
+        self._device = device
+        self._lay_over = device.lay_over
         self.own = own
         self.slots = len(recipe.reads) + len(recipe.written) + len(recipe.made)
         self._last: list[Any] = [None] * self.slots
@@ -87,13 +90,20 @@ class Replay:
             elif argument.slot == ARENA:
                 array = bound.get(argument)
                 if array is None:
-                    array = bound[argument] = laid_over(self.arena, argument)
+                    array = bound[argument] = self._laid_over(self.arena, argument)
                 arguments[index] = array
             elif argument.whole:
                 self._spots[argument.slot].append((arguments, index))
             else:
                 self._view_spots(argument).append((arguments, index))
-        return call.kernel, arguments
+        return self._fill if call.kernel is fill else call.kernel, arguments
+
+    def _fill(self, old: Any, new: Any) -> None:
+        self._device.copy(new, old)
+
+    def _laid_over(self, array: Any, place: Place) -> Any:
+        """The value at a place of a block of memory."""
+        return self._lay_over(array, place.meta, place.offset, place.strides)
 
     def _view_spots(self, place: Place) -> Spots:
         for other, spots in self._views[place.slot]:
@@ -118,7 +128,7 @@ class Replay:
         for arguments, index in self._spots[slot]:
             arguments[index] = array
         for place, spots in self._views[slot]:
-            view = None if array is None else laid_over(array, place)
+            view = None if array is None else self._laid_over(array, place)
             for arguments, index in spots:
                 arguments[index] = view
 
@@ -139,11 +149,6 @@ def sliced(calls: list[Any], works: Sequence[int]) -> list[tuple[int, list[Any]]
         total += work
     found.append((start, calls[start:]))
     return found
-
-
-def laid_over(array: Any, place: Place) -> Any:
-    """The value at a place of a block of memory."""
-    return np.ndarray(place.meta.shape, place.meta.dtype, array, place.offset, place.strides)
 
 
 class Stamps:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .....interpreter.opcodes import Opcode, traits_of
+from .....interpreter.opcodes import traits_of
 from ....model.reason import Reason
 from ...record import Kind, Record
 
@@ -132,7 +132,7 @@ class Launches:
 
 def is_fence(record: Record) -> bool:
     """Does it end when its device has got to a launch? A value that is read in the order of its device does so, too."""
-    return record.launch > 0 and record.opcode != Opcode.CALL
+    return record.launch > 0 and not traits_of(record.opcode).computes
 
 
 def is_barrier(record: Record) -> bool:

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .....interpreter.opcodes import Opcode
+from .....interpreter.opcodes import Opcode, traits_of
 from ...record import Record
 from .records import Records, T, with_records
 
@@ -33,7 +33,7 @@ def fenced_launches(trace: Records) -> Iterator[tuple[list[Record], int, int]]:
     fences: dict[str, list[Record]] = defaultdict(list)
     for record in trace.records:
         if record.launch and record.finished:
-            (launches if record.opcode == Opcode.CALL else fences)[record.device].append(record)
+            (launches if traits_of(record.opcode).computes else fences)[record.device].append(record)
     for device, of_device in launches.items():
         of_device.sort(key=lambda record: record.launch)
         place = before = 0

@@ -1,0 +1,216 @@
+"""Runs of routines that are launched at admission: lists of launches on a device that launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.interpreter.errors import KernelError
+from tensord.interpreter.opcodes import Opcode
+from tensord.streams.faults import Fault, FaultKind
+from tensord.streams.launching.launcher import Launcher
+from tensord.vm.routines.running.instruction import KEPT
+from tensord.vm.scheduler.fences import MOST, OFTEN
+
+from ..streams.fake_cuda.gpu import Gpu
+from ..streams.fake_cuda.module import installed
+from .looking_inside import assert_sound, device_of, held, machine_of
+
+SIM: list[Any] = ["cpu:0", {"name": "sim:0", "memory": "64MiB", "launches": True}]
+CUDA: list[Any] = ["cpu:0", {"name": "cuda:0", "memory": "64MiB", "cache": "8MiB"}]
+ONES = np.ones(1024)
+MACHINE = "local:launched-runs"
+
+
+@pytest.fixture(params=["sim:0", "cuda:0"])
+def session(request: pytest.FixtureRequest) -> Iterator[Any]:
+    device = request.param
+    with installed(Gpu(seed=1, memory=1 << 30)), td.connect("local", devices=SIM if device == "sim:0" else CUDA) as one:
+        yield one
+
+
+@pytest.fixture
+def sim() -> Iterator[Any]:
+    with td.connect(MACHINE, devices=SIM) as one:
+        yield one
+
+
+def put(session: Any, value: Any = 1.0) -> Any:
+    """A tensor on the device that launches."""
+    return session.asarray(ONES * value, device=session.devices[-1]).wait()
+
+
+def polynomial(x: Any, y: Any) -> tuple[Any, Any]:
+    """Two results of four ops, two of them inside."""
+    product = (x + y) * x
+    return product - y, product * 2.0
+
+
+def warm(session: Any, function: Any, *operands: Any) -> Any:
+    """A routine that runs as a segment whose kernels have run."""
+    routine = session.routine(function)
+    for _ in range(4):
+        routine(*operands)
+        session.sync()
+    return routine
+
+
+def runs(session: Any) -> list[Any]:
+    """The records of runs that were launched at admission."""
+    return [one for one in session.trace().records if one.launch and one.opcode == Opcode.RUN]
+
+
+def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The tasks that go to the launcher from now on; they are not launched."""
+    found: list[Any] = []
+    monkeypatch.setattr(Launcher, "submit", lambda *given: found.append(given))
+    return found
+
+
+def test_runs_are_launched_one_behind_the_other_without_a_wait(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = put(session, 3.0), put(session)
+    f = warm(session, polynomial, x, y)
+    before = len(runs(session))
+    handed = handed_over(monkeypatch)
+    for _ in range(50):
+        x, _ = f(x, y)
+        x = x * 0.5
+    session.flush()
+    assert not handed
+    monkeypatch.undo()
+    expected = 3.0
+    for _ in range(50):
+        expected = ((expected + 1.0) * expected - 1.0) * 0.5
+    np.testing.assert_array_equal(x.numpy(), ONES * expected)
+    found = runs(session)
+    assert len(found) == before + 50
+    numbers = [one.launch for one in found]
+    assert all(later - earlier == 5 for earlier, later in zip(numbers[before:], numbers[before + 1 :], strict=False))
+    assert_sound(session)
+
+
+def test_a_run_writes_in_place_behind_what_reads_the_tensor(session: Any) -> None:
+    def step(weights: Any, gradient: Any) -> Any:
+        change = gradient * 0.5 + gradient
+        weights -= change
+        return change
+
+    w, g = put(session, 10.0), put(session)
+    f = warm(session, step, w, g)
+    before, read = w.numpy()[0], []
+    for _ in range(5):
+        read.append(w * 1.0)
+        f(w, g)
+    assert [one.numpy()[0] for one in read] == [before - 1.5 * n for n in range(5)]
+    assert w.numpy()[0] == before - 7.5
+    assert_sound(session)
+
+
+def test_arenas_are_used_again_behind_the_launches_that_use_them(session: Any) -> None:
+    """One that no replay keeps is freed while its run is only launched; another run, or an upload, may get it."""
+    large = np.arange(KEPT // 4, dtype=np.float64)
+    x, y = (session.asarray(large * n, device=session.devices[-1]).wait() for n in (1.0, 2.0))
+
+    def inside(x: Any, y: Any) -> Any:
+        return session.xp.max(x * y + x)  # nobody else sees what is reduced
+
+    f = warm(session, inside, x, y)
+    found = [f(x, y) for _ in range(6)]
+    uploaded = [session.asarray(large * n, device=session.devices[-1]) for n in range(3)]
+    found += [f(x, each) for each in uploaded]
+    last = large[-1]
+    assert [one.numpy()[()] for one in found] == [last * last * 2 + last] * 6 + [
+        last * last * n + last for n in range(3)
+    ]
+    assert runs(session)
+    assert_sound(session)
+
+
+def test_numbers_of_a_run_are_its_own(sim: Any) -> None:
+    """The next run's are put into the same places while this one is not computed yet."""
+    x = put(sim)
+    f = warm(sim, lambda x, number: (x * number) + number, x, 2.0)
+    with held(sim, "sim:0", "compute"):
+        found = [f(x, float(n)) for n in range(5)]
+        sim.flush()
+    assert [one.numpy()[0] for one in found] == [2.0 * n for n in range(5)]
+
+
+def test_a_launch_that_fails_takes_only_what_depends_on_it(sim: Any) -> None:
+    def both(x: Any, y: Any) -> tuple[Any, Any, Any]:
+        total = x + y
+        product = x * y
+        return total - y, product - x, total
+
+    x, y = put(sim, 5.0), put(sim, 2.0)
+    f = warm(sim, both, x, y)
+    before = len(runs(sim))
+    device_of(sim, "sim:0").inject(Fault(FaultKind.FAIL, label="multiply"))
+    difference, lost, total = f(x, y)
+    with pytest.raises(KernelError, match=r"multiply failed on sim:0 \(injected\)") as caught:
+        lost.numpy()
+    assert "test_launched_runs.py" in str(caught.value.location)
+    assert (difference.numpy()[0], total.numpy()[0]) == (5.0, 7.0)
+    assert len(runs(sim)) == before + 1
+    assert f(x, y)[1].numpy()[0] == 5.0
+    assert_sound(sim)
+
+
+def test_a_lost_device_names_the_runs_that_were_launched(sim: Any) -> None:
+    x, y = put(sim), put(sim)
+    f = warm(sim, polynomial, x, y)
+    device_of(sim, "sim:0").inject(Fault(FaultKind.LATE, label="subtract"))
+    results = [f(x, y) for _ in range(3)]
+    for result in results:
+        with pytest.raises(KernelError, match="sim:0 is lost"):
+            result[0].numpy()
+    with pytest.raises(KernelError, match=r"launched since.*run polynomial \(.*test_launched_runs.py"):
+        (x + y).numpy()
+
+
+def test_a_session_whose_runs_are_too_far_ahead_is_held_back_and_others_go_on(
+    sim: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = put(sim)
+
+    def long(x: Any) -> Any:
+        for _ in range(100):
+            x = x + 1.0
+        return x
+
+    f = warm(sim, long, x)
+    machine = machine_of(sim)
+    monkeypatch.setattr(machine, "await_credit", lambda _session: None)
+    launches = machine.engine.tiers["sim:0"].launches
+    with held(sim, "sim:0", "compute"):
+        session = machine.engine.directory.sessions[sim._core.transport._session.id]
+        for _ in range(8):
+            x = f(x)
+        sim.flush()
+        assert session.flooded
+        assert launches is not None
+        assert launches.order.issued - launches.order.reached <= MOST + OFTEN + 100
+        with td.connect(MACHINE) as other:
+            assert (other.asarray(ONES, device="cpu:0") + 1.0).numpy()[0] == 2.0
+    assert x.numpy()[0] == 801.0
+    assert_sound(sim)
+
+
+def test_auto_makes_runs_of_a_plain_loop_on_a_device_that_launches(session: Any) -> None:
+    with td.connect("local", devices=CUDA if session.devices[-1] == "cuda:0" else SIM, routines="auto") as auto:
+        for _ in range(3):  # the program of what repeats is linked at a wait
+            x, w, expected = put(auto), put(auto), 1.0
+            for _ in range(60):
+                a = x * 0.5 + w
+                b = (a * a - x) * 0.25
+                x = ((b + x) * 0.5 - w) * 0.125 + a
+                a = expected * 0.5 + 1.0
+                b = (a * a - expected) * 0.25
+                expected = ((b + expected) * 0.5 - 1.0) * 0.125 + a
+            np.testing.assert_array_equal(x.numpy(), ONES * expected)
+        assert runs(auto)
+        assert_sound(auto)
