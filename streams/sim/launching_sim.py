@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from ...interpreter.errors import KernelError
 from ...interpreter.ops.positions import Check
-from ...interpreter.programs.fusion import Terms
+from ...interpreter.programs.fusion import Fusion
+from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import Array, BoundKernel
 from ...interpreter.types.meta import Meta
-from ..device import LOOKS, PIECE, Buffer, KernelCall
+from ..device import LOOKS, PIECE, Buffer, FusionKernel, KernelCall
 from ..faults import Fault, FaultKind
 from ..launching.launch_stream import LaunchStream
 from ..launching.launcher import Launcher
@@ -36,6 +37,17 @@ from .sim import SimDevice, SimOptions, owner_of
 from .sim_queue import Gate, SimEvent, SimQueue
 
 LARGE: Final = 1_000_000  # element operations of a kernel, or bytes of a copy, that no thread does which only looks
+
+
+class LaunchedFusion:
+    """The kernel of a fusion, which puts it in the order of a queue. `scratch`: as it has itself."""
+
+    def __init__(self, launch: BoundKernel, scratch: int) -> None:
+        self._launch = launch
+        self.scratch = scratch
+
+    def __call__(self, *arrays: Any) -> None:
+        self._launch(*arrays)
 
 
 class LaunchingStream(LaunchStream):
@@ -123,9 +135,9 @@ class LaunchingSimDevice(SimDevice):
 
         return launch if total else compute
 
-    def fusion_terms(self) -> Terms | None:
-        """None: its kernels are put in a queue one by one."""
-        return None
+    def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:
+        fused = super().fuse(program, fusion, work)
+        return LaunchedFusion(self.launching(fused, "fusion", work, total=True), fused.scratch)
 
     def _queue(self) -> SimQueue:
         """The queue of the stream that is current on this thread."""
