@@ -34,8 +34,8 @@ class Report(dict[str, Any]):
     `before` and `after`; `without_passes`: runs that could not be those of the program after passes. All else is about
     what they have left. `pieces`: what runs one after the other: a segment, which is one instruction, or a step by
     itself; of a segment its device, the number of calls, the bytes of its arena, and the steps of each fusion, which
-    are computed together. `values`: the memory mode of each value ("virtual", "local", "on device") and why; `metas`:
-    what each is.
+    are computed together; and, if that was asked for, its generated `kernels`. `values`: the memory mode of each value
+    ("virtual", "local", "on device") and why; `metas`: what each is.
     """
 
     def __str__(self) -> str:
@@ -57,10 +57,19 @@ class Report(dict[str, Any]):
             if piece["how"] == "segment":
                 fusions = "".join(f", fusion of {len(fusion)} steps" for fusion in piece["fusions"])
                 yield f"  {steps} on {piece['device']}: {piece['calls']} calls{fusions}"
+                yield from kernel_lines(piece.get("kernels", ()))
             else:
                 yield f"  {steps}: {piece['how']} {piece['op']}".rstrip()
         for value, ((mode, why), meta) in enumerate(zip(self["values"], self["metas"], strict=True)):
             yield f"  %{value} {meta}: {mode}, {why}"
+
+
+def kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The sources of generated kernels."""
+    for kernel in kernels:
+        state = "compiled" if kernel["compiled"] else "not compiled, so the steps run one by one"
+        yield f"  kernel of steps {', '.join(map(str, kernel['steps']))}, {state}:"
+        yield from (f"    {line}" for line in kernel["source"].splitlines())
 
 
 def pass_line(row: Mapping[str, Any]) -> str:
@@ -185,8 +194,10 @@ class Linked:
         outbox.appended()
         return made
 
-    def reporting(self) -> Steps[Report]:
-        return Report((yield self._core.answers.ask("routine", self._id)))
+    def reporting(self, *, source: bool = False) -> Steps[Report]:
+        """The report; `source`: with the source of generated kernels."""
+        asked = (self._id, True) if source else (self._id,)
+        return Report((yield self._core.answers.ask("routine", *asked)))
 
     def _requested(self, prints: list[Reply]) -> tuple[tuple[int, AtLine, int], ...]:
         """Chain, callback and request of each side effect. `prints` gets the replies of those that print."""

@@ -65,13 +65,16 @@ class Reported:
 
     _core: Runs
 
-    def report(self) -> Report:
-        """The compiled form so far: the segments, their memory, and the place of each value, with the reason."""
-        return on_thread(self._core.core.outbox, self._core.linked.reporting())
+    def report(self, *, source: bool = False) -> Report:
+        """The compiled form so far: the segments, their memory, and the place of each value, with the reason.
 
-    def report_async(self) -> Awaiting[Report]:
+        `source`: with the source of the kernels that were generated for it.
+        """
+        return on_thread(self._core.core.outbox, self._core.linked.reporting(source=source))
+
+    def report_async(self, *, source: bool = False) -> Awaiting[Report]:
         """`await routine.report_async()`: as `report`."""
-        return on_loop(self._core.core.outbox, self._core.linked.reporting())
+        return on_loop(self._core.core.outbox, self._core.linked.reporting(source=source))
 
 
 make_public(Reported)

@@ -118,15 +118,18 @@ class Routine(Generic[P, R]):
             entry = Call(self._captures, core, given, args, kwargs).linked()
         return LinkedRoutine(entry.linked, entry.convention)
 
-    def report(self) -> Report:
-        """What the machine has made of the capture that was called last. ProtocolError if there is none."""
-        entry = self._latest()
-        return on_thread(entry.linked._core.outbox, reporting(entry))
+    def report(self, *, source: bool = False) -> Report:
+        """What the machine has made of the capture that was called last. ProtocolError if there is none.
 
-    def report_async(self) -> Awaiting[Report]:
+        `source`: with the source of the kernels that were generated for it.
+        """
+        entry = self._latest()
+        return on_thread(entry.linked._core.outbox, reporting(entry, source=source))
+
+    def report_async(self, *, source: bool = False) -> Awaiting[Report]:
         """`await routine.report_async()`: as `report`."""
         entry = self._latest()
-        return on_loop(entry.linked._core.outbox, reporting(entry))
+        return on_loop(entry.linked._core.outbox, reporting(entry, source=source))
 
     def _latest(self) -> Entry:
         entry = self._entries.latest()
@@ -202,8 +205,8 @@ class BoundRoutine(Generic[P, R]):
         return f"<{self._routine!r} of {self.__self__!r}>"
 
 
-def reporting(entry: Entry) -> Steps[Report]:
-    report = yield from entry.linked.reporting()
+def reporting(entry: Entry, *, source: bool = False) -> Steps[Report]:
+    report = yield from entry.linked.reporting(source=source)
     report["constants"] = list(entry.guards.constants)
     return report
 

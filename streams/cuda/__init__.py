@@ -2,8 +2,9 @@
 
 - `cuda`: the device; `direct`: elementwise calls as kernels that are launched by one call; `loops`: the device code of
   CuPy's ufuncs; `own_kernel`: what a kernel of our own is to those that launch it
-- `fused`: fusions as one kernel each; `traced`: the loops that an op consists of; `block`, `block_source`: what a
-  generated kernel computes, and its source; `unfused`: the steps one by one; `compiling`: where compiling takes place
+- `fused`: fusions as one kernel each, and single ops that CuPy computes by several; `traced`: the loops that an op
+  consists of; `block`, `block_source`, `block_kernel`: what a kernel computes, its source, and its launches; `unfused`:
+  the steps one by one; `sources`, `compiling`: what is compiled, and where
 - `graphs`: many launches by one call; `recording`: their capture; `nodes`: what takes other arguments; `driver`: CUDA's
   driver where CuPy does not lead to it
 - `products`: cuBLAS within a capture; `replaced`: other functions in CuPy's modules meanwhile

@@ -7,7 +7,7 @@ memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.program import Program, Step
 from ...interpreter.types.joined_axes import JoinedAxes
 from ...interpreter.types.meta import Meta
+from ..device import KernelCall
 from .loops import Loop
 from .traced import Constant, Operand, Trace
 
@@ -23,6 +24,7 @@ MOST_BYTES: Final = 3500  # of a kernel's parameters: CUDA has 4 KiB
 ACCESS: Final = 16  # bytes that a thread reads or writes at once, at the most
 
 Traces: TypeAlias = Callable[[Program, Step], Trace | None]
+Given: TypeAlias = str | int  # the name of a value, or the place of a number among the arguments
 
 
 class Tensor(NamedTuple):
@@ -100,73 +102,73 @@ class Block(NamedTuple):
 
 def block_of(program: Program, fusion: Fusion, traces: Traces) -> Block | None:
     """The block of a fusion; None if a kernel cannot take its parameters, or it makes nothing that anybody needs."""
-    return Building(program, fusion).build(traces) if fusion.outputs else None
+    metas = [program.metas[n] if n >= 0 else None for n in fusion.inputs]
+    made = [meta for n in fusion.outputs if (meta := program.metas[n]) is not None]
+    if not fusion.outputs:
+        return None
+    building = Building(metas, made)
+    names: dict[int, Given] = dict(zip(fusion.inputs, building.given, strict=True))
+    for step in (program.steps[place] for place in fusion.steps):
+        found = traces(program, step)
+        if found is None:
+            return None
+        names[step.first] = building.add(step.op, found, [names[operand] for operand in step.operands])
+    return building.finish([names[n] for n in fusion.outputs])
+
+
+def block_of_call(call: KernelCall, found: Trace) -> Block | None:
+    """The block of a call of an op; None if a kernel cannot take its parameters."""
+    metas = [meta if isinstance(meta, Meta) else None for meta in call.metas]
+    building = Building(metas, [meta for meta in call.outputs if meta is not None])
+    return building.finish([building.add(call.op.name, found, building.given)])
 
 
 class Building:
-    """Names values, and collects lines."""
+    """Names values, and collects lines. `inputs`: metas, None for a number. `given`: of each the name, or the place, if
+    it is a number."""
 
-    def __init__(self, program: Program, fusion: Fusion) -> None:
-        self.program, self.fusion = program, fusion
-        self.places = {operand: place for place, operand in enumerate(fusion.inputs)}
-        self.names: dict[int, str] = {}
-        self.numbers: dict[tuple[Any, ...], Number] = {}
-        self.lines: list[Line] = []
-        read = [(place, n) for place, n in enumerate(fusion.inputs) if n >= 0]
-        metas = [self.meta(n) for _, n in read]
-        made = [self.meta(n) for n in fusion.outputs]
-        joined = JoinedAxes.of([meta.shape for meta in (*metas, *made)])
+    def __init__(self, inputs: Sequence[Meta | None], outputs: Sequence[Meta]) -> None:
+        tensors = [(place, meta) for place, meta in enumerate(inputs) if meta is not None]
+        joined = JoinedAxes.of([meta.shape for meta in (*(meta for _, meta in tensors), *outputs)])
         self.axes = joined.lengths
-        self.inputs = [Tensor(f"a{k}", place, metas[k], joined.along(k)) for k, (place, _) in enumerate(read)]
-        first, offset = len(fusion.inputs), len(metas)
-        self.outputs = [Tensor(f"r{k}", first + k, meta, joined.along(offset + k)) for k, meta in enumerate(made)]
-        self.names.update((n, tensor.name) for (_, n), tensor in zip(read, self.inputs, strict=True))
+        self.inputs = [Tensor(f"a{k}", place, meta, joined.along(k)) for k, (place, meta) in enumerate(tensors)]
+        first = len(self.inputs)
+        self.outputs = [
+            Tensor(f"r{k}", len(inputs) + k, meta, joined.along(first + k)) for k, meta in enumerate(outputs)
+        ]
+        self.given: list[Given] = list(range(len(inputs)))
+        for tensor in self.inputs:
+            self.given[tensor.place] = tensor.name
+        self.lines: list[Line] = []
+        self.numbers: dict[tuple[Any, ...], Number] = {}
 
-    def meta(self, value: int) -> Meta:
-        """The meta of a value, which a fusion's have."""
-        meta = self.program.metas[value]
-        if meta is None:
-            raise AssertionError("a fusion has no pending values")
-        return meta
-
-    def build(self, traces: Traces) -> Block | None:
-        """The block, if there is one."""
-        for step in (self.program.steps[place] for place in self.fusion.steps):
-            found = traces(self.program, step)
-            if found is None:
-                return None
-            self.add(step, found)
-        outputs = [(tensor, self.names[n]) for tensor, n in zip(self.outputs, self.fusion.outputs, strict=True)]
-        numbers = tuple(self.numbers.values())
-        block = Block(tuple(self.inputs), numbers, tuple(self.lines), tuple(outputs), self.axes)
-        return block if block.parameters <= MOST_BYTES else None
-
-    def add(self, step: Step, found: Trace) -> None:
-        """The lines of a step."""
+    def add(self, op: str, found: Trace, operands: Sequence[Given]) -> str:
+        """The lines of a call of an op; the name of its result."""
         results: list[str] = []
         for call in found.calls:
             pairs = zip(call.operands, call.loop.taken, strict=True)
-            operands = tuple([self.name_of(step, results, operand, dtype) for operand, dtype in pairs])
-            result = f"v{len(self.lines)}"
-            self.lines.append(Line(step.op, call.name, call.loop, operands, result))
-            results.append(result)
-        self.names[step.first] = results[-1]
+            names = [self.name_of(operand, dtype, operands, results) for operand, dtype in pairs]
+            results.append(f"v{len(self.lines)}")
+            self.lines.append(Line(op, call.name, call.loop, tuple(names), results[-1]))
+        return results[-1]
 
-    def name_of(self, step: Step, results: list[str], operand: Operand, dtype: Any) -> str:
-        """The name of a call's operand."""
+    def name_of(self, operand: Operand, dtype: Any, operands: Sequence[Given], results: Sequence[str]) -> str:
+        """The name of what a loop takes."""
         if isinstance(operand, Constant):
-            return self.number(dtype, -1, operand.number)
+            return self.number(np.dtype(dtype), -1, np.dtype(dtype).type(operand.number))
         if operand >= 0:
             return results[operand]
-        given = step.operands[~operand]
-        return self.names[given] if given >= 0 else self.number(dtype, self.places[given])
+        given = operands[~operand]
+        return given if isinstance(given, str) else self.number(np.dtype(dtype), given)
 
     def number(self, dtype: Any, place: int, constant: Any = None) -> str:
         """The name of a number that is passed with that dtype."""
-        if place < 0:
-            constant = np.dtype(dtype).type(constant)
         key = (dtype.name, place, None if constant is None else constant.tobytes())
-        found = self.numbers.get(key)
-        if found is None:
-            found = self.numbers[key] = Number(f"n{len(self.numbers)}", np.dtype(dtype), place, constant)
+        found = self.numbers.setdefault(key, Number(f"n{len(self.numbers)}", dtype, place, constant))
         return found.name
+
+    def finish(self, results: Sequence[Given]) -> Block | None:
+        """The block, if its parameters are not too many."""
+        outputs = tuple(zip(self.outputs, map(str, results), strict=True))
+        block = Block(tuple(self.inputs), tuple(self.numbers.values()), tuple(self.lines), outputs, self.axes)
+        return block if block.parameters <= MOST_BYTES else None

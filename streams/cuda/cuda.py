@@ -155,7 +155,7 @@ class CudaDevice(PooledDevice):
         self._direct = DirectKernels(cupy)
         self._compiling = Compiling(name)
         current = partial(cupy.cuda.Device, self.ordinal)
-        self._fused = FusedKernels(cupy, self._compiling.submit, current, blocking=options.launch_blocking)
+        self._fused = FusedKernels(cupy, self._compiling.submit, current)
         self._graphs = Graphs(cupy, self.ordinal, self._take_block, self._launcher.events, self.has_passed)
         self.launches = self.segments = len(self._compute) == 1  # else memory may be behind launches on several streams
         self.pace = 150.0  # float32 that are read, added and written by an H100
@@ -485,7 +485,7 @@ class CudaDevice(PooledDevice):
     def bind_kernel(self, call: KernelCall) -> tuple[BoundKernel, int]:
         """The kernel, which launches by itself; with `launch_blocking` what waits for it, too."""
         kernel, scratch = super().bind_kernel(call)
-        kernel = self._direct.kernel_of(call) or kernel
+        kernel = self._direct.kernel_of(call) or self._fused.alone(call, kernel) or kernel
         if not self.options.launch_blocking:
             return kernel, scratch
         current = self._cupy.cuda.get_current_stream
@@ -498,7 +498,8 @@ class CudaDevice(PooledDevice):
         return launch_and_wait, scratch
 
     def fusion_terms(self) -> Terms | None:
-        return self._fused.terms()
+        """As declared. With `launch_blocking` nothing is fused, so that an error names its op."""
+        return None if self.options.launch_blocking else self._fused.terms()
 
     def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:  # noqa: ARG002 - a kernel has all threads
         return self._fused.kernel_of(program, fusion, self.bind_kernel)

@@ -261,7 +261,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "devices": lambda asked: [describe(asked.engine, one, asked.about.where) for one in asked.engine.pools.values()],
     "names": _names,
     "invariants": _invariants,
-    "routine": lambda asked, id_: routine_row(asked.session, natural("id", id_)),
+    "routine": lambda asked, id_, source=False: routine_row(asked.session, natural("id", id_), source=bool(source)),
     "detail": _detail,
     "returns": lambda asked, limit=10: returning_slices(
         asked.engine, min(natural("limit", limit), MOST), asked.about.where

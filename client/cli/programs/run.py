@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--times", type=click.IntRange(min=1), default=1, help="Run it so many times; the last results count.")
 @click.option("--passes", metavar="NAMES", help="Passes that may change a text: names with commas, all, or none.")
 @click.option("--report", is_flag=True, help="Tell what the machine has made of the program.")
+@click.option("--source", is_flag=True, help="The same, with the source of kernels that were generated for it.")
 @click.option(
     "--address", envvar="TENSORD_ADDRESS", show_envvar=True, help="A daemon's address; by default, this process."
 )
@@ -46,6 +47,7 @@ def run(
     times: int,
     passes: str | None,
     report: bool,
+    source: bool,
     address: str | None,
 ) -> None:
     """Run a program from its text: str(routine.program(...)), or written by hand (docs/programs.md).
@@ -83,7 +85,7 @@ def run(
         for _ in range(times):
             found = linked(*arguments.values(), **values)
         arrays = session.fetch(found)
-        told = linked.report() if report else None
+        told = linked.report(source=source) if report or source else None
     for array, path in zip(arrays, outputs, strict=False):
         save(array, path)
     tell(parsed, arrays, outputs, told)

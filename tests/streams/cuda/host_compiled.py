@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+import threading
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ SHIM = """
 #define __global__
 #define __device__
 struct Place { unsigned int x; };
-static Place blockIdx, blockDim, threadIdx;
+static thread_local Place blockIdx, blockDim, threadIdx;
 using namespace std;
 """
 RUN = """
@@ -55,6 +55,35 @@ class HostArray(np.ndarray[Any, Any]):
         return Pointer(self.ctypes.data, self)
 
 
+class Compiled:
+    """Kernels that were compiled, by their sources."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._found: dict[str, tuple[ctypes.CDLL, int]] = {}
+        self._lock = threading.Lock()
+
+    def function(self, source: str, name: str) -> Any:
+        """The function that runs a kernel of the source for a grid, a block and arguments."""
+        self.compile([source])
+        loaded, n = self._found[source]
+        return getattr(loaded, f"run_{n}_{name}")
+
+    def compile(self, sources: Sequence[str]) -> None:
+        """Compile sources that are not, all at once, since the compiler takes long to start."""
+        with self._lock:
+            sources = [source for source in dict.fromkeys(sources) if source not in self._found]
+            if not sources:
+                return
+            file = self._folder / f"{len(self._found)}.cpp"
+            library = file.with_suffix(".so")
+            file.write_text(SHIM + "".join(as_host_code(source, n) for n, source in enumerate(sources)))
+            command = ["g++", "-w", "-std=c++17", "-shared", "-fPIC", "-o", str(library), str(file)]
+            subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - its own file
+            loaded = ctypes.CDLL(str(library))
+            self._found |= {source: (loaded, n) for n, source in enumerate(sources)}
+
+
 class HostKernels:
     """A stand-in for `cupy`: NumPy's ufuncs with loops of device code, and kernels that run on the host.
 
@@ -63,11 +92,11 @@ class HostKernels:
     """
 
     def __init__(self, folder: Path, loops: dict[str, list[tuple[str, str, str]]]) -> None:
-        self._folder = folder
+        self._compiled = Compiled(folder)
+        self.compile = self._compiled.compile
         self.launches: list[int] = []
         self.launched: list[str] = []
         self.left: list[str] = []
-        self._compiled: dict[str, Any] = {}
         for name, found in loops.items():
             setattr(self, name, self._ufunc(name, found))
 
@@ -76,8 +105,7 @@ class HostKernels:
             self.left.append(name)
             return getattr(np, name)(*arrays)
 
-        ops = [SimpleNamespace(in_types=dtypes(t), out_types=dtypes(g), routine=code) for t, g, code in loops]
-        call._ops, call._preamble = SimpleNamespace(ops=ops), ""  # type: ignore[attr-defined]
+        call._ops, call._preamble = loops_of(loops), ""  # type: ignore[attr-defined]
         call.nin = len(loops[0][0])  # type: ignore[attr-defined]
         return call
 
@@ -89,9 +117,7 @@ class HostKernels:
 
     def RawKernel(self, source: str, name: str, options: tuple[str, ...] = ()) -> Any:  # noqa: N802 - CuPy's name
         assert options == (() if name == "direct" else ("--fmad=false",))
-        if source not in self._compiled:
-            self.compile([source])
-        run = getattr(*self._compiled[source](name))
+        run = self._compiled.function(source, name)
 
         def function(grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
             self.launches.append(grid[0])
@@ -100,23 +126,22 @@ class HostKernels:
 
         return SimpleNamespace(kernel=function)
 
-    def compile(self, sources: Sequence[str]) -> None:
-        """Compile kernels that are not, all at once, since the compiler takes long to start."""
-        sources = [source for source in dict.fromkeys(sources) if source not in self._compiled]
-        if not sources:
-            return
-        number = len(self._compiled)
-        file, library = self._folder / f"{number}.cpp", self._folder / f"{number}.so"
-        file.write_text(SHIM + "".join(as_host_code(source, n) for n, source in enumerate(sources)))
-        command = ["g++", "-w", "-std=c++17", "-shared", "-fPIC", "-o", str(library), str(file)]
-        subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - its own file
-        loaded = ctypes.CDLL(str(library))
-        self._compiled |= {source: partial(named, loaded, n) for n, source in enumerate(sources)}
+
+class KernelsOfCupy(HostKernels):
+    """The same with all of CuPy's ufuncs, of which none is called."""
+
+    def __init__(self, folder: Path, cupy: Any) -> None:
+        super().__init__(folder, {})
+        self._cupy = cupy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cupy, name)
 
 
-def named(loaded: ctypes.CDLL, n: int, name: str) -> tuple[ctypes.CDLL, str]:
-    """The library, and the name in it of a kernel of the n-th source."""
-    return loaded, f"run_{n}_{name}"
+def loops_of(loops: Sequence[tuple[str, str, str]]) -> Any:
+    """Loops as a ufunc of CuPy's has them."""
+    ops = [SimpleNamespace(in_types=dtypes(t), out_types=dtypes(g), routine=code) for t, g, code in loops]
+    return SimpleNamespace(ops=ops)
 
 
 def as_host_code(source: str, n: int) -> str:
@@ -144,8 +169,7 @@ def dtypes(chars: str) -> tuple[Any, ...]:
 
 def as_c(argument: Any) -> Any:
     """An argument of a C function: a pointer for an array, a number for one of NumPy's."""
-    if argument.ndim:
-        return ctypes.c_void_p(argument.ctypes.data)
-    if isinstance(argument, np.ndarray):
-        return ctypes.c_void_p(argument.ctypes.data)
-    return np.ctypeslib.as_ctypes_type(argument.dtype)(argument.item())
+    if isinstance(argument, np.generic):
+        dtype: Any = argument.dtype
+        return np.ctypeslib.as_ctypes_type(dtype)(argument.item())
+    return ctypes.c_void_p(argument.ctypes.data)

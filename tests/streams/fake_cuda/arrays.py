@@ -69,6 +69,10 @@ class Array:
         return made
 
     @property
+    def _c_contiguous(self) -> bool:
+        return bool(self.native.flags.c_contiguous)
+
+    @property
     def device(self) -> Any:
         return Ordinal(self.data.device_id)
 

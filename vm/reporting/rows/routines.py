@@ -3,6 +3,7 @@ its values, with the reason."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ....interpreter.errors import ProtocolError, TensordError
@@ -16,8 +17,9 @@ from ...routines.compiling.recipe import ARENA, Place, Recipe
 from ...routines.running.instruction import Segment
 
 
-def routine_row(session: VmSession, id_: int) -> dict[str, Any]:
-    """A routine of the session as plain values. ProtocolError if there is none with that id."""
+def routine_row(session: VmSession, id_: int, *, source: bool = False) -> dict[str, Any]:
+    """A routine of the session as plain values. ProtocolError if there is none with that id. `source`: with those of
+    its generated kernels."""
     routine = session.routines.get(id_)
     if isinstance(routine, TensordError):
         raise routine.reraisable()
@@ -32,7 +34,7 @@ def routine_row(session: VmSession, id_: int) -> dict[str, Any]:
         "without_passes": routine.runs if ran is not routine else 0,
         "runs_op_by_op": routine.runs if ran is routine else ran.runs,
         "compiled": ran.pieces is not None,
-        "pieces": [piece_row(ran, piece) for piece in ran.pieces or ()],
+        "pieces": [piece_row(ran, piece, source=source) for piece in ran.pieces or ()],
         "values": value_rows(ran),
         "metas": ["?" if meta is None else str(meta) for meta in ran.program.metas],
     }
@@ -61,7 +63,7 @@ def pass_row(name: str, before: int, after: int, of: str, changed: bool) -> dict
     return {"pass": name, "before": before, "after": after, "of": of, "changed": changed}
 
 
-def piece_row(routine: Linked, piece: range) -> dict[str, Any]:
+def piece_row(routine: Linked, piece: range, *, source: bool) -> dict[str, Any]:
     """One piece: a segment, or a step that runs by itself."""
     segment = routine.segments.get(piece.start)
     row: dict[str, Any] = {"first": piece.start, "last": piece.stop - 1, "how": "op by op", "op": ""}
@@ -70,11 +72,23 @@ def piece_row(routine: Linked, piece: range) -> dict[str, Any]:
         fusions = [list(fusion.steps) for fusion in recipe.fusions]
         row |= {"how": "segment", "device": segment.plan.device.name, "calls": len(recipe.calls)}
         row |= {"arena": recipe.arena, "fusions": fusions}
+        if source:
+            row["kernels"] = list(kernel_rows(recipe))
     elif len(piece) == 1:
         row["op"] = routine.program.steps[piece.start].op
     elif piece.start not in routine.segments:
         row["how"] = "segment, compiled at its next run"
     return row
+
+
+def kernel_rows(recipe: Recipe) -> Iterator[dict[str, Any]]:
+    """The generated kernels of a segment's fusions."""
+    fusions = {fusion.steps[-1]: fusion for fusion in recipe.fusions}
+    for call in recipe.calls:
+        kernel: Any = call.kernel
+        fusion, text = fusions.get(call.step), getattr(kernel, "source", "")
+        if text and fusion is not None:
+            yield {"steps": list(fusion.steps), "compiled": kernel.is_ready(), "source": text}
 
 
 def value_rows(routine: Linked) -> list[list[str]]:

@@ -57,6 +57,13 @@ def test_results_are_printed_or_go_to_files(capsys, files):
     assert out.splitlines() == [f"%3 float64[3] -> {files / 'y.npy'}", "%4 float64[] =", "6.0"]
 
 
+def test_a_report_with_sources_is_a_report(capsys, files):
+    code, out, _ = run(capsys, *usual(files), "--json", "--times", 2, "--source")
+    assert code == 0
+    (piece,) = json.loads(out)["report"]["pieces"]
+    assert piece["kernels"] == []  # none is generated for the host
+
+
 def test_json_has_the_values_and_the_report(capsys, files):
     code, out, _ = run(capsys, *usual(files), "--json", "--times", 2, "--report")
     found = json.loads(out)

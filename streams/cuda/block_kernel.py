@@ -1,0 +1,104 @@
+"""A block as a kernel: what is launched, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ...interpreter.schema.opdef import BoundKernel
+from .block import Block
+from .block_source import source_of
+from .own_kernel import Launch, OwnKernel
+from .sources import Sources
+
+THREADS: Final = 256  # of a block of the grid
+
+
+class Shape(NamedTuple):
+    """How a kernel is launched: its grid, and what follows its tensors and numbers."""
+
+    grid: tuple[int]
+    sizes: tuple[Any, ...]
+
+
+class BlockKernel(OwnKernel):
+    """The kernel of a block, called as `kernel(*inputs, *outputs)`. `instead`: what is called for operands that are not
+    packed, for numbers that do not fit, and where there is no function; `scratch`: the bytes that it takes.
+
+    `soon`: the source is compiled where nobody waits, and `instead` called until then; else the first call compiles it.
+    """
+
+    def __init__(
+        self, sources: Sources, block: Block, instead: BoundKernel, scratch: int = 0, *, soon: bool = False
+    ) -> None:
+        self.source = source_of(block)
+        self.digest = sha256(self.source.encode()).hexdigest()
+        self.scratch = scratch
+        self._sources, self._instead, self._soon = sources, instead, soon
+        self._tensors = [tensor.place for tensor in block.tensors]
+        self._inputs = [tensor.place for tensor in block.inputs]
+        self._outputs = [tensor.place for tensor, _ in block.outputs]
+        self._numbers = [(number.place, number.dtype.type, number.constant) for number in block.numbers]
+        self._single, self._packs = shapes_of(block)
+        packed = [tensor for tensor in block.tensors if block.is_packed(tensor)]
+        self._alignments = [(tensor.place, block.pack * tensor.meta.dtype.itemsize - 1) for tensor in packed]
+        if soon:
+            sources.ask(self.digest, self.source)
+
+    def is_ready(self) -> bool:
+        """Is its kernel compiled?"""
+        return self._sources.compiled.get(self.digest) is not None
+
+    def is_pending(self) -> bool:
+        """Is its kernel still to be compiled?"""
+        return self._sources.is_pending(self.digest)
+
+    def __call__(self, *arrays: Any) -> Any:
+        launch = self.launch_of(arrays)
+        if launch is None:
+            return self._instead(*arrays)
+        return launch.function(launch.grid, launch.block, launch.arguments)
+
+    def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
+        sources, digest = self._sources, self.digest
+        functions = sources.compiled.get(digest) if self._soon else sources.now(digest, self.source)
+        arguments = None if functions is None else self._arguments(arrays)
+        if functions is None or arguments is None:
+            return None
+        shape, function = self._packs, functions.packs
+        if shape is None or any(arrays[place].data.ptr & mask for place, mask in self._alignments):
+            shape, function = self._single, functions.single
+        return Launch(function, shape.grid, (THREADS,), (*arguments, *shape.sizes))
+
+    def _arguments(self, given: Sequence[Any]) -> list[Any] | None:
+        """The tensors and numbers that the kernel is given; None if it does not take them."""
+        for place in self._tensors:
+            if not given[place]._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
+                return None
+        arguments = [given[place] for place in self._inputs]
+        with suppress(OverflowError):  # a number is compared with what the dtype does not hold
+            for place, of_dtype, constant in self._numbers:
+                arguments.append(constant if place < 0 else of_dtype(given[place]))
+            arguments += [given[place] for place in self._outputs]
+            return arguments
+        return None
+
+
+def shapes_of(block: Block) -> tuple[Shape, Shape | None]:
+    """How the kernels are launched; None for that of packs, if rows are no whole packs."""
+    index: Any = np.uint64 if block.wide else np.uint32
+    nil, pack = np.uint32(0), block.pack
+    count, *sizes = block.sizes()
+    single = Shape(grid_of(count), (index(count), *map(index, sizes), nil))
+    if not block.divides():
+        return single, None
+    return single, Shape(grid_of(count // pack + 1), (index(count), *[index(n // pack) for n in sizes], nil))
+
+
+def grid_of(threads: int) -> tuple[int]:
+    """The grid of so many threads."""
+    return (-(-threads // THREADS),)

@@ -1,0 +1,67 @@
+"""The sources of generated kernels on one device, and what they were compiled to.
+
+CuPy keeps the machine code on disk; here functions are found by the digests of their sources. There are `MOST` at most,
+since CuPy forgets nothing that it has compiled, and clients may send any number of programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from ..stream import LOG
+
+MOST: Final = 4096
+OPTIONS: Final = ("--fmad=false",)
+
+
+class Compiled(NamedTuple):
+    """CuPy's functions of a source (`block_source`): element by element, and by packs."""
+
+    single: Any
+    packs: Any
+
+
+class Sources:
+    """`submit` has something done where nobody waits; `current` makes the device current on a thread. `compiled`: by
+    digest, None for a source that does not compile."""
+
+    def __init__(self, cupy: Any, submit: Callable[[Callable[[], None]], None], current: Callable[[], Any]) -> None:
+        self._cupy = cupy
+        self._submit, self._current = submit, current
+        self._asked: set[str] = set()
+        self.compiled: dict[str, Compiled | None] = {}
+
+    def is_pending(self, digest: str) -> bool:
+        """Is it still to be compiled?"""
+        return digest in self._asked and digest not in self.compiled
+
+    def ask(self, digest: str, source: str) -> None:
+        """Have a source compiled where nobody waits, unless there are too many."""
+        if self._admits(digest):
+            self._submit(partial(self._compile, digest, source))
+
+    def now(self, digest: str, source: str) -> Compiled | None:
+        """The functions of a source, which is compiled here if it was not; None if there are none."""
+        if digest not in self.compiled and (digest in self._asked or self._admits(digest)):
+            self._compile(digest, source)
+        return self.compiled.get(digest)
+
+    def _admits(self, digest: str) -> bool:
+        """Is the source one more to be compiled?"""
+        if digest in self._asked or len(self._asked) >= MOST:
+            return False
+        self._asked.add(digest)
+        return True
+
+    def _compile(self, digest: str, source: str) -> None:
+        try:
+            with self._current():
+                names = ("fused", "fused_packs")
+                found = Compiled(*[self._cupy.RawKernel(source, name, OPTIONS).kernel for name in names])
+        except Exception:
+            LOG.warning("a generated kernel does not compile; its ops run one by one:\n%s", source, exc_info=True)
+            self.compiled[digest] = None
+        else:
+            self.compiled[digest] = found
