@@ -22,8 +22,7 @@ def missing() -> str | None:
     try:
         from cuda.bindings import driver  # noqa: F401
     except Exception as error:
-        problem = f"{type(error).__name__}: {error}"
-        return f"cuda-bindings cannot be imported ({problem}); install tensord[cuda12] or tensord[cuda13]"
+        return f"cuda-bindings cannot be imported ({type(error).__name__}: {error})"
     return None
 
 

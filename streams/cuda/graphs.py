@@ -83,7 +83,7 @@ class Graphs:
     def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | Refused:
         """A graph of the calls, or why there is none. `moving`: arguments that may lie elsewhere at another launch."""
         if self._driver is None:
-            return Refused(str(self._missing))
+            return Refused(f"{self._missing}; install tensord[cuda12] or tensord[cuda13]")
         self.collect()
         found = self._attempt(self._driver, calls, moving)
         if self._products.wanted:

@@ -20,6 +20,7 @@ PACKAGES = (
     "cupy-cuda12x",
     "cupy-cuda13x",
     "cupy",
+    "cuda-bindings",
     "pyzmq",
     "msgpack",
     "structlog",

@@ -110,6 +110,15 @@ STAGES = (
         resumes=True,
     ),
     Stage(
+        "graphs",
+        "4-ops",
+        "CUDA graphs against lists of launches",
+        "tests.gpu.stage_graphs",
+        25,
+        real=True,
+        least=25,
+    ),
+    Stage(
         "temporaries",
         "4-ops",
         "what kernels take for temporaries",

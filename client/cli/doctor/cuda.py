@@ -25,7 +25,7 @@ _SMI_SECONDS = 10
 
 
 def check_cuda(cupy: Any) -> Iterator[Finding]:
-    for check in (check_runtime, check_memory, check_kernels, check_libraries, check_pinned):
+    for check in (check_runtime, check_memory, check_kernels, check_libraries, check_graphs, check_pinned):
         yield from check(cupy)
     yield from check_modes(nvidia_smi())
 
@@ -77,6 +77,18 @@ def check_libraries(cupy: Any) -> Iterator[Finding]:
         )
     else:
         yield ok("cuda libraries", ", ".join(_LIBRARIES))
+
+
+def check_graphs(_cupy: Any) -> Iterator[Finding]:
+    """Can routines run as CUDA graphs? That takes NVIDIA's bindings of the driver."""
+    from ....streams.cuda.driver import missing
+
+    reason = missing()
+    if reason is None:
+        yield ok("cuda graphs", "cuda-bindings is there")
+    else:
+        advice = "routines launch op after op; pip install cuda-bindings, for the CUDA that CuPy uses"
+        yield warn("cuda graphs", reason, advice)
 
 
 def check_pinned(cupy: Any) -> Iterator[Finding]:

@@ -66,7 +66,7 @@ def cross_entropy_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, 
     for part in _countable(xp, out):
         out[part][_at_labels(xp, labels[part])] -= 1
     xp.multiply(out, attributes["scale"] / labels.size, out)
-    mark(out, wrong)
+    mark(xp, out, wrong)
 
 
 # --- direct

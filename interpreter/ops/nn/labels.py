@@ -25,7 +25,8 @@ def in_range(xp: ArrayModule, numbers: Array, count: int, what: str) -> tuple[Ar
     return xp.where(wrong, 0, numbers), wrong
 
 
-def mark(out: Array, wrong: Array | None) -> None:
+def mark(xp: ArrayModule, out: Array, wrong: Array | None) -> None:
     """NaN in the rows of `out` whose numbers were wrong."""
     if wrong is not None:
-        out[wrong] = np.nan
+        rows = wrong.reshape(*wrong.shape, *[1] * (out.ndim - wrong.ndim))
+        xp.copyto(out, np.nan, where=rows)  # an assignment to a mask brings the number from the host: no graph has that

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gc
-import threading
 from typing import Any, Final
 
 import numpy as np
 
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda.own_kernel import Launch, OwnKernel
-from tensord.streams.graph import LaunchGraph, Refused
 
-from ..conftest import FakeTask
+from ..conftest import Reports
 from ..fake_cuda.gpu import Gpu
 from ..fake_cuda.graphs import Kernel, at
+from .on_launcher import OnLauncher
 
 COUNT: Final = 64
 META: Final = Meta.of((COUNT,), "float32")
@@ -44,52 +43,18 @@ class Own(OwnKernel):
         return Launch(self.kernel, (1,), (256,), (x, np.float32(a), y, out, np.uint32(self.count)))
 
 
-class Bench:
-    """A device, and what runs on its launcher's thread."""
+class Bench(OnLauncher):
+    """A device over the fake, and what runs on its launcher's thread."""
 
-    def __init__(self, gpu: Gpu, device: Any, reports: Any) -> None:
-        self.gpu, self.device, self.reports = gpu, device, reports
-        self.xp = device.xp
-
-    def run(self, body: Any, *, after: bool = True) -> Any:
-        """What the body returns, on the launcher's thread; `after`: once the device has done what it has launched."""
-        found: list[Any] = []
-        errors: list[BaseException] = []
-
-        def task() -> None:
-            try:
-                found.append(body())
-            except Exception as error:
-                errors.append(error)
-            done.set()
-
-        count, done = len(self.reports.ids), threading.Event()
-        self.device.compute[0].submit([FakeTask(0, task)])
-        assert done.wait(10)
-        if after:
-            self.reports.wait(count + 1)
-        if errors:
-            raise errors[0]
-        return found[0]
+    def __init__(self, gpu: Gpu, device: Any, reports: Reports) -> None:
+        super().__init__(device, reports)
+        self.gpu = gpu
 
     def array(self, values: Any = 0, meta: Meta = META) -> Any:
         """An array of a buffer, with values that it has from the start."""
         array = self.device.bind(self.device.allocate(meta.nbytes), meta)
         array.native[...] = values
         return array
-
-    def graph(self, calls: Any, moving: Any = ()) -> LaunchGraph:
-        found = self.run(lambda: self.device.graph_of(calls, moving))
-        assert isinstance(found, LaunchGraph), found
-        return found
-
-    def refused(self, calls: Any, moving: Any = ()) -> Refused:
-        found = self.run(lambda: self.device.graph_of(calls, moving))
-        assert isinstance(found, Refused)
-        return found
-
-    def launch(self, graph: LaunchGraph) -> None:
-        self.run(graph.launch)
 
     def used(self) -> int:
         """Bytes of the device's memory that are in use, once dropped graphs have given back theirs."""

@@ -34,6 +34,11 @@ def test_a_product_has_the_bits_that_it_has_outside_of_a_graph(bench):
         check(bench.array(rng.random((7, 5)), Meta.of((7, 5), dtype)).T, y, (5, 3))
         stacks = [bench.array(rng.random(shape), Meta.of(shape, dtype)) for shape in ((2, 3, 4, 5), (2, 3, 5, 6))]
         check(stacks[0], stacks[1], (2, 3, 4, 6))
+        check(stacks[0], stacks[1][:1], (2, 3, 4, 6))
+        check(stacks[0][..., ::-1], stacks[1], (2, 3, 4, 6))
+        check(x[::2], y, (3, 3))
+        check(x, y[:, 0], (5,))
+        check(x[0], y, (3,))
 
 
 def test_other_threads_make_products_by_cupy_meanwhile(bench):

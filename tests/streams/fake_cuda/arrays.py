@@ -255,6 +255,8 @@ class Launch:
                 try:
                     return self.function(*args, **kwargs)
                 except Exception:  # due to values that are not computed yet?
+                    if current_queue(self.gpu).capture is not None:
+                        return self.function(*with_zeros(args), **with_zeros(kwargs))
                     self.wait()
             else:
                 self.wait()
@@ -322,6 +324,17 @@ def native(value: Any) -> Any:
         return type(value)(native(one) for one in value)
     if isinstance(value, dict):
         return {name: native(one) for name, one in value.items()}
+    return value
+
+
+def with_zeros(value: Any) -> Any:
+    """Arguments as `native` has them, but for positions, which are 0: what a capture computes is never there."""
+    if isinstance(value, np.ndarray):
+        return np.zeros_like(value) if value.dtype.kind in "iu" else value
+    if type(value) in {list, tuple}:
+        return type(value)(with_zeros(one) for one in value)
+    if isinstance(value, dict):
+        return {name: with_zeros(one) for name, one in value.items()}
     return value
 
 

@@ -21,6 +21,7 @@ DTYPES = {0: "f", 1: "d", 4: "F", 5: "D"}  # of cudaDataType
 TYPES = {np.dtype(dtype): number for number, dtype in DTYPES.items()}
 COMPUTE = {68: "fF", 70: "dD"}  # dtypes of compute types
 UNSUPPORTED = 15
+BATCHED = {f"cublas{x}gemmBatched": kind for x, kind in zip("SDCZ", (0, 1, 4, 5), strict=True)}
 
 
 class Handle:
@@ -70,6 +71,18 @@ class Library:
         stacks = (a, lda, sa), (b, ldb, sb), (c, ldc, sc)
         return self._multiply(handle, (ta, tb, m, n, k, count), (alpha, beta), stacks, (at_, bt, ct), compute)
 
+    def __getattr__(self, name: str) -> Any:
+        """`cublasSgemmBatched` and its kin, of stacks whose matrices lie anywhere."""
+        if name not in BATCHED:
+            raise AttributeError(name)
+        return partial(self._multiply_anywhere, BATCHED[name])
+
+    def _multiply_anywhere(self, kind: int, handle: Any, *given: Any) -> int:
+        ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, count = [each.value for each in given]
+        places = (a, lda, None), (b, ldb, None), (c, ldc, None)
+        compute = 68 if DTYPES[kind] in "fF" else 70
+        return self._multiply(handle, (ta, tb, m, n, k, count), (alpha, beta), places, (kind,) * 3, compute)
+
     def _multiply(self, handle: Any, sizes: Any, factors: Any, places: Any, types: Any, compute: int) -> int:
         found = self.handles[handle.value]
         dtype = DTYPES[types[0]]
@@ -87,13 +100,19 @@ def multiply(gpu: Gpu, dtype: Any, sizes: Any, places: Any, workspace: tuple[int
     """A stack of products of matrices whose columns lie one after the other: C = A B. In rows, that is C' = B' A'."""
     transposed_a, transposed_b, m, n, k, count = sizes
     at(gpu, workspace[0], (workspace[1],), np.uint8)[...] = 0x5A
-    (a, lda, sa), (b, ldb, sb), (c, ldc, sc) = places
-    size = dtype.itemsize
     for i in range(count):
-        left = matrix(gpu, b + i * sb * size, (n, k), dtype, ldb, transposed_b)
-        right = matrix(gpu, a + i * sa * size, (k, m), dtype, lda, transposed_a)
-        out = matrix(gpu, c + i * sc * size, (n, m), dtype, ldc, 0)
-        np.matmul(left, right, out=out)
+        (a, lda), (b, ldb), (c, ldc) = (place_of(gpu, place, i, dtype) for place in places)
+        left = matrix(gpu, b, (n, k), dtype, ldb, transposed_b)
+        right = matrix(gpu, a, (k, m), dtype, lda, transposed_a)
+        np.matmul(left, right, out=matrix(gpu, c, (n, m), dtype, ldc, 0))
+
+
+def place_of(gpu: Gpu, place: tuple[int, int, int | None], i: int, dtype: Any) -> tuple[int, int]:
+    """Where the i-th matrix lies, and how far its lines are apart. Without a step the address is that of addresses."""
+    address, lines, step = place
+    if step is None:
+        return int(at(gpu, address + 8 * i, (1,), np.uint64)[0]), lines
+    return address + i * step * dtype.itemsize, lines
 
 
 def matrix(gpu: Gpu, address: int, shape: tuple[int, int], dtype: Any, step: int, transposed: int) -> Any:
@@ -127,31 +146,84 @@ def handle_of_thread(gpu: Gpu) -> int:
 
 
 def product(gpu: Gpu, module: Any, x: Any, y: Any, out: Any) -> None:
-    """`cupy.matmul` within a capture, by the functions of the module; of matrices, or of stacks that are packed."""
-    handle, kind = 1, TYPES.get(out.dtype)
-    stacks = x.shape[:-2] == y.shape[:-2] and all(each.flags.c_contiguous for each in (x, y, out))
-    if kind is None or x.dtype != y.dtype or min(x.ndim, y.ndim) < 2 or not (out.ndim == 2 or stacks):
+    """`cupy.matmul` within a capture, by the functions of the module."""
+    if out.dtype not in TYPES:
         refuse(gpu)
+    x, y = (Dense(gpu, each, out.dtype) for each in (x[None] if x.ndim == 1 else x, y[:, None] if y.ndim == 1 else y))
     one, zero = np.ones(1, out.dtype), np.zeros(1, out.dtype)
-    (n, k), m, to = x.shape[-2:], y.shape[-1], address_of(out)
-    if out.ndim == 2:
-        (a, ta, lda), (b, tb, ldb) = as_columns(y), as_columns(x)
-        first, second = (a, kind, lda), (b, kind, ldb)
-        compute = 68 if out.dtype.char in "fF" else 70
-        module.gemmEx(
-            handle, ta, tb, m, n, k, one.ctypes.data, *first, *second, zero.ctypes.data, to, kind, m, compute, -1
-        )
+    kind, factors = TYPES[out.dtype], (one.ctypes.data, zero.ctypes.data)
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+    last: tuple[int, ...]
+    (n, k), m = x.shape[-2:], y.shape[-1]
+    compute = 68 if out.dtype.char in "fF" else 70
+    if max(x.ndim, y.ndim) == 2:
+        (a, ta, lda), (b, tb, ldb) = y.columns(), x.columns()
+        first, second, last = (a, kind, lda), (b, kind, ldb), (address_of(out), kind, m, compute, -1)
+        module.gemmEx(1, ta, tb, m, n, k, factors[0], *first, *second, factors[1], *last)
         return
-    first, second = (address_of(y), kind, m, k * m), (address_of(x), kind, k, n * k)  # type: ignore[assignment]
-    sizes, count = (0, 0, m, n, k), int(np.prod(out.shape[:-2]))
-    last = (to, kind, m, n * m, count, kind, -1)
-    module.gemmStridedBatchedEx(handle, *sizes, one.ctypes.data, *first, *second, zero.ctypes.data, *last)
+    stack = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    x, y, count = x.packed(), y.packed(), int(np.prod(stack))
+    if x.shape[:-2] == y.shape[:-2]:
+        first, second = (y.address, kind, m, k * m), (x.address, kind, k, n * k)
+        last = (address_of(out), kind, m, n * m, count, kind, -1)
+        module.gemmStridedBatchedEx(1, 0, 0, m, n, k, factors[0], *first, *second, factors[1], *last)
+        return
+    pointers = [Pointers(gpu, np.broadcast_to(each.native, (*stack, *each.shape[-2:]))) for each in (y, x)] + [
+        Pointers(gpu, out)
+    ]
+    a, b, c = (each.address for each in pointers)
+    function = getattr(module, f"{'sdcz'[(0, 1, 4, 5).index(kind)]}gemmBatched")
+    function(1, 0, 0, m, n, k, factors[0], a, m, b, k, factors[1], c, m, count)
 
 
-def as_columns(x: Any) -> tuple[int, int, int]:
-    """The address of a matrix, whether cuBLAS has to transpose it back, and how far its lines are apart."""
-    lines, within = x.strides
-    if within == x.itemsize:
-        return address_of(x), 0, lines // x.itemsize
-    assert lines == x.itemsize, "CuPy copies this"
-    return address_of(x), 1, within // x.itemsize
+class Dense:
+    """An operand as cuBLAS takes it, copied if need be, as CuPy does."""
+
+    def __init__(self, gpu: Gpu, native: Any, dtype: Any) -> None:
+        self.gpu, self.native = gpu, native
+        self.kept: Any = None
+        dense = native.ndim > 2 or native.flags.c_contiguous or native.flags.f_contiguous
+        if native.dtype != dtype or not dense:
+            self._copy(dtype)
+        self.shape, self.ndim = self.native.shape, self.native.ndim
+
+    def _copy(self, dtype: Any) -> None:
+        self.kept, source = temporary(self.gpu, self.native.shape, dtype), self.native
+        self.native = self.kept.native
+        self.gpu.enqueue(current_queue(self.gpu), partial(np.copyto, self.native, source))
+
+    @property
+    def address(self) -> int:
+        return address_of(self.native)
+
+    def packed(self) -> Dense:
+        """The same in rows."""
+        if not self.native.flags.c_contiguous:
+            self._copy(self.native.dtype)
+        return self
+
+    def columns(self) -> tuple[int, int, int]:
+        """The address of a matrix, whether cuBLAS has to transpose it back, and how far its lines are apart."""
+        (_, within), size, (n, k) = self.native.strides, self.native.itemsize, self.shape
+        if self.native.flags.c_contiguous:
+            return self.address, 0, k
+        return self.address, 1, max(within // size, n)
+
+
+class Pointers:
+    """The addresses of a stack's matrices, on the device."""
+
+    def __init__(self, gpu: Gpu, stack: Any) -> None:
+        flat = [address_of(stack[index]) for index in np.ndindex(stack.shape[:-2])]
+        self.kept = temporary(gpu, (len(flat),), np.uint64)
+        self.address = address_of(self.kept.native)
+        gpu.enqueue(current_queue(gpu), partial(np.copyto, self.kept.native, np.array(flat, np.uint64)))
+
+
+def temporary(gpu: Gpu, shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array of the device."""
+    from .arrays import Array
+
+    assert Array.gpu is gpu
+    return Array(shape, dtype)

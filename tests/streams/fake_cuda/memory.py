@@ -60,7 +60,9 @@ class Memory:
             if size > gpu.free[self.device_id]:
                 raise out_of_memory()
             gpu.free[self.device_id] -= size
-        self.block = np.full(size, POISON, np.uint8) if size <= VAST else np.zeros(size, np.uint8)
+        self.block = aligned(size)
+        if size <= VAST:
+            self.block.fill(POISON)
         self.ptr = address_of(self.block)
         regions_of(gpu).add(self.ptr, self)
 
@@ -249,6 +251,13 @@ class PinnedMemory:
             pinned_of(self.gpu).remove(self.ptr)
             self.gpu.calls["freeHost"] += 1
             self.block.fill(POISON)
+
+
+def aligned(size: int) -> Any:
+    """Bytes that begin at a multiple of 512, as the driver's blocks do."""
+    whole = np.zeros(size + 512, np.uint8)
+    start = -address_of(whole) % 512
+    return whole[start : start + size]
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:

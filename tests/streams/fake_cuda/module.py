@@ -108,12 +108,13 @@ class Product(arrays.Launch):
     library: Any
 
     def launch_into(self, target: Any, place: int | None, args: Any, kwargs: Any) -> None:
-        if target.native.dtype.kind not in "biu":  # integers have a kernel of CuPy's own
+        x, y = args
+        own = target.native.dtype.kind in "biu" or not target.native.ndim or not target.native.size
+        if not own:  # integers and products of vectors have kernels of CuPy's own
             cublas.handle_of_thread(self.gpu)
-        if current_queue(self.gpu).capture is None or target.native.dtype.kind in "biu":
+        if own or current_queue(self.gpu).capture is None:
             super().launch_into(target, place, args, kwargs)
         else:
-            x, y = args
             cublas.product(self.gpu, self.library, x, y, target.native)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +53,7 @@ def one(findings: Any) -> Finding:
 def test_a_gpu_that_is_well(monkeypatch):
     rows = [{"index": "0", "name": "H100", "mig.mode.current": "Disabled", "compute_mode": "Default"}]
     monkeypatch.setattr(doctor_cuda, "nvidia_smi", lambda: rows)
+    monkeypatch.setattr("tensord.streams.cuda.driver.missing", lambda: None)
     found = list(doctor_cuda.check_cuda(cupy()))
     assert {finding.level for finding in found} == {Level.OK}
     assert "70 GiB of 80 GiB free" in [finding.message for finding in found]
@@ -61,6 +63,14 @@ def test_a_runtime_that_is_newer_than_the_driver():
     found = one(doctor_cuda.check_runtime(cupy(runtime=13_000, driver=12_080)))
     assert (found.level, found.message) == (Level.WARN, "CuPy uses CUDA 13.0, the driver is for up to 12.8")
     assert "tensord[cuda12]" in found.advice
+
+
+def test_bindings_that_are_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda", None)
+    found = one(doctor_cuda.check_graphs(cupy()))
+    assert (found.level, found.check) == (Level.WARN, "cuda graphs")
+    assert "cuda-bindings cannot be imported" in found.message
+    assert "pip install cuda-bindings" in found.advice
 
 
 def test_memory_that_somebody_else_holds():
