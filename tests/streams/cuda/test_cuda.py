@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
+from tensord.interpreter.programs.fusion import finding_fusions
 from tensord.interpreter.types.meta import Meta
+from tensord.streams.cuda.block_kernel import BlockKernel
 from tensord.streams.cuda.cuda import available
 from tensord.streams.stream import StreamKind
 
 from ..conftest import FakeTask
+from .random_fusions import LONGER, SHAPES, UNEVEN, Writer, arguments
 
 REASON = available()
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
@@ -94,3 +97,31 @@ def test_an_error_in_a_kernel_call_stays_with_its_task(device, reports):
     assert broken.error is None
     assert fine.error is None
     assert device.lost is None
+
+
+@pytest.mark.parametrize("shapes", [SHAPES, LONGER, UNEVEN], ids=["packs", "three axes", "uneven"])
+def test_random_fusions_have_the_bits_of_their_steps(device, shapes):
+    """To the last bit of a NaN: the steps have kernels of their own, of which each writes its result to memory."""
+    found = 0
+    with device.current(), device.compute[0].raw:
+        for seed in range(20):
+            program = Writer(seed, shapes).program(12)
+            for fusion in (each for several in finding_fusions(program, [device.fusion_terms()]) for each in several):
+                kernel = device.fuse(program, fusion, 0)
+                if isinstance(kernel, BlockKernel):
+                    compare_on_a_gpu(device, program, fusion, kernel, seed)
+                    found += 1
+    assert found > 10
+
+
+def compare_on_a_gpu(device, program, fusion, kernel, seed):
+    """A fusion's kernel, and its steps, on the same operands."""
+    assert device._fused.sources.now(kernel.digest, kernel.source) is not None
+    given = arguments(program, fusion, seed)
+    results = []
+    for run in (kernel, kernel._instead):
+        arrays = {id(x): device.xp.asarray(np.array(x)) for x in given if isinstance(x, np.ndarray)}
+        operands = [arrays.get(id(x), x) for x in given]
+        run(*operands)
+        results.append([x.get().tobytes() for x in operands[len(fusion.inputs) :]])
+    assert results[0] == results[1], kernel.source
