@@ -126,6 +126,8 @@ class Device(ABC):
         self.pins = False  # True: large copies are faster from and to what `host_array` gives
         # True: one task may call kernel after kernel, as segments of routines do.
         self.segments = False
+        self.graphs = False  # True: `graph_of` may make some
+        self.run_arena = 1 << 20  # bytes of memory for runs at admission, one after the other, that no limit counts
         # True: calling a kernel only puts work in the order of a stream, so ops may be launched at admission. Not those
         # that may raise on some data, where exceptions of kernels cost the device (`raises_late`).
         self.launches = False
@@ -166,6 +168,10 @@ class Device(ABC):
         the calls before. What the calls use has to be there as long as the graph is launched; `moving` are arguments
         that lie elsewhere at other launches, of those that a kernel of our own does not take."""
         return Refused(f"{self.name} makes no graphs")
+
+    def ask(self, work: Callable[[], None]) -> None:
+        """Have something done soon on the thread that launches tasks. For a device that makes `graphs`."""
+        raise NotImplementedError(f"{self.name} has no such thread: {work}")
 
     @property
     @abstractmethod

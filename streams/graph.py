@@ -57,6 +57,11 @@ class LaunchGraph(ABC):
     def launch(self) -> None:
         """Launch on the current stream of this thread. All graphs of a device are launched on one stream."""
 
+    @property
+    @abstractmethod
+    def dropped(self) -> bool:
+        """Was it given up, perhaps by the device, which needed the memory?"""
+
     @abstractmethod
     def drop(self) -> None:
         """Give up the graph. Its memory is free when its last launch is complete."""

@@ -33,9 +33,10 @@ class Report(dict[str, Any]):
     `ops`: of the program; `passes`: what each pass has done to it: how many ops, calls, values or bytes there were
     `before` and `after`; `without_passes`: runs that could not be those of the program after passes. All else is about
     what they have left. `pieces`: what runs one after the other: a segment, which is one instruction, or a step by
-    itself; of a segment its device, the number of calls, the bytes of its arena, and the steps of each fusion, which
-    are computed together; and, if that was asked for, its generated `kernels`. `values`: the memory mode of each value
-    ("virtual", "local", "on device") and why; `metas`: what each is.
+    itself; of a segment its device, the number of calls, the bytes of its arena, the steps of each fusion, which are
+    computed together, on a GPU the `graph` of its launches (nodes, copies, bytes, or `why` there is none), and, if that
+    was asked for, its generated `kernels`. `values`: the memory mode of each value ("virtual", "local", "on device")
+    and why; `metas`: what each is.
     """
 
     def __str__(self) -> str:
@@ -56,7 +57,7 @@ class Report(dict[str, Any]):
             steps = f"steps {piece['first']} to {piece['last']}"
             if piece["how"] == "segment":
                 fusions = "".join(f", fusion of {len(fusion)} steps" for fusion in piece["fusions"])
-                yield f"  {steps} on {piece['device']}: {piece['calls']} calls{fusions}"
+                yield f"  {steps} on {piece['device']}: {piece['calls']} calls{fusions}{graph_text(piece['graph'])}"
                 yield from kernel_lines(piece.get("kernels", ()))
             else:
                 yield f"  {steps}: {piece['how']} {piece['op']}".rstrip()
@@ -70,6 +71,13 @@ def kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         state = "compiled" if kernel["compiled"] else "not compiled, so the steps run one by one"
         yield f"  kernel of steps {', '.join(map(str, kernel['steps']))}, {state}:"
         yield from (f"    {line}" for line in kernel["source"].splitlines())
+
+
+def graph_text(graph: Mapping[str, Any]) -> str:
+    """`, a graph of 34 nodes with 2.0 KiB`, or why it is none; nothing where there are no graphs."""
+    if "why" in graph:
+        return f", no graph: {graph['why']}"
+    return f", a graph of {graph['nodes']} nodes with {size(graph['bytes'])}" if graph else ""
 
 
 def pass_line(row: Mapping[str, Any]) -> str:

@@ -67,6 +67,7 @@ from .pinned import PinnedPool, is_packed_and_pinned
 from .scratch import least_temporaries
 from .staging import PIECE, Staging
 
+_RUN_ARENA: Final = 64 << 20  # bytes of memory for runs at admission, at most
 _STAGED: Final = 64 << 20  # bytes of pinned memory that users' arrays leave to staging
 
 _PATIENCE: Final = 0.001  # seconds between two looks at what is to end with the device
@@ -158,6 +159,8 @@ class CudaDevice(PooledDevice):
         self._fused = FusedKernels(cupy, self._compiling.submit, current)
         self._graphs = Graphs(cupy, self.ordinal, self._take_block, self._launcher.events, self.has_passed)
         self.launches = self.segments = len(self._compute) == 1  # else memory may be behind launches on several streams
+        self.graphs = self.launches
+        self.run_arena = max(self.run_arena, min(_RUN_ARENA, limit // 32))
         self.pace = 150.0  # float32 that are read, added and written by an H100
         self._start()
 
@@ -216,6 +219,7 @@ class CudaDevice(PooledDevice):
                 return self._memory.malloc(nbytes)
             except MemoryError:
                 self.pool.trim(0)
+                self._graphs.give_up()
                 self._graphs.collect()
             try:
                 return self._memory.malloc(nbytes)
@@ -503,6 +507,9 @@ class CudaDevice(PooledDevice):
 
     def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:  # noqa: ARG002 - a kernel has all threads
         return self._fused.kernel_of(program, fusion, self.bind_kernel)
+
+    def ask(self, work: Callable[[], None]) -> None:
+        self._launcher.ask(work)
 
     def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | Refused:
         if self.options.launch_blocking:

@@ -140,6 +140,16 @@ class Graphs:
         """Keep what a graph held until the device has no use for it. No call of CUDA: this may be a finalizer."""
         self._dropped.append(held)
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that is the graphs' own."""
+        return sum(graph.nbytes for graph in list(self._living))
+
+    def give_up(self) -> None:
+        """Drop all graphs, since memory is short. For the thread that uses them."""
+        for graph in list(self._living):
+            graph.drop()
+
     def collect(self) -> None:
         """Free what dropped graphs held, of those whose last launch is complete. Any thread."""
         for _ in range(len(self._dropped)):
@@ -209,6 +219,10 @@ class CudaGraph(LaunchGraph):
         if self._held is None:
             raise RuntimeError("the graph was dropped")
         return self._held
+
+    @property
+    def dropped(self) -> bool:
+        return self._held is None
 
     def drop(self) -> None:
         held, self._held = self._held, None

@@ -7,6 +7,7 @@ the launcher sleeps in its inbox; a launch on any other device wakes it (`events
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -47,6 +48,7 @@ class Launcher:
         self._thread = threading.Thread(target=self._loop, name=f"tensord {owner.name} launcher", daemon=True)
         self._closing = False
         self._abandoned = False
+        self._asked: deque[Callable[[], None]] = deque()  # what is to be done between launches
         self._short = False  # the scheduler found no memory, and did not want to wait for the device
 
     def serve(self, streams: tuple[LaunchStream, ...]) -> None:
@@ -73,6 +75,11 @@ class Launcher:
     def free_blocks(self) -> None:
         """Have blocks that nobody uses given back to the driver soon, so that an allocation finds memory."""
         self._short = True
+        self._inbox.put(None)
+
+    def ask(self, work: Callable[[], None]) -> None:
+        """Have something done soon on this thread, between launches."""
+        self._asked.append(work)
         self._inbox.put(None)
 
     def exclusive(self) -> list[Any]:
@@ -107,6 +114,7 @@ class Launcher:
             while not self._inbox.empty():
                 self._accept(self._inbox.get())
             self.make_room()
+            self.do_asked()
             while any(self._launch_ready(stream) for stream in self._streams):
                 pass
 
@@ -115,6 +123,13 @@ class Launcher:
         if self._short:
             self._short = False
             self.owner.give_back_blocks()
+
+    def do_asked(self) -> None:
+        """Do what was asked for, unless the device is lost, or closes."""
+        while self._asked:
+            work = self._asked.popleft()
+            if self.owner.lost is None and not self._closing:
+                work()
 
     def _drained(self) -> bool:
         return not any(stream.backlog for stream in self._streams)

@@ -53,6 +53,7 @@ class Stepped(LaunchStream):
         """Complete and report that many bursts, from the stream's thread as it were."""
         self.watch()
         with self.of.on_a_thread_of_its_own():
+            self._launcher.do_asked()
             for _ in range(count):
                 burst = self.launched.get()
                 assert burst is not None

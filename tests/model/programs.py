@@ -83,6 +83,7 @@ class Generator:
         self.failing: set[tuple[int, int]] = set()
         self.clients = [Client(n) for n in range(self.world.sessions)]
         self.names: dict[str, Handle | Offered] = {}
+        self.launching = self.world.launches or (devices[1:] if devices is GPUS else ())
         self.staying: str | None = None  # the device on which the steps of a run stay for a while
         self.expected = Expected(self.world, self.failing)
         self.sessions = self.expected.sessions
@@ -148,7 +149,7 @@ class Generator:
             (0.8 if self.honest else 0.35, self.cancel),
             (0.1 * self.naming, self.close),
         ]
-        return usual + risks * self.risky + [(2.0, self.stay), (1.5, self.runs.stay)] * bool(self.world.launches)
+        return usual + risks * self.risky + [(2.0, self.stay), (1.5, self.runs.stay)] * bool(self.launching)
 
     def finish(self) -> None:
         """Read every tensor, then let go of it, or leave that to the session's end."""
@@ -191,7 +192,7 @@ class Generator:
             return
         usual = (self.unary, self.binary, self.binary, self.in_place, self.in_place, self.reduction)
         others = (self.upload, self.release, self.fetch, self.move, self.sync, self.wait, self.effect)
-        self.staying = self.rng.choice(self.world.launches)
+        self.staying = self.rng.choice(self.launching)
         self.upload(client)
         for _ in range(self.rng.randint(2, 10)):
             for _ in range(self.rng.randint(1, 3)):

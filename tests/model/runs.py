@@ -55,7 +55,7 @@ class Runs:
 
     def stay(self, client: Client) -> None:
         """A routine on one device that launches, which runs again and again."""
-        self.device = self.rng.choice(self.generator.world.launches)
+        self.device = self.rng.choice(self.generator.launching)
         found = self.record(client)
         if found is not None:
             self.recorded.setdefault(client.number, []).append(found)

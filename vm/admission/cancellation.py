@@ -102,6 +102,7 @@ class Cancellation:
         session.refused_chains.clear()
         session.files.clear()
         session.outputs.clear()
+        session.routines.clear()  # with their graphs, and what waits for runs
         if session.unfolding is not None:
             self.scheduler.note_run(session, session.unfolding.run)
             session.unfolding = None

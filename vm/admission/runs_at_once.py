@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import length_hint
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...interpreter.types.meta import Scalar
 from ...streams.device import Order
@@ -26,8 +26,8 @@ from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
 from ..placement.residency import Residency
 from ..routines.op_by_op.run import Ids
-from ..routines.running.instruction import KEPT, RunInstruction, Segment
-from ..routines.running.replay import Stamps, timed
+from ..routines.running.instruction import RunInstruction, Segment
+from ..routines.running.replay import Replay, Stamps, timed
 from ..scheduler.scheduler import Scheduler
 from .at_once import (
     begin_failed,
@@ -97,7 +97,7 @@ class RunsAtOnce:
         if buffers is None:
             return False
         launches = plan.device.launches
-        backend, own = plan.device.backend, recipe.arena <= KEPT
+        backend, own = plan.device.backend, segment.own
         arrays, copies, written = operands.arrays, operands.copies, operands.written
         met = () if launches is None else edges_met(copies, written)
         traced: list[int] = []
@@ -110,20 +110,25 @@ class RunsAtOnce:
             traced += (copy.id, copy.version)
         for buffer, (_, meta, _, _) in zip(buffers, segment.made, strict=False):
             arrays.append(buffer.array if buffer.meta is meta else backend.bind(buffer, meta))
-        replay = segment.take_own() if own else segment.take(backend.bind(buffers[-1], segment.arena_meta))
-        replay.patch(arrays, numbers)
         started = scheduler.clock()
-        rest: Any = ()
-        place = 0
-        try:
-            for place, (_, calls) in enumerate(replay.slices):  # noqa: B007 - where it failed
-                rest = iter(calls) if stamps is None else timed(calls, stamps)
-                if launches is None:
-                    for kernel, arguments in rest:
-                        kernel(*arguments)
-                else:
-                    launch_all(rest, launches.order)
-        except BaseException as error:
+        graph, failure = segment.graph if stamps is None else None, None
+        if graph is not None and launches is not None and graph.launch(arrays, numbers, operands.passing):
+            launches.order.issued += 1
+        else:
+            replay = segment.take_own() if own else segment.take(backend.bind(buffers[-1], segment.arena_meta))
+            replay.patch(arrays, numbers)
+            failure = call_all(replay, stamps, launches)
+            if failure is None:
+                if graph is not None:
+                    graph.note(replay.arena, arrays, numbers)
+                segment.give_back(replay, operands.passing)
+        if failure is None:
+            used = backend.allocated + (recipe.arena if own else 0)
+            launch = 0 if launches is None else launches.order.issued
+            scheduler.keep_record(plan.traits, tuple(traced), started, location, used, 0, launch, met)
+            if stamps is not None:
+                scheduler.ring.keep_stamps(scheduler.ids, stamps.times)
+        else:
             scheduler.ids += 1
             scheduler.tick += 2
             scheduler.retired += 1
@@ -131,14 +136,7 @@ class RunsAtOnce:
             instruction.replay = replay
             instruction.edges = [met[n : n + 4] for n in range(0, len(met), 4)]
             begin_failed(scheduler, instruction, copies, written, started)
-            self.go_on(instruction, place, length_hint(rest), error, launches)
-        else:
-            used = backend.allocated + (recipe.arena if own else 0)
-            launch = 0 if launches is None else launches.order.issued
-            scheduler.keep_record(plan.traits, tuple(traced), started, location, used, 0, launch, met)
-            if stamps is not None:
-                scheduler.ring.keep_stamps(scheduler.ids, stamps.times)
-            segment.give_back(replay, operands.passing)
+            self.go_on(instruction, failure, launches)
         if launches is not None:
             note_launched(launches, copies, written)
             scheduler.fences.launched(session, plan.device, launches, recipe.work + len(recipe.calls) * launches.least)
@@ -176,15 +174,13 @@ class RunsAtOnce:
             found.append(copy)
         return found
 
-    def go_on(
-        self, instruction: RunInstruction, place: int, left: int, error: BaseException, launches: Launches | None
-    ) -> None:
-        """A kernel has failed, with `left` calls behind it in its slice: do the rest that does not depend on it."""
+    def go_on(self, instruction: RunInstruction, failure: Failure, launches: Launches | None) -> None:
+        """A kernel has failed: do the rest that does not depend on it."""
         for status in (Status.READY, Status.DISPATCHED):
             instruction.move(status)
         if launches is not None:
             instruction.order = launches.order
-        instruction.fail_in(place, left, error)
+        instruction.fail_in(*failure)
         while not instruction.advance():
             pass
         if launches is not None:
@@ -254,6 +250,31 @@ class Operands:
         read = len(set(self.copies))
         self.copies += written
         return len(set(self.copies)) == read + len(written)
+
+
+class Failure(NamedTuple):
+    """The error of a call in the slice at that place, with so many calls `left` behind it there."""
+
+    place: int
+    left: int
+    error: BaseException
+
+
+def call_all(replay: Replay, stamps: Stamps | None, launches: Launches | None) -> Failure | None:
+    """Call, or launch, one kernel after the other; the first failure."""
+    rest: Any = ()
+    place = 0
+    try:
+        for place, (_, calls) in enumerate(replay.slices):  # noqa: B007 - where it failed
+            rest = iter(calls) if stamps is None else timed(calls, stamps)
+            if launches is None:
+                for kernel, arguments in rest:
+                    kernel(*arguments)
+            else:
+                launch_all(rest, launches.order)
+    except BaseException as error:
+        return Failure(place, length_hint(rest), error)
+    return None
 
 
 def launch_all(calls: Iterator[Any], order: Order) -> None:

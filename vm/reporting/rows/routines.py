@@ -71,7 +71,7 @@ def piece_row(routine: Linked, piece: range, *, source: bool) -> dict[str, Any]:
         recipe = segment.recipe
         fusions = [list(fusion.steps) for fusion in recipe.fusions]
         row |= {"how": "segment", "device": segment.plan.device.name, "calls": len(recipe.calls)}
-        row |= {"arena": recipe.arena, "fusions": fusions}
+        row |= {"arena": recipe.arena, "fusions": fusions, "graph": graph_row(segment)}
         if source:
             row["kernels"] = list(kernel_rows(recipe))
     elif len(piece) == 1:
@@ -89,6 +89,15 @@ def kernel_rows(recipe: Recipe) -> Iterator[dict[str, Any]]:
         fusion, text = fusions.get(call.step), getattr(kernel, "source", "")
         if text and fusion is not None:
             yield {"steps": list(fusion.steps), "compiled": kernel.is_ready(), "source": text}
+
+
+def graph_row(segment: Segment) -> dict[str, Any]:
+    """The graph of a segment's launches, or why it has none; empty where there are no graphs."""
+    if segment.graph is not None:
+        return segment.graph.row()
+    if segment.plan.device.backend.graphs:
+        return {"why": "its arena is larger than the memory for runs at admission"}
+    return {}
 
 
 def value_rows(routine: Linked) -> list[list[str]]:

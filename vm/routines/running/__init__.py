@@ -1,5 +1,6 @@
 """RunRoutine, which runs a segment.
 
 - `instruction`: the instruction; `replay`: a segment's calls, bound to memory, and the times of its calls
+- `graphing`: a segment whose launches have become one graph
 - `parts`: its ops as tasks of a stream that something interferes with
 """

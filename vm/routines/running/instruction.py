@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from operator import length_hint
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ....interpreter.errors import TensordError, kernel_error, text_of, without_frames
 from ....interpreter.opcodes import Opcode
 from ....interpreter.programs.program import Program
@@ -30,6 +28,7 @@ from ...model.signature import call_text, plain
 from ..compiling.arena import ALIGNMENT
 from ..compiling.recipe import Call, Place, Recipe, ResultsFailed, known_meta
 from ..compiling.segments import Piece, work_of_time
+from .graphing import SegmentGraph, address_of
 from .parts import Part, parts_of, results_of
 from .replay import Replay, Stamps, timed
 
@@ -127,8 +126,11 @@ class Segment:
         operands = (*self.reads, *self.written, *self.made)
         self.passing = [slot for slot, operand in enumerate(operands) if not operand.stays]
         self.need = recipe.arena + sum(operand.meta.nbytes for operand in self.made)
+        self.own = recipe.arena <= plan.device.backend.run_arena  # do its runs at admission share one arena?
+        backend = plan.device.backend
+        self.graph = SegmentGraph(recipe, program.constants, backend) if backend.graphs and self.own else None
         # Of the blocks that a run at admission takes: its results, and last its arena, if no replay keeps that.
-        self.sizes = [operand.meta.nbytes for operand in self.made] + [recipe.arena] * (recipe.arena > KEPT)
+        self.sizes = [operand.meta.nbytes for operand in self.made] + [recipe.arena] * (not self.own)
         self.more = len(recipe.made) + len(recipe.views)
         self.arena_meta = Meta.of((recipe.arena,), "uint8")
         self.idle: list[Replay] = []
@@ -159,15 +161,18 @@ class Segment:
         the other. Called by the driving thread."""
         if self.ready:
             return self.ready.pop()
+        return Replay(self.recipe, self.constants, self.own_arena(), self.plan.device.backend, own=True)
+
+    def own_arena(self) -> Any:
+        """The memory of all runs at admission, as much of it as these use."""
         size = self.recipe.arena
-        arena = arena_at_admission(self.plan.device, size) if size else None
-        return Replay(self.recipe, self.constants, arena, self.plan.device.backend, own=True)
+        return arena_at_admission(self.plan.device, size) if size else None
 
     def give_back(self, replay: Replay, operands: Iterable[int] | None = None) -> None:
         """The run is over. `operands`: the slots of those that are to be forgotten; None for all."""
         replay.forget(range(replay.slots) if operands is None else operands)
         waiting = self.ready if replay.own else self.idle
-        if self.recipe.arena <= KEPT and len(waiting) < IDLE:
+        if (replay.own or self.recipe.arena <= KEPT) and len(waiting) < IDLE:
             waiting.append(replay)
 
 
@@ -411,14 +416,10 @@ class RunInstruction(Instruction):
 def arena_at_admission(device: DeviceState, nbytes: int) -> Any:
     """The start of the memory of runs at admission, aligned like its values. No limit counts it."""
     if device.arena is None:
-        memory = device.backend.workspace(KEPT + ALIGNMENT)
-        device.arena = device.backend.lay_over(memory, Meta.of((KEPT,), "uint8"), -address_of(memory) % ALIGNMENT, None)
+        size = device.backend.run_arena
+        memory = device.backend.workspace(size + ALIGNMENT)
+        device.arena = device.backend.lay_over(memory, Meta.of((size,), "uint8"), -address_of(memory) % ALIGNMENT, None)
     return device.backend.lay_over(device.arena, Meta.of((nbytes,), "uint8"), 0, None)
-
-
-def address_of(array: Any) -> int:
-    """Where an array begins, on the host or on a device."""
-    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
 
 
 def is_same(left: Any, right: Any) -> bool:

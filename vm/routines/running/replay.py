@@ -113,6 +113,21 @@ class Replay:
         self._views[place.slot].append((place, spots))
         return spots
 
+    def calls(self) -> list[tuple[Any, Arguments]]:
+        """All calls, in order."""
+        return [call for _, calls in self.slices for call in calls]
+
+    def users(self) -> tuple[list[set[int]], dict[int, set[int]]]:
+        """The places of the calls that use an operand, by its slot, or a number that is no constant, by its slot."""
+        place = {id(arguments): index for index, (_, arguments) in enumerate(self.calls())}
+        found = [{place[id(arguments)] for arguments, _ in spots} for spots in self._spots]
+        for slot, views in enumerate(self._views):
+            found[slot].update(place[id(arguments)] for _, spots in views for arguments, _ in spots)
+        numbers: dict[int, set[int]] = {}
+        for given in self._numbers:
+            numbers.setdefault(given.slot, set()).update(place[id(arguments)] for arguments, _ in given.spots)
+        return found, numbers
+
     def patch(self, operands: Sequence[Any], numbers: Sequence[Scalar]) -> None:
         """Put a run's operands and numbers in their places; None for an operand that is poisoned."""
         last = self._last

@@ -1,0 +1,184 @@
+"""When the launches of a segment become one graph, and how a run uses the graph.
+
+A segment is launched call by call first (`admission.runs_at_once`). Meanwhile it is seen which of its operands lie
+elsewhere from run to run: those *move*. After some runs the device makes a graph of the calls (`streams.graph`), on the
+thread that launches tasks; until then, and if it refuses, runs go on call by call. A run with the graph patches the
+calls whose operands or numbers are others than in the run before, and launches once.
+
+An operand of a library's kernel that had not moved, and does now, ends the graph; the next one expects it to move. A
+segment whose graphs end again and again has none any more.
+
+The graph has a replay of its own, whose inner values lie in the memory for runs at admission: the order of the stream
+keeps runs apart. Segments that need more memory than that have no graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ....interpreter.types.meta import Scalar
+from ....streams.device import Device
+from ....streams.graph import LaunchGraph, Moving, Refused
+from ..compiling.recipe import ARENA, Recipe, fill
+from .replay import Replay
+
+SEEN: Final = 4  # runs that are launched call by call before a graph is made
+COMPILING: Final = 256  # of such runs, while kernels of fusions are not compiled yet
+GRAPHS: Final = 4  # of a segment, one after the other
+
+
+class Graphed:
+    """A graph and the replay that it was made of. `calls`: kernels and arguments, in order."""
+
+    def __init__(self, graph: LaunchGraph, replay: Replay, addresses: Sequence[int], numbers: Sequence[Scalar]) -> None:
+        self.graph = graph
+        self.replay = replay
+        self.calls = replay.calls()
+        self._of_slot, self._of_number = replay.users()
+        self._addresses = list(addresses)
+        self._last = list(numbers)
+
+    def put(self, arrays: Sequence[Any], numbers: Sequence[Scalar]) -> set[int] | None:
+        """Put a run's operands and numbers into the graph. The slots of what could not be put there; None if it was."""
+        moved = [slot for slot, array in enumerate(arrays) if address_of(array) != self._addresses[slot]]
+        other = [slot for slot, value in enumerate(numbers) if value is not self._last[slot]]
+        self.replay.patch(arrays, numbers)
+        if not moved and not other:
+            return None
+        patched: set[int] = set()
+        for slot in moved:
+            self._addresses[slot] = address_of(arrays[slot])
+            patched.update(self._of_slot[slot])
+        for slot in other:
+            self._last[slot] = numbers[slot]
+            patched.update(self._of_number.get(slot, ()))
+        for index in sorted(patched):
+            if not self.graph.patch(index, self.calls[index][1]):
+                return {slot for slot in moved if index in self._of_slot[slot]}
+        return None
+
+
+class SegmentGraph:
+    """The graph of one segment's launches, if there is one. `why`: why there is none.
+
+    The driving thread calls all but `_make`.
+    """
+
+    def __init__(self, recipe: Recipe, constants: dict[int, Scalar], device: Device) -> None:
+        self.graphed: Graphed | None = None
+        self.why = ""
+        self._recipe, self._constants, self._device = recipe, constants, device
+        self._made: Graphed | Refused | None = None  # by the other thread
+        self._asked = False
+        self._begin()
+        self._moving: set[int] = set()
+        self._left = GRAPHS
+
+    def _begin(self) -> None:
+        """See runs call by call, again."""
+        self._seen = 0
+        self._addresses: list[int] = []
+
+    def launch(self, arrays: Sequence[Any], numbers: Sequence[Scalar], passing: Iterable[int]) -> bool:
+        """Launch a run as one graph; False, and nothing is launched, if the run is to be launched call by call.
+        `passing`: the slots of operands that are to be forgotten."""
+        if self._asked and self._made is not None:
+            self._take()
+        graphed = self.graphed
+        if graphed is None:
+            return False
+        if graphed.graph.dropped:
+            self.give_up("its memory was needed again and again")
+            return False
+        missed = graphed.put(arrays, numbers)
+        if missed is not None:
+            self._moving.update(missed)
+            self.give_up("an operand, or a number, of a library's kernel was another one again and again")
+            return False
+        try:
+            graphed.graph.launch()
+        except Exception as error:
+            self._left = 0
+            self.give_up(f"{type(error).__name__}: {error}")
+            return False
+        graphed.replay.forget(passing)
+        return True
+
+    def give_up(self, why: str) -> None:
+        """There is no graph any more, and none is made if there were too many."""
+        graphed, self.graphed = self.graphed, None
+        if graphed is not None:
+            graphed.graph.drop()
+        self._begin()
+        if not self._left:
+            self.why = why
+
+    def note(self, arena: Any, arrays: Sequence[Any], numbers: Sequence[Scalar]) -> None:
+        """A run was launched call by call. Have a graph made, once enough is known."""
+        if self._asked or self.why:
+            return
+        addresses = list(map(address_of, arrays))
+        if self._addresses:
+            pairs = enumerate(zip(addresses, self._addresses, strict=True))
+            self._moving.update(slot for slot, (now, before) in pairs if now != before)
+        self._addresses = addresses
+        self._seen += 1
+        if self._seen < SEEN or (self._seen < COMPILING and not all(map(is_compiled, self._recipe.calls))):
+            return
+        self._asked, self._made = True, None
+        self._left -= 1
+        replay = Replay(self._recipe, self._constants, arena, self._device, own=True)
+        replay.patch(arrays, numbers)
+        self._device.ask(lambda: self._make(replay, addresses, list(numbers)))
+
+    def _make(self, replay: Replay, addresses: Sequence[int], numbers: Sequence[Scalar]) -> None:
+        """Make the graph, on the thread that launches tasks."""
+        try:
+            found = self._device.graph_of(replay.calls(), list(moving_in(self._recipe, self._moving)))
+            if isinstance(found, LaunchGraph) and found.checks:
+                found.drop()
+                found = Refused("data may be refused after the launch")
+        except BaseException as error:
+            self._made = Refused(f"{type(error).__name__}: {error}")
+            raise
+        self._made = found if isinstance(found, Refused) else Graphed(found, replay, addresses, numbers)
+
+    def _take(self) -> None:
+        """Take over what the other thread has made."""
+        made, self._made, self._asked = self._made, None, False
+        if isinstance(made, Graphed):
+            self.graphed = made
+        elif made is not None:
+            at = "" if made.call is None else f"{self._recipe.calls[made.call].plan.label}: "
+            self.why = at + made.reason
+
+    def row(self) -> dict[str, Any]:
+        """What there is to say about it."""
+        if self.graphed is None:
+            return {"why": self.why or "made after some more runs"}
+        graph = self.graphed.graph
+        return {"nodes": graph.nodes, "copies": graph.copies, "bytes": graph.nbytes}
+
+
+def moving_in(recipe: Recipe, slots: Collection[int]) -> Iterable[Moving]:
+    """The arguments of calls that are in these slots, or views of what is."""
+    for index, call in enumerate(recipe.calls):
+        first = len(call.arguments) - (1 if call.kernel is fill else len(call.results))
+        for place, argument in enumerate(call.arguments):
+            if not isinstance(argument, int) and argument.slot != ARENA and argument.slot in slots:
+                written = place >= first
+                yield Moving(index, place, not written or call.plan.op.partial, written)
+
+
+def is_compiled(call: Any) -> bool:
+    """Is the kernel of a call compiled, as far as that can be asked?"""
+    ready = getattr(call.kernel, "is_ready", None)
+    return ready is None or bool(ready())
+
+
+def address_of(array: Any) -> int:
+    """Where an array begins, on the host or on a device."""
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
