@@ -51,7 +51,8 @@ class LaunchGraph(ABC):
 
     @abstractmethod
     def patch(self, index: int, arguments: Sequence[Any]) -> bool:
-        """Have a call use these arguments at the launches to come. False if it cannot, and nothing is changed."""
+        """Have a call use these arguments at the launches to come. False if it cannot, and nothing is changed; so for
+        None, an operand that is poisoned."""
 
     @abstractmethod
     def launch(self) -> None:

@@ -89,7 +89,7 @@ class Graphs:
         if self._products.wanted:
             self._products.wanted = False
             try:
-                self._products.prepare(self._new_stream().ptr)
+                self._products.prepare(self._new_stream())
             except (OSError, MemoryError, RuntimeError) as error:
                 return Refused(f"products cannot be captured: {error}")
             found = self._attempt(self._driver, calls, moving)
@@ -109,7 +109,7 @@ class Graphs:
             if refused is None:
                 executable = driver.instantiate(recording.graph)
                 driver.upload(executable, stream.ptr)
-        except DriverError as error:
+        except (DriverError, ValueError) as error:  # a kind of node that the bindings do not know is a ValueError
             refused = Refused(str(error))
         held = Held(recording.graph, executable, memory)
         if refused is not None:
@@ -226,6 +226,7 @@ class CudaGraph(LaunchGraph):
 
     def drop(self) -> None:
         held, self._held = self._held, None
+        self._calls, self.checks = [], ()
         if held is not None:
             self._graphs.drop(held)
 

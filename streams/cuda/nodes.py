@@ -41,7 +41,8 @@ class OwnNode:
         self._parameters.kernelParams = ctypes.addressof(self._pointers)
 
     def patch(self, driver: Driver, executable: int, arguments: Sequence[Any]) -> bool:
-        launch = self._kernel.launch_of(arguments)
+        poisoned = any(each is None for each in arguments)
+        launch = None if poisoned else self._kernel.launch_of(arguments)
         if launch is None or len(launch.arguments) != len(self._pointers):
             return False  # a library would be called instead, or another kernel
         self._put(launch)

@@ -79,8 +79,9 @@ class Products:
         self.wanted = False  # a call has asked for a product, and there was no handle
         self.nbytes = 0
 
-    def prepare(self, stream: int) -> None:
-        """Make what products on that stream need, outside of a capture, on the thread that captures."""
+    def prepare(self, stream: Any) -> None:
+        """Make what products on that stream need, outside of a capture, on the thread that captures. The first product
+        of a handle is made here, since it may load what a capture cannot; it is waited for."""
         self._cupy.cuda.device.get_cublas_handle()  # CuPy looks it up in the capture, and would make it there
         if not self._handle:
             self._library = loaded_library()
@@ -89,7 +90,17 @@ class Products:
             self._handle = handle.value or 0
             self.nbytes = workspace_of(self._cupy.cuda.Device().compute_capability)
             self._workspace = self._take(self.nbytes)
-        self.use(stream)
+            self.use(stream.ptr)
+            self._warm_up()
+            stream.synchronize()
+        self.use(stream.ptr)
+
+    def _warm_up(self) -> None:
+        """Multiply whatever lies in the workspace."""
+        one, zero, at = ctypes.c_float(1), ctypes.c_float(0), self._workspace.ptr
+        alpha, beta, real, of_float = ctypes.addressof(one), ctypes.addressof(zero), 0, 68
+        matrices = (at, real, 8), (at + 256, real, 8), (at + 512, real, 8)
+        self._multiply("gemmEx", 0, 0, 0, 8, 8, 8, alpha, *matrices[0], *matrices[1], beta, *matrices[2], of_float, -1)
 
     def use(self, stream: int) -> None:
         """Have products go to that stream."""

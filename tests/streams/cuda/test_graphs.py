@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensord.streams.graph import Moving
+
 from ..fake_cuda.gpu import current_queue
 from .graph_bench import COUNT, META, Own, values_of
 
@@ -78,6 +80,45 @@ def test_graphs_of_random_calls_give_the_bits_of_the_list(bench, seed):
         graph = bench.graph(calls)
         for turn in range(3):
             bench.run(lambda turn=turn: both(last=turn == 2))
+    for array, twin in zip(arrays, twins, strict=True):
+        assert values_of(array).tobytes() == values_of(twin).tobytes()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_graphs_whose_arguments_change_at_random_give_the_bits_of_the_lists(bench, seed):
+    """Several launches are on their way at once, each with arguments of its own."""
+    rng = random.Random(seed)
+    start = [np.float32(rng.random()) + np.arange(COUNT, dtype=np.float32) / 64 for _ in range(6)]
+    arrays, twins = ([bench.array(each) for each in start] for _ in range(2))
+    kernels: list[Any] = [rng.choice([Own(bench.gpu), bench.xp.maximum, bench.xp.subtract]) for _ in range(10)]
+
+    def drawn() -> list[tuple[int, ...]]:
+        return [tuple(rng.randrange(len(arrays)) for _ in range(3)) for _ in kernels]
+
+    def calls(of: Any, places: Any) -> list[Any]:
+        found = []
+        for kernel, (x, y, out) in zip(kernels, places, strict=True):
+            own = isinstance(kernel, Own)
+            found.append((kernel, [of[x], 1 / (x + 1), of[y], of[out]] if own else [of[x], of[y], of[out]]))
+        return found
+
+    moving = [
+        Moving(call, place, read=place < 2, written=place == 2)
+        for call, kernel in enumerate(kernels)
+        for place in range(3)
+        if not isinstance(kernel, Own)
+    ]
+    graph = bench.graph(calls(arrays, drawn()), moving)
+
+    def turns() -> None:
+        for _ in range(5):
+            places = drawn()
+            assert all(graph.patch(n, given) for n, (_, given) in enumerate(calls(arrays, places)))
+            graph.launch()
+            for kernel, given in calls(twins, places):
+                kernel(*given)
+
+    bench.run(turns)
     for array, twin in zip(arrays, twins, strict=True):
         assert values_of(array).tobytes() == values_of(twin).tobytes()
 

@@ -52,6 +52,13 @@ def test_a_kernel_of_our_own_that_would_leave_operands_to_a_library_is_not_patch
     assert values_of(out).tolist() == [7.0] * COUNT
 
 
+def test_operands_that_are_poisoned_are_not_patched(bench):
+    own, x, out = Own(bench.gpu), bench.array(2), bench.array()
+    graph = bench.graph([(own, (x, 3.0, x, out)), (bench.xp.add, (x, x, out))])
+    assert not graph.patch(0, (None, 3.0, x, out))
+    assert not graph.patch(1, (x, None, out))
+
+
 @each_case(
     ("argument", "taken"),
     [

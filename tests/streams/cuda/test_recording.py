@@ -57,6 +57,10 @@ def solves(bench):
     return lambda x, _: bench.xp.linalg.inv(x.reshape(8, 8))
 
 
+def sorts(bench):
+    return lambda x, _: bench.xp.sort(x)
+
+
 def asks_an_event(bench):
     def kernel(*_: Any) -> None:
         event = bench.xp.cuda.Event(block=True)
@@ -87,6 +91,7 @@ REFUSED = [
     (reads_the_host, "a copy from or to the host's memory cannot be launched with a graph"),
     (transforms, "the memory of an FFT's plan is not the graph's"),
     (solves, "not permitted when stream is capturing"),
+    (sorts, "not permitted when stream is capturing"),
     (asks_an_event, "not permitted when stream is capturing"),
     (loads_a_module, "not permitted when stream is capturing"),
     (multiplies_otherwise, "NotImplementedError: calling cuBLAS API during stream capture"),

@@ -27,6 +27,9 @@ WAITING |= {"flatnonzero", "bincount", "histogram", "extract", "compress", "arra
 MUTATING = {"copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis", "at", "fill", "sort_in_place"}
 MUTATING |= {"setitem", "setfield", "partition_in_place", "itemset"}
 DLPACK_CUDA = 2
+# Thrust's, which end with a wait for the stream.
+SORTING = {"sort", "argsort", "lexsort", "sort_complex", "partition", "argpartition", "sort_in_place"}
+SORTING |= {"partition_in_place", "median", "percentile", "quantile", "nanmedian"}
 VALUES = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__"}
 
 
@@ -233,6 +236,8 @@ class Launch:
         used = [*arrays_in((args, kwargs)), *outs]
         check_devices(self.gpu, used)
         self.gpu.call("launchKernel")
+        if self.name in SORTING:
+            self.gpu.refuse_capturing()
         native_args, native_kwargs = native((args, kwargs))
         if self.name in MUTATING:
             self.launch(lambda: self.function(*native_args, **native_kwargs))
