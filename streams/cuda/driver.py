@@ -140,5 +140,6 @@ class Driver:
         copy = self.api.CUDA_MEMCPY3D()
         copy.srcMemoryType = copy.dstMemoryType = self._on_device
         copy.srcDevice, copy.dstDevice = origin, to
-        copy.WidthInBytes, copy.Height, copy.Depth = nbytes, 1, 1
+        copy.srcPitch = copy.dstPitch = copy.WidthInBytes = nbytes
+        copy.srcHeight = copy.dstHeight = copy.Height = copy.Depth = 1
         self.checked(self.api.cuGraphExecMemcpyNodeSetParams(executable, node, copy, context))

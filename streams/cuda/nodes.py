@@ -18,6 +18,7 @@ from .own_kernel import Launch, OwnKernel
 
 ALIGNMENT: Final = 256  # bytes, that of whole blocks: what a library may look at
 SLOT: Final = 16  # bytes of an argument: a pointer, or a number of at most that size
+LARGEST: Final = 1 << 30  # bytes of a copy: the driver takes less than 2 GiB for the pitch of one
 
 
 class Patchable(Protocol):
@@ -119,5 +120,7 @@ def baked(argument: Any) -> tuple[Any, ...]:
 
 
 def is_dense(array: Any) -> bool:
-    """Is it an array without gaps, so that a copy of its bytes is a copy of it?"""
-    return is_array(array) and array.nbytes > 0 and bool(array.flags.c_contiguous or array.flags.f_contiguous)
+    """Is it an array without gaps, so that a copy of its bytes is a copy of it? Not one that is too large to copy."""
+    if not is_array(array) or not 0 < array.nbytes <= LARGEST:
+        return False
+    return bool(array.flags.c_contiguous or array.flags.f_contiguous)

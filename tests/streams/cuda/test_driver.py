@@ -73,7 +73,8 @@ def test_the_bindings_structures_take_what_they_are_given(bindings):
     copy = bindings.CUDA_MEMCPY3D()
     copy.srcMemoryType = copy.dstMemoryType = device
     copy.srcDevice, copy.dstDevice = 1 << 40, 512
-    copy.WidthInBytes, copy.Height, copy.Depth = 4096, 1, 1
+    copy.srcPitch = copy.dstPitch = copy.WidthInBytes = 4096
+    copy.srcHeight = copy.dstHeight = copy.Height = copy.Depth = 1
     assert (int(copy.srcDevice), int(copy.dstDevice), copy.dstMemoryType) == (1 << 40, 512, device)
     kernel = bindings.CUDA_KERNEL_NODE_PARAMS()
     kernel.func, kernel.kernelParams, kernel.gridDimX = 4096, 8192, 7

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import threading
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tensord.interpreter.types.meta import Meta
+from tensord.streams.cuda.products import CUPYS, FUNCTIONS, as_compute_type, workspace_of
 
 from .graph_bench import SQUARE, values_of
 
@@ -74,3 +78,27 @@ def test_the_workspace_of_products_is_one_for_all_graphs_and_goes_with_the_devic
         bench.launch(graph)
     assert bench.device.close(10)
     assert bench.device._memory.used_bytes() == before
+
+
+def test_cupys_functions_take_what_the_librarys_do():
+    """With CuPy's wheel and cuBLAS's, which need no GPU to be looked at."""
+    try:
+        module = importlib.import_module(CUPYS)
+    except ImportError:
+        pytest.skip("CuPy or cuBLAS is not installed")
+    kinds = {"intptr_t": "h", "int": "i", "size_t": "p", "long long": "l"}
+    for name, (_, expected) in FUNCTIONS.items():
+        if hasattr(module, name):
+            taken = re.match(r"\w+\((.*)\)", getattr(module, name).__doc__)
+            assert taken
+            declared = [each.strip().rpartition(" ") for each in taken[1].split(",")]
+            found = "".join("c" if each == "computeType" else kinds[kind] for kind, _, each in declared)
+            assert found == expected.replace(" ", ""), name
+
+
+def test_dtypes_in_the_place_of_compute_types_are_read_as_cublas_does():
+    assert [as_compute_type(each) for each in (0, 1, 2, 4, 5, 68, 77)] == [68, 70, 64, 68, 70, 68, 77]
+
+
+def test_the_workspace_has_the_size_of_cublass_own():
+    assert [workspace_of(each) // MIB for each in ("70", "80", "89", "90", "100", "120")] == [4, 4, 4, 32, 32, 12]

@@ -314,6 +314,8 @@ class Driver(ModuleType):
         assert context == ("context", self.gpu.device)
         if (given.srcMemoryType, given.dstMemoryType, given.Height, given.Depth) != (DEVICE, DEVICE, 1, 1):
             return (CUresult.CUDA_ERROR_INVALID_VALUE,)
+        if not given.srcPitch == given.dstPitch == given.WidthInBytes < 1 << 31:
+            return (CUresult.CUDA_ERROR_INVALID_VALUE,)
         ends = given.dstDevice, given.srcDevice
         if any(regions_of(self.gpu).find(address, given.WidthInBytes) is None for address in ends):
             return (CUresult.CUDA_ERROR_INVALID_VALUE,)
