@@ -69,10 +69,11 @@ class BlockKernel(OwnKernel):
         arguments = None if functions is None else self._arguments(arrays)
         if functions is None or arguments is None:
             return None
-        shape, function = self._packs, functions.packs
+        function, packs = functions
+        shape = self._packs
         if shape is None or any(arrays[place].data.ptr & mask for place, mask in self._alignments):
-            shape, function = self._single, functions.single
-        return Launch(function, shape.grid, (THREADS,), (*arguments, *shape.sizes))
+            return Launch(function, self._single.grid, (THREADS,), (*arguments, *self._single.sizes))
+        return Launch(packs, shape.grid, (THREADS,), (*arguments, *shape.sizes))
 
     def _arguments(self, given: Sequence[Any]) -> list[Any] | None:
         """The tensors and numbers that the kernel is given; None if it does not take them."""

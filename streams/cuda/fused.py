@@ -24,6 +24,8 @@ from ...interpreter.types.meta import Meta, OperandMeta
 from ..device import KernelCall
 from .block import block_of, block_of_call
 from .block_kernel import BlockKernel
+from .own_kernel import OwnKernel
+from .row_kernels import row_kernel
 from .sources import Sources
 from .traced import Trace, Untraceable, trace
 from .unfused import BindKernel, Unfused
@@ -66,11 +68,11 @@ class FusedKernels:
             return unfused
         return BlockKernel(self.sources, block, unfused, unfused.scratch, soon=True)
 
-    def alone(self, call: KernelCall, kernel: BoundKernel) -> BlockKernel | None:
+    def alone(self, call: KernelCall, kernel: BoundKernel) -> OwnKernel | None:
         """A kernel for a call of one op, in place of the kernel that calls CuPy; None if there is none."""
         found = self._trace(call.op, tuple(call.attributes.items()), call.metas, call.outputs)
         block = None if found is None else block_of_call(call, found)
-        return None if block is None else BlockKernel(self.sources, block, kernel)
+        return row_kernel(self.sources, call, kernel) if block is None else BlockKernel(self.sources, block, kernel)
 
     def _trace(
         self, op: OpDef, attributes: Any, metas: tuple[OperandMeta | None, ...], results: tuple[Meta | None, ...]

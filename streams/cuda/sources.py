@@ -6,21 +6,17 @@ since CuPy forgets nothing that it has compiled, and clients may send any number
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from ..stream import LOG
 
 MOST: Final = 4096
 OPTIONS: Final = ("--fmad=false",)
+NAMES: Final = ("fused", "fused_packs")  # of the kernels of a block (`block_source`): element by element, and by packs
 
-
-class Compiled(NamedTuple):
-    """CuPy's functions of a source (`block_source`): element by element, and by packs."""
-
-    single: Any
-    packs: Any
+Functions: TypeAlias = tuple[Any, ...]  # CuPy's, of the kernels of a source
 
 
 class Sources:
@@ -31,7 +27,7 @@ class Sources:
         self._cupy = cupy
         self._submit, self._current = submit, current
         self._asked: set[str] = set()
-        self.compiled: dict[str, Compiled | None] = {}
+        self.compiled: dict[str, Functions | None] = {}
 
     def is_pending(self, digest: str) -> bool:
         """Is it still to be compiled?"""
@@ -40,12 +36,12 @@ class Sources:
     def ask(self, digest: str, source: str) -> None:
         """Have a source compiled where nobody waits, unless there are too many."""
         if self._admits(digest):
-            self._submit(partial(self._compile, digest, source))
+            self._submit(partial(self._compile, digest, source, NAMES))
 
-    def now(self, digest: str, source: str) -> Compiled | None:
+    def now(self, digest: str, source: str, names: Sequence[str] = NAMES) -> Functions | None:
         """The functions of a source, which is compiled here if it was not; None if there are none."""
         if digest not in self.compiled and (digest in self._asked or self._admits(digest)):
-            self._compile(digest, source)
+            self._compile(digest, source, names)
         return self.compiled.get(digest)
 
     def _admits(self, digest: str) -> bool:
@@ -55,11 +51,10 @@ class Sources:
         self._asked.add(digest)
         return True
 
-    def _compile(self, digest: str, source: str) -> None:
+    def _compile(self, digest: str, source: str, names: Sequence[str]) -> None:
         try:
             with self._current():
-                names = ("fused", "fused_packs")
-                found = Compiled(*[self._cupy.RawKernel(source, name, OPTIONS).kernel for name in names])
+                found = tuple([self._cupy.RawKernel(source, name, OPTIONS).kernel for name in names])
         except Exception:
             LOG.warning("a generated kernel does not compile; its ops run one by one:\n%s", source, exc_info=True)
             self.compiled[digest] = None

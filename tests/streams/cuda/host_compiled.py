@@ -18,8 +18,9 @@ SHIM = """
 #include <cstring>
 #define __global__
 #define __device__
+#define __shared__ static
 struct Place { unsigned int x; };
-static thread_local Place blockIdx, blockDim, threadIdx;
+static thread_local Place blockIdx, blockDim, gridDim, threadIdx;
 using namespace std;
 """
 RUN = """
@@ -27,6 +28,27 @@ extern "C" void run_{n}_{name}(unsigned int grid, unsigned int block, {parameter
     blockDim.x = block;
     for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++)
         for (threadIdx.x = 0; threadIdx.x < block; threadIdx.x++) kernels_{n}::{name}({names});
+}}
+"""
+TOGETHER = """
+#include <barrier>
+#include <thread>
+#include <vector>
+static std::barrier<>* together;
+static void __syncthreads() { together->arrive_and_wait(); }
+"""
+RUN_TOGETHER = """
+extern "C" void run_{n}_{name}(unsigned int grid, unsigned int block, {parameters}) {{
+    for (unsigned int number = 0; number < grid; number++) {{
+        std::barrier barrier(block);
+        std::vector<std::thread> threads;
+        together = &barrier;
+        for (unsigned int k = 0; k < block; k++) threads.emplace_back([=] {{
+            blockIdx.x = number, blockDim.x = block, gridDim.x = grid, threadIdx.x = k;
+            kernels_{n}::{name}({names});
+        }});
+        for (auto& each : threads) each.join();
+    }}
 }}
 """
 KERNEL = re.compile(r'extern "C" __global__ void (\w+)\((.*?)\) \{')
@@ -77,8 +99,9 @@ class Compiled:
                 return
             file = self._folder / f"{len(self._found)}.cpp"
             library = file.with_suffix(".so")
-            file.write_text(SHIM + "".join(as_host_code(source, n) for n, source in enumerate(sources)))
-            command = ["g++", "-w", "-std=c++17", "-shared", "-fPIC", "-o", str(library), str(file)]
+            shim = SHIM + TOGETHER * any("__syncthreads" in source for source in sources)
+            file.write_text(shim + "".join(as_host_code(source, n) for n, source in enumerate(sources)))
+            command = ["g++", "-w", "-std=c++20", "-shared", "-fPIC", "-o", str(library), str(file)]
             subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - its own file
             loaded = ctypes.CDLL(str(library))
             self._found |= {source: (loaded, n) for n, source in enumerate(sources)}
@@ -150,10 +173,10 @@ def as_host_code(source: str, n: int) -> str:
     begin, end = body.find("static __device__ inline float sealed"), body.find("template <typename T, int N>")
     if begin >= 0:
         body = body[:begin] + SEALED_HERE + body[end:]
-    runs = []
+    runs, run = [], RUN_TOGETHER if "__syncthreads" in source else RUN
     for name, parameters in KERNEL.findall(source):
         names = ", ".join(each.split()[-1].lstrip("*") for each in parameters.split(","))
-        runs.append(RUN.format(n=n, name=name, parameters=parameters, names=names))
+        runs.append(run.format(n=n, name=name, parameters=parameters, names=names))
     return f"namespace kernels_{n} {{\n{KERNEL.sub(as_function, body)}\n}}\n" + "".join(runs)
 
 

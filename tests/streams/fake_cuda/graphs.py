@@ -61,7 +61,11 @@ class Kernel:
             each.data.ptr if dtype is None else dtype.type(each)
             for dtype, each in zip(self.types, arguments, strict=True)
         ]
-        self.gpu.enqueue(current_queue(self.gpu), Launched(self, values))
+        self.gpu.enqueue(current_queue(self.gpu), Launched(self.shaped(grid[0], block[0]), values))
+
+    def shaped(self, _grid: int, _block: int) -> Kernel:
+        """The kernel for a grid of so many blocks of threads."""
+        return self
 
 
 class Launched:
@@ -303,7 +307,8 @@ class Driver(ModuleType):
             else np.frombuffer(ctypes.string_at(pointer or 0, dtype.itemsize), dtype)[0]
             for pointer, dtype in zip(pointers, kernel.types, strict=True)
         ]
-        return self._replace(executable, node, Launched, Launched(kernel, values))
+        shaped = kernel.shaped(int(given.gridDimX), int(given.blockDimX))
+        return self._replace(executable, node, Launched, Launched(shaped, values))
 
     def cuCtxGetCurrent(self) -> tuple[Any, ...]:  # noqa: N802
         return CUresult.CUDA_SUCCESS, ("context", self.gpu.device)

@@ -1,0 +1,69 @@
+"""Ops on rows as kernels of their own, each one launch where CuPy needs several (`row_source`).
+
+They are for packed operands of float32 and float64, along the last axis; others are CuPy's. Such a kernel takes the
+place of CuPy's for the op altogether, so that a routine has the bits of its ops one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+import numpy as np
+
+from ...interpreter.schema.opdef import BoundKernel
+from ...interpreter.types.meta import Meta, normal_axes
+from ..device import KernelCall
+from .own_kernel import Launch, OwnKernel
+from .row_source import LOWEST, MOST_THREADS, NORMS, ROW_OPS, row_source
+from .sources import Sources
+
+MOST_BLOCKS: Final = 1 << 16
+WARP: Final = 32
+
+
+def row_kernel(sources: Sources, call: KernelCall, kernel: BoundKernel) -> RowKernel | None:
+    """A kernel for the call; None if it is left to CuPy. `kernel`: the one that calls CuPy."""
+    meta = call.metas[0] if call.op.name in ROW_OPS else None
+    if not isinstance(meta, Meta) or not meta.size or not meta.shape or meta.dtype.name not in LOWEST:
+        return None
+    axes = normal_axes(call.attributes["axis"], len(meta.shape))
+    apart = call.op.elementwise or not call.in_place
+    same = all(isinstance(each, Meta) and each.dtype == meta.dtype for each in (*call.metas, *call.outputs))
+    if axes != (len(meta.shape) - 1,) or not apart or not same:
+        return None
+    eps = call.attributes["eps"] if call.op.name in NORMS else 0.0
+    return RowKernel(sources, row_source(call.op.name, len(call.metas), meta.dtype.name), meta, eps, kernel)
+
+
+class RowKernel(OwnKernel):
+    """The kernel of one plan. `instead`: what is called for operands that are not packed."""
+
+    def __init__(self, sources: Sources, source: str, meta: Meta, eps: float, instead: BoundKernel) -> None:
+        self.source = source
+        self.digest = sha256(source.encode()).hexdigest()
+        self._sources, self._instead = sources, instead
+        width = meta.shape[-1]
+        rows = math.prod(meta.shape[:-1])
+        self._sizes = (meta.dtype.type(eps), np.int64(rows), np.int64(width))
+        self._grid, self._block = (min(rows, MOST_BLOCKS),), (threads_for(width),)
+
+    def __call__(self, *arrays: Any) -> Any:
+        launch = self.launch_of(arrays)
+        if launch is None:
+            return self._instead(*arrays)
+        return launch.function(launch.grid, launch.block, launch.arguments)
+
+    def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
+        for array in arrays:
+            if not array._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
+                return None
+        functions = self._sources.now(self.digest, self.source, ("rows",))
+        return None if functions is None else Launch(functions[0], self._grid, self._block, (*arrays, *self._sizes))
+
+
+def threads_for(width: int) -> int:
+    """The threads of a row: a power of two, with some four elements for each."""
+    return min(max(WARP, 1 << max(width // 4 - 1, 0).bit_length()), MOST_THREADS)
