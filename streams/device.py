@@ -69,6 +69,15 @@ class Buffer:
         self.behind = 0
 
 
+class BlockUser(Protocol):
+    """A process that may have blocks open."""
+
+    pid: int
+
+    def is_over(self) -> bool:
+        """Has it ended?"""
+
+
 class KernelCall(NamedTuple):
     """A call for which a device binds a kernel. `metas` has None for operands that are not known yet; `in_place`: the
     results' memory is an operand's; `work`: element operations."""
@@ -121,6 +130,7 @@ class Device(ABC):
         self.computes = True  # False: values may lie here, and nothing else: no tensor is at home here
         self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer
         self.shared = False  # True: other processes can map its larger blocks
+        self.bus_id = ""  # of a GPU, by which other processes find it
         self.cuda_number: int | None = None  # its number in CUDA, if others may read its memory where it lies
         self.crew: Crew | None = None  # threads that help with large kernels
         self.pins = False  # True: large copies are faster from and to what `host_array` gives
@@ -296,6 +306,29 @@ class Device(ABC):
     def behind_launches(self) -> Any:
         """An event behind all that was launched at admission; None if there can be none."""
         return None
+
+    def block_size(self, nbytes: int) -> int:
+        """The bytes of a block for so many."""
+        return nbytes
+
+    def new_block(self, nbytes: int, user: BlockUser) -> tuple[Any, Array]:
+        """A block of so many bytes or more that another process may open, and an array over all of it, to be adopted.
+
+        It is kept until its buffer is freed, or discarded and its user over. MemoryError if there is no memory for it,
+        MetadataError if the device has no such blocks.
+        """
+        raise NotImplementedError(f"{self.name} shares no memory: {nbytes}, {user.pid}")
+
+    def fill_block(self, source: Array, target: Array, block: Any) -> None:
+        """Copy a value to the beginning of a block, and clear the rest. Called on a compute stream."""
+        raise NotImplementedError(f"{self.name} shares no memory: {source.shape}, {target.shape}, {block}")
+
+    def blocks_left_open(self, pid: int = 0) -> list[int]:  # noqa: ARG002 - for subclasses
+        """The bytes of each block that was discarded, but may be open, in that process or in any."""
+        return []
+
+    def let_go_of_blocks(self) -> None:  # noqa: B027 - one that shares none has nothing to do
+        """Free the discarded blocks whose users are over by now."""
 
     def await_event(self, event: Any) -> None:
         """Have what this thread launches wait for an event of others. Called on a stream of the device."""

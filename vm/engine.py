@@ -312,6 +312,13 @@ class Engine:
             for copy in storage.current():
                 copy.buffer = None
 
+    def let_go_of_blocks(self) -> None:
+        """Free the blocks of ended sessions that no process has open any more."""
+        with self._step():
+            for device in self.devices.values():
+                device.backend.let_go_of_blocks()
+                self.scheduler.retry(device)
+
     def keep_durable(self, told: Told) -> None:
         """Write durable names that have changed; `told` gets what there is to say, or why they cannot be written."""
         with self._step():

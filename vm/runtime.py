@@ -114,12 +114,19 @@ class Runtime:
         changed = self.watch_kernels()
         self.watch_devices()
         self.watch_files()
+        self.watch_blocks()
         kept = self.keep_durable()
         self.watch_durable()
         with self.driving():
             lines = self.failures.due()
         log_lines(lines)
         return changed or kept
+
+    def watch_blocks(self) -> None:
+        """Free the blocks that processes of ended sessions had open, once these processes have ended, too."""
+        if any(device.blocks_left_open() for device in self.devices.values()):
+            with self.driving():
+                self.engine.let_go_of_blocks()
 
     def watch_files(self) -> None:
         """Give up the values that lie in files which have changed, and log that."""

@@ -58,3 +58,13 @@ def handed_over(array: Any) -> GpuPayload:
         event = cuda.Event(block=True, disable_timing=True)
         event.record(cuda.get_current_stream())
     return GpuPayload(copied, event)
+
+
+def complete(target: Any, array: Any) -> None:
+    """Copy an array of CuPy into a flat one of as many elements, and wait until that is done."""
+    cuda = cupy().cuda
+    with cuda.Device(array.device.id):
+        target.reshape(array.shape)[...] = array
+        event = cuda.Event(block=True, disable_timing=True)
+        event.record(cuda.get_current_stream())
+        event.synchronize()

@@ -2,32 +2,55 @@
 
 Each view of such an array keeps its memory alive, as CuPy's arrays do, and the memory keeps its `Loan`. When that is
 gone, the value is given back (`returns`). Memory of a machine in this process outlives its session: the loan keeps it.
+Memory of a daemon does, too: the daemon keeps it until this process has let go or ended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+import numpy as np
 
 from ...interpreter.errors import KernelError, MetadataBufferError, MetadataError
+from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Share
 from ..locations.locations import located
 from ..outbox.outbox import Outbox
+from .blocks import OPEN_BLOCKS, OpenBlock
 from .cuda import NO_CUPY, cupy, synchronize
 from .returns import RETURNS
 
 CUDA = 2  # kDLCUDA
 CPU = (1, 0)  # kDLCPU, device 0
 Place: TypeAlias = tuple[int, int]  # as DLPack has it: a kind of device, and its number
+INSTEAD = "numpy() gives the value on the host"
 
 
 class Loan:
-    """What a borrowed array's memory belongs to. `array`: the machine's, in this process."""
+    """What a borrowed array's memory belongs to. `keeps`: what it is in."""
 
-    __slots__ = ("__weakref__", "array")
+    __slots__ = ("__weakref__", "keeps")
 
-    def __init__(self, array: Any) -> None:
-        self.array = array
+    def __init__(self, keeps: Any) -> None:
+        self.keeps = keeps
+
+
+class Borrowed(NamedTuple):
+    """A borrowed value: its id, where it lies on GPU `number`, and what keeps it there. It is there behind the event,
+    if there is one. `close` lets go of what keeps it."""
+
+    export: int
+    number: int
+    address: int
+    shape: tuple[int, ...]
+    dtype: Any
+    strides: tuple[int, ...] | None
+    event: Any
+    keeps: Any
+    close: Callable[[], None]
 
 
 def place_of(outbox: Outbox, device: str) -> Place:
@@ -39,17 +62,14 @@ def place_of(outbox: Outbox, device: str) -> Place:
 def lent(outbox: Outbox, id_: int, device: str) -> Any:
     """An array over the value of a tensor with its home on that device. What this thread launches on CuPy's current
     stream from now on finds the value there."""
-    return over(outbox, *borrowed(outbox, id_, device))
+    return over(outbox, borrowed(outbox, id_, device))
 
 
-def borrowed(outbox: Outbox, id_: int, device: str) -> tuple[int, Any, Any, int]:
-    """The value's id, its array, an event behind which it is there, or None, and the number of its GPU."""
+def borrowed(outbox: Outbox, id_: int, device: str) -> Borrowed:
+    """Borrow the value; waits for the machine's answer."""
     number = outbox.transport.gpu(device)
     if number is None:
-        hint = "numpy() gives its value on the host"
-        raise located(MetadataError(f"cupy: the tensor is on {device}, whose memory cannot be read here: {hint}"))
-    if cupy() is None:
-        raise located(MetadataError(f"cupy: {NO_CUPY}; numpy() gives the value on the host"))
+        refuse(f"the tensor is on {device}, whose memory cannot be read here" if cupy() is not None else NO_CUPY)
     ids: list[int] = []
 
     def build(request: int, location: int) -> Share:
@@ -57,45 +77,83 @@ def borrowed(outbox: Outbox, id_: int, device: str) -> tuple[int, Any, Any, int]
         return Share(id_, request, location, ids[0])
 
     try:
-        array, event = outbox.await_reply(outbox.ask(build))
+        answer = outbox.await_reply(outbox.ask(build))
+        return in_process(ids[0], number, *answer) if len(answer) == 2 else from_daemon(outbox, ids[0], number, answer)
     except BaseException:
         for export in ids:
             outbox.release(export)
         raise
-    return ids[0], array, event, number
 
 
-def over(outbox: Outbox, export: int, array: Any, event: Any, number: int) -> Any:
-    """An array of its own over borrowed memory; CuPy's current stream waits for the event.
+def in_process(export: int, number: int, array: Any, event: Any) -> Borrowed:
+    """A value in the memory of a machine in this process."""
+    address = array.data.ptr if array.size else 0
+    return Borrowed(export, number, address, array.shape, array.dtype, array.strides, event, array, nothing)
 
-    KernelError if the device turns out to be lost.
+
+def from_daemon(outbox: Outbox, export: int, number: int, answer: Any) -> Borrowed:
+    """A value in a block of a daemon's, which is opened. MetadataError if it cannot be opened."""
+    block_number, handle, _, dtype, shape = answer
+    try:
+        block = OPEN_BLOCKS.open((outbox.transport.daemon, block_number), handle, number)
+    except cupy().cuda.runtime.CUDARuntimeError as error:
+        outbox.transport.give_up_gpus()
+        refuse(f"the daemon's memory cannot be opened in this process, perhaps in a container of its own ({error})")
+    return Borrowed(export, number, block.address, tuple(shape), dtype, None, None, block, partial(closed, block))
+
+
+def closed(block: OpenBlock) -> None:
+    """Let go of a block; an error is that of a lost device, on which nothing is open any more."""
+    with suppress(cupy().cuda.runtime.CUDARuntimeError):
+        OPEN_BLOCKS.let_go(block)
+
+
+def nothing() -> None:
+    """There is nothing to close."""
+
+
+def refuse(why: str) -> NoReturn:
+    raise located(MetadataError(f"cupy: {why}; {INSTEAD}", op="cupy"))
+
+
+def over(outbox: Outbox, value: Borrowed, *, releases: bool = True) -> Any:
+    """An array of its own over a borrowed value; CuPy's current stream waits for the event.
+
+    KernelError if the device turns out to be lost. `releases`: the value is released when the array is gone.
     """
     cuda = cupy().cuda
-    with cuda.Device(number):
+    with cuda.Device(value.number):
         try:
-            if event is not None:
-                cuda.get_current_stream().wait_event(event)
+            if value.event is not None:
+                cuda.get_current_stream().wait_event(value.event)
         except cuda.runtime.CUDARuntimeError as error:
-            outbox.release(export)
+            outbox.release(value.export)
             raise located(KernelError(f"cupy: the device is lost: {error}", op="cupy")) from None
-        loan = Loan(array)
-        RETURNS.watch(loan, partial(give_back, outbox, export, array, number))
-        if not array.size:
-            return cupy().empty(array.shape, array.dtype)
-        memory = cuda.UnownedMemory(array.data.ptr, extent(array), loan, number)
-        return cupy().ndarray(array.shape, array.dtype, cuda.MemoryPointer(memory, 0), array.strides)
+        loan = Loan(value.keeps)
+        RETURNS.watch(loan, partial(give_back, outbox, value, releases=releases))
+        extent = extent_of(value)
+        if not extent:
+            return cupy().empty(value.shape, value.dtype)
+        memory = cuda.UnownedMemory(value.address, extent, loan, value.number)
+        return cupy().ndarray(value.shape, value.dtype, cuda.MemoryPointer(memory, 0), value.strides)
 
 
-def extent(array: Any) -> int:
-    """Bytes from the first element of an array to the end of its last one."""
-    return int(sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)) + array.itemsize)
+def extent_of(value: Borrowed) -> int:
+    """Bytes from the first element of a value to the end of its last one; 0 if it has none."""
+    if 0 in value.shape:
+        return 0
+    size = np.dtype(value.dtype).itemsize
+    strides = Meta.of(value.shape, np.dtype(value.dtype)).strides if value.strides is None else value.strides
+    return int(sum((n - 1) * step for n, step in zip(value.shape, strides, strict=True)) + size)
 
 
-def give_back(outbox: Outbox, export: int, _array: Any, number: int) -> None:
+def give_back(outbox: Outbox, value: Borrowed, *, releases: bool) -> None:
     """The arrays over a value are gone; its memory is kept until the device has done what reads it."""
-    synchronize(number)
-    outbox.release(export)
-    outbox.rouse()
+    synchronize(value.number)
+    value.close()
+    if releases:
+        outbox.release(value.export)
+        outbox.rouse()
 
 
 def capsule(outbox: Outbox, id_: int, device: str, stream: Any, options: dict[str, Any]) -> Any:
@@ -106,12 +164,15 @@ def capsule(outbox: Outbox, id_: int, device: str, stream: Any, options: dict[st
     """
     if stream is not None and (type(stream) is not int or stream < -1):
         raise located(MetadataBufferError("__dlpack__: stream is None or the number of one", op="__dlpack__"))
-    export, array, event, number = borrowed(outbox, id_, device)
+    value = borrowed(outbox, id_, device)
     cuda = cupy().cuda
-    with cuda.Device(number):
-        named = {None: cuda.Stream.null, -1: cuda.Stream.null, 0: cuda.Stream.null, 1: cuda.Stream.null}
-        with named.get(stream) or (cuda.Stream.ptds if stream == 2 else cuda.ExternalStream(stream, number)) as current:
-            found = over(outbox, export, array, event, number)
+    with cuda.Device(value.number):
+        named = dict.fromkeys((None, -1, 0, 1), cuda.Stream.null)
+        consumers = named.get(stream) or (
+            cuda.Stream.ptds if stream == 2 else cuda.ExternalStream(stream, value.number)
+        )
+        with consumers:
+            found = over(outbox, value)
             if stream == -1:
-                current.synchronize()
+                consumers.synchronize()
             return found.__dlpack__(stream=stream, **options)

@@ -72,6 +72,9 @@ class InProcessTransport:
         """No device's memory can be read here."""
         return None
 
+    def give_up_gpus(self) -> None:
+        """Nothing to do: this process's own memory can always be read here."""
+
     def host_memory(self, nbytes: int) -> HostMemory | None:
         """Memory for a host array: such as for an upload, which the machine adopts."""
         if nbytes < MAPPED_ARRAY:

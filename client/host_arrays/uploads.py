@@ -26,6 +26,7 @@ from ..locations.locations import located
 from ..outbox.current import capture_of
 from ..tensor.operators import SCALARS, as_number
 from ..tensor.tensor import Tensor
+from .through_blocks import through_block
 
 
 def as_tensor(core: Core, values: ArrayLike | Tensor, device: str | None = None, dtype: Any = None) -> Tensor:
@@ -50,7 +51,11 @@ def upload_on_device(core: Core, array: Any, home: str, dtype: Any) -> Tensor:
         check_castable(meta.dtype, meta.dtype if dtype is None else np.dtype(dtype))
     except (TypeError, ValueError) as error:
         raise located(metadata_error(error, f"asarray: {error}", "asarray")) from None
-    made = send_upload(core, meta, home, handed_over(array))
+    if core.transport.eager:
+        filled = through_block(core, array, meta, home)
+        made = upload(core, to_host(array), home, None) if filled is None else filled
+    else:
+        made = send_upload(core, meta, home, handed_over(array))
     return made if dtype is None or np.dtype(dtype) == meta.dtype else made.astype(dtype)
 
 

@@ -52,7 +52,7 @@ def exported(tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy
     if where != CPU and wanted in (None, where):
         options = {"max_version": version, "copy": copy}
         given = {name: one for name, one in options.items() if one is not None}
-        return capsule(tensor._core.outbox, tensor._living()._id, tensor._home, stream, given)
+        return capsule(tensor._core.outbox, known(tensor)._id, tensor._home, stream, given)
     if stream is not None:
         raise refused("a tensor is handed over in host memory, which has no streams")
     if wanted not in (None, CPU):
@@ -77,7 +77,12 @@ def place(tensor: Tensor) -> Place:
 
 def cupy_array(tensor: Tensor) -> Any:
     """The value in the memory of its GPU; see `Tensor.cupy`."""
-    return lent(tensor._core.outbox, tensor._living()._id, tensor._home)
+    return lent(tensor._core.outbox, known(tensor)._id, tensor._home)
+
+
+def known(tensor: Tensor) -> Tensor:
+    """The tensor, once its shape is known."""
+    return tensor if tensor._living()._meta is not None else tensor.wait()
 
 
 def check_copy(copy: Any, function: str) -> None:

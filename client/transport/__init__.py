@@ -4,6 +4,7 @@
 - `interface`: what a session needs of any transport
 - `remote`: the transport to a daemon; `link`: its socket; `socket_lock`: which thread has it; `outgoing`, `incoming`:
   frames out and in
+- `gpus`: the numbers that a daemon's GPUs have here
 - `questions`: a connection that only asks, without NumPy
 - `segments`: memory files for uploads and results; `loans`: host arrays that uploads are read from
 """

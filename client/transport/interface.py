@@ -86,6 +86,9 @@ class Transport(Protocol):
     def gpu(self, device: str) -> int | None:
         """The number in CUDA, in this process, of a device of the machine whose memory can be read here; else None."""
 
+    def give_up_gpus(self) -> None:
+        """That memory turned out not to be readable here: from now on there is no such device."""
+
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """An array for one upload of that meta, in the memory from which the other side takes it most cheaply."""
 

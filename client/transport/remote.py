@@ -39,6 +39,7 @@ from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
 from ...interpreter.wire.monitor import Event
 from ..process.forks import FORKS
+from .gpus import number_of
 from .incoming import ACK_EVERY, Incoming
 from .interface import FORKED, Reply
 from .link import ENDS, LINGER_MS, Link
@@ -87,6 +88,9 @@ class RemoteTransport:
         self._incoming.resumed = self._resumed
         self.maps = self.opens_files = shared
         self.names_files = bool(settings.get("files"))
+        self.daemon = int(settings["pid"])
+        self._gpus: dict[str, str] = dict(settings.get("gpus", {}))  # devices, by their bus ids
+        self._numbers_here: dict[str, int | None] = {}
         self.eager = True
         self._cancel_due = False
         self._attended: set[Reply] = set()  # without those that are answered
@@ -129,9 +133,17 @@ class RemoteTransport:
             )
         return np.empty(meta.shape, meta.dtype)
 
-    def gpu(self, device: str) -> int | None:  # noqa: ARG002 - as declared
-        """No device's memory can be read here."""
-        return None
+    def gpu(self, device: str) -> int | None:
+        """The number here of a GPU on which the daemon gives this process blocks; None if it has none, or none such."""
+        bus_id = self._gpus.get(device)
+        if bus_id is not None and device not in self._numbers_here:
+            self._numbers_here[device] = number_of(bus_id)
+        return self._numbers_here.get(device)
+
+    def give_up_gpus(self) -> None:
+        """The daemon's blocks cannot be opened here: values go through the host from now on."""
+        self._gpus.clear()
+        self._numbers_here.clear()
 
     def host_memory(self, nbytes: int) -> HostMemory | None:
         """Memory for a host array: an upload segment, which the daemon reads in place."""

@@ -8,6 +8,7 @@
 - `graphs`: many launches by one call; `recording`: their capture; `nodes`: what takes other arguments; `driver`: CUDA's
   driver where CuPy does not lead to it
 - `products`: cuBLAS within a capture; `replaced`: other functions in CuPy's modules meanwhile
+- `ipc`: blocks that other processes may open
 - `row_kernels`: softmax and norms as one launch each; `row_source`: their sources
 - `pinned`: host memory from and to which the GPU copies directly; `staging`: copies of pageable memory through it
 - `scratch`: what CuPy's kernels take for temporaries

@@ -38,7 +38,7 @@ from ...interpreter.programs.fusion import Fusion, Terms
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import Array, BoundKernel, OutputMetas
 from ...interpreter.types.meta import Meta, OperandMeta
-from ..device import LOOKS, Buffer, Device, Eviction, FusionKernel, KernelCall
+from ..device import LOOKS, BlockUser, Buffer, Device, Eviction, FusionKernel, KernelCall
 from ..graph import Call, LaunchGraph, Moving, Refused
 from ..host.host import GIB, physical_memory
 from ..launching.launch_stream import Burst, LaunchStream
@@ -63,6 +63,7 @@ from .compiling import Compiling
 from .direct import DirectKernels
 from .fused import FusedKernels
 from .graphs import Graphs
+from .ipc import SharedBlock, SharedBlocks, whole_pages
 from .pinned import PinnedPool, is_packed_and_pinned
 from .scratch import least_temporaries
 from .staging import PIECE, Staging
@@ -138,6 +139,7 @@ class CudaDevice(PooledDevice):
         super().__init__(name, cupy, limit, options.missing, options.cache)
         self.pins = self.reports_late = True
         self.cuda_number = self.ordinal
+        self.bus_id = str(cupy.cuda.runtime.deviceGetPCIBusId(self.ordinal))
         self.most_axes = MOST_AXES
         self.eviction, self.floor = options.eviction, options.floor
         self.ceiling = ceiling_of(options.ceiling, self.limit)
@@ -152,6 +154,7 @@ class CudaDevice(PooledDevice):
         self._copies = {kind: self._stream(kind, 0, sink) for kind in kinds}
         self._streams = (*self._compute, *self._copies.values())
         self._launcher.serve(self._streams)
+        self._shared = SharedBlocks(cupy, self.ordinal, self._launcher.disposal)
         self._peers: dict[int, bool] = {}
         self._direct = DirectKernels(cupy)
         self._compiling = Compiling(name)
@@ -367,6 +370,40 @@ class CudaDevice(PooledDevice):
             self.lose(error)
         self._unread.append((self.order.issued + 1, staged))
         return False
+
+    # -- memory for others -------------------------------------------------------------------------------------
+
+    def block_size(self, nbytes: int) -> int:
+        return whole_pages(nbytes)
+
+    def new_block(self, nbytes: int, user: BlockUser) -> tuple[SharedBlock, Array]:
+        self.let_go_of_blocks()
+        try:
+            return self._shared.new(nbytes, user)
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            if error.status != _NO_MEMORY:
+                raise MetadataError(f"{self.name} gives no handles of its memory ({error})") from None
+            self._launcher.free_blocks()
+            raise MemoryError(f"{self.name}: the GPU has no block of {nbytes:,} bytes left") from error
+
+    def fill_block(self, source: Array, target: Array, block: SharedBlock) -> None:
+        self.copy(target, source)
+        rest = block.nbytes - target.nbytes
+        if rest:
+            runtime = self._cupy.cuda.runtime
+            runtime.memsetAsync(block.address + target.nbytes, 0, rest, self._raw.ptr)
+
+    def discard(self, buffer: Buffer) -> None:
+        """As declared; a block that another process may still have open stays, and is counted."""
+        if not self._shared.keep(buffer):
+            super().discard(buffer)
+
+    def blocks_left_open(self, pid: int = 0) -> list[int]:
+        return self._shared.left_open(pid)
+
+    def let_go_of_blocks(self) -> None:
+        for buffer in self._shared.unused():
+            super().discard(buffer)
 
     def behind_launches(self) -> Any:
         cuda = self._cupy.cuda

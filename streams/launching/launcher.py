@@ -23,7 +23,7 @@ from ..threads.events import EXECUTED, TURNSTILE
 from .launch_stream import Burst, LaunchStream, Owner, run_to_the_end
 from .marks import Events, Mark
 
-Batch: TypeAlias = tuple[LaunchStream, Sequence[Task]]
+Batch: TypeAlias = tuple[LaunchStream | None, Any]  # a stream and tasks for it; None and memory to be dropped
 
 LONGEST: Final = 32  # tasks of a burst
 
@@ -81,6 +81,10 @@ class Launcher:
         """Have something done soon on this thread, between launches."""
         self._asked.append(work)
         self._inbox.put(None)
+
+    def disposal(self, memory: Any) -> Callable[[], None]:
+        """A function of C after which this thread drops the memory last, since the driver may wait to take it back."""
+        return partial(self._inbox.put, (None, memory))
 
     def exclusive(self) -> list[Any]:
         """CuPy's objects of the streams on which no other thread launches, for this thread, which launches, or while
@@ -149,7 +153,8 @@ class Launcher:
     def _accept(self, batch: Batch | None) -> None:
         if batch is not None:
             stream, tasks = batch
-            stream.backlog.extend(tasks)
+            if stream is not None:
+                stream.backlog.extend(tasks)
 
     def is_free(self, stream: LaunchStream) -> bool:
         """May the head of the stream's backlog be launched?"""

@@ -344,7 +344,7 @@ def test_many_threads_lend_and_give(session: Any, cupy: Any) -> None:
 def test_a_routine_takes_an_array_of_the_gpu_as_a_constant(session: Any, cupy: Any) -> None:
     array = cupy.array(NUMBERS)
 
-    @session.routine
+    @session.routine(constants=["array"])
     def scaled(x: Any) -> Any:
         return x * session.asarray(array, device="cuda:0")
 

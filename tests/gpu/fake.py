@@ -82,6 +82,11 @@ def missing(cupy: Any, name: str) -> None:
     cupy.lacks.add(name)
 
 
+def refuses(cupy: Any, name: str) -> None:
+    """The GPU lacks this: "ipc"."""
+    setattr(cupy._gpu, name, False)
+
+
 def hang(cupy: Any, name: str) -> None:
     """The call never returns."""
     replace(cupy, name, lambda *_, **__: threading.Event().wait())
@@ -129,6 +134,7 @@ FAULTS: dict[str, Callable[[Any, str], None]] = {
     "missing": missing,
     "hang": hang,
     "crash": crash,
+    "refuses": refuses,
     "raises": raises,
     "loses": loses,
 }

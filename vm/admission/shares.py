@@ -1,29 +1,55 @@
 """Shares: values that clients read where they lie, in the memory of a GPU.
 
 A share is an export (`exports`): it has an id of its own, a later write goes elsewhere, and its memory stays as it is
-until the id is released. The answer to a client in the machine's own process is the array itself. If the value is there
-in the order of launches only, an event comes with it, for which the client's stream waits; so neither end waits on the
-host.
+until the id is released.
+
+- A client in the machine's own process gets the array itself. If the value is there in the order of launches only, an
+  event comes with it, for which the client's stream waits; so neither end waits on the host.
+- A client in another process gets a block, whose handle shows all of the block and nothing else: blocks have no other
+  session's bytes (`streams/cuda/ipc`). The value is copied there on the device, once for each session and version of
+  the value, and the answer comes when the copy is complete. So what such a client writes to its block changes no
+  tensor. A session that ends may leave a client that reads on: its blocks are kept until that process has ended.
+
+No message names an address, a handle or a size: a client can only ask for the values that its ids name.
 """
 
 from __future__ import annotations
 
-from ...interpreter.errors import MetadataError, TensordError
+from typing import Any, Final, NamedTuple
+
+from ...interpreter.errors import DeviceMemoryError, MetadataError, TensordError
 from ...interpreter.opcodes import Opcode
+from ...interpreter.types.meta import Meta
+from ...interpreter.types.sizes import exact_size
 from ...interpreter.wire.messages import Share
 from ..memory.binding import bind
 from ..memory.mapped import map_copy
+from ..memory.replicas import hold
+from ..model.charges import check_bytes
+from ..model.device_state import DeviceState
 from ..model.session import Cause, VmSession
-from ..model.tensor import Binding, Tensor
+from ..model.signature import SHARED
+from ..model.tensor import Binding, Storage, Tensor
 from ..placement.residency import Export, Residency
+from ..placement.views import twin
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .exports import Exports, answer_with_results, define_export
 from .inline import ACCESS
-from .lookup import check_new, refuse_cancelled, tensor_of
+from .lookup import check_new, define, enter, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_tensors
 from .rejection import Rejection
+
+KNOWN: Final = 64  # blocks that a session may have before those that are gone are forgotten
+INSTEAD: Final = "numpy() gives a copy on the host"
+
+
+class Lent(NamedTuple):
+    """A value in a block: the tensor that has it, and the block as its client gets it."""
+
+    tensor: Tensor
+    place: tuple[Any, ...]
 
 
 class Shares:
@@ -47,30 +73,23 @@ class Shares:
             refuse_lost(tensor.home)
             if session.moves:
                 self.residency.begin_moves(session)
+            if session.reads_in_place:
+                self.lend(session, define_export(session, export, tensor), request, location)
+            else:
+                self.lend_block(session, tensor, message)
         except TensordError as error:
             self.exports.define_refused(session, export, error, location)
             self.rejection.deny(session, error, request, location, "share")
-            return
-        self.lend(session, define_export(session, export, tensor), request, location)
+
+    # -- in the machine's own process ------------------------------------------------------------------------------
 
     def lend(self, session: VmSession, export: Tensor, request: int, location: int) -> None:
         """Answer with an array over the copy at home."""
-        residency, backend = self.residency, export.home.backend
-        source = residency.bring(export, export.home, Cause(session, location))
-        map_copy(source.copy)
-        export.bound = True
-        mapping = residency.exports[export] = Export(source.copy, export.storage, session)
-        if self.lend_now(session, source, request, location):
-            return
-        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "share", export.home, location)
-        instruction.inputs = (source,)
-        instruction.reads = (source.copy,)
-        await_metas(instruction)
-        instruction.kernel = lambda array: (backend.lend(array), None)
-        instruction.on_control = True  # it touches no byte
-        residency.exports[export] = mapping._replace(fetch=instruction)
-        answer_with_results(instruction, session, request)
-        self.scheduler.admit(instruction)
+        source = self.residency.bring(export, export.home, Cause(session, location))
+        self.keep(session, export, source)
+        if not self.lend_now(session, source, request, location):
+            lend = export.home.backend.lend
+            self.answer_when_there(session, export, source, (request, location), lambda array: (lend(array), None))
 
     def lend_now(self, session: VmSession, source: Binding, request: int, location: int) -> bool:
         """Answer at once if the value is there in the order of launches."""
@@ -92,11 +111,131 @@ class Shares:
         session.reply(request, (device.backend.lend(bind(source)), event), None)
         return True
 
+    # -- in another process ----------------------------------------------------------------------------------------
+
+    def lend_block(self, session: VmSession, base: Tensor, message: Share) -> None:
+        """Answer with a block that has the value: one that the session has already, or a new one."""
+        key = key_of(base)
+        known = None if key is None else session.blocks.get(key)
+        if known is None or not is_whole(known.tensor):
+            self.lend_new_block(session, base, message)
+            return
+        _, request, location, export = message
+        tensor = twin(known.tensor, base.home)
+        enter(session, export, tensor)
+        source = self.residency.operand(tensor, base.home, Cause(session, location))
+        self.keep(session, tensor, source)
+        if source.copy.writer is None:
+            session.reply(request, known.place, None)
+        else:
+            self.answer_when_there(session, tensor, source, (request, location), lambda _array: known.place)
+
+    def lend_new_block(self, session: VmSession, base: Tensor, message: Share) -> None:
+        """Answer with a new block once the value is copied there."""
+        _, request, location, id_ = message
+        home, meta, cause = base.home, base.meta, Cause(session, location)
+        if meta is None:
+            raise MetadataError("the tensor's shape is not known yet: wait for the tensor first")
+        source = self.residency.bring(base, home, cause)
+        block, array = self.new_block(session, home, meta, cause)
+        copy = self.residency.new_copy(home, block.nbytes, 1)
+        storage = Storage(block.nbytes, home, copy)
+        hold(copy, storage)
+        export = Tensor(meta, storage, home)
+        export.strides = meta.strides  # a part of its storage, which is the whole block
+        define(session, id_, export)
+        note_maker(storage, SHARED, location, self.scheduler.now)
+        target = Binding(copy, export, 0, export.strides)
+        self.keep(session, export, target)
+        place = (block.number, block.handle, block.nbytes, meta.dtype.name, meta.shape)
+        self.note(session, base, Lent(export, place))
+        instruction = self.scheduler.new_instruction(session, Opcode.COPY, "share", home, location)
+        instruction.inputs, instruction.outputs = (source,), (target,)
+        instruction.reads, instruction.writes = (source.copy,), (copy,)
+        instruction.payload = array
+        instruction.bytes_moved = meta.nbytes
+
+        def fill(value: Any, into: Any) -> tuple[Any, ...]:
+            home.backend.fill_block(value, into, block)
+            return place
+
+        instruction.kernel = fill
+        self.residency.exports[export] = self.residency.exports[export]._replace(fetch=instruction)
+        answer_with_results(instruction, session, request)
+        self.scheduler.admit(instruction)
+
+    def new_block(self, session: VmSession, home: DeviceState, meta: Meta, cause: Cause) -> tuple[Any, Any]:
+        """A block for a value, if quotas and memory allow it; what its process has left open counts."""
+        if session.block_user is None and session.watch_process is not None:
+            session.block_user = session.watch_process()
+        user = session.block_user
+        if user is None:
+            raise MetadataError(f"nobody could say when the client's process has ended; {INSTEAD}")
+        size = home.backend.block_size(meta.nbytes)
+        check_bytes(session, size + sum(home.backend.blocks_left_open(user.pid)))
+        if home.ceiling:
+            self.residency.tiers.require_share(None, home, size, cause)
+        if not self.scheduler.make_room(home, set(self.scheduler.bound), cause, size):
+            raise DeviceMemoryError(f"a block of {exact_size(size)} does not fit on {home.name} now; {INSTEAD}")
+        try:
+            return home.backend.new_block(meta.nbytes, user)
+        except MemoryError as error:
+            raise DeviceMemoryError(f"{error}; {INSTEAD}") from None
+        except MetadataError as error:
+            raise MetadataError(f"{error.message}; {INSTEAD}") from None
+
+    def note(self, session: VmSession, base: Tensor, lent: Lent) -> None:
+        """Note a block, so that the session gets it again for the same value."""
+        blocks, key = session.blocks, key_of(base)
+        if len(blocks) >= KNOWN:
+            for gone in [one for one, known in blocks.items() if not is_whole(known.tensor)]:
+                del blocks[gone]
+        if key is not None:
+            blocks[key] = lent
+
+    # -- both ------------------------------------------------------------------------------------------------------
+
+    def keep(self, session: VmSession, export: Tensor, source: Binding) -> None:
+        """Keep the memory until the export is released."""
+        map_copy(source.copy)
+        export.bound = True
+        self.residency.exports[export] = Export(source.copy, export.storage, session)
+
+    def answer_when_there(
+        self, session: VmSession, export: Tensor, source: Binding, asked: tuple[int, int], answer: Any
+    ) -> None:
+        """Answer a request, from a location, when the value is complete. `answer` gets its array, touching no byte."""
+        request, location = asked
+        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "share", export.home, location)
+        instruction.inputs = (source,)
+        instruction.reads = (source.copy,)
+        await_metas(instruction)
+        instruction.kernel = answer
+        instruction.on_control = True
+        self.residency.exports[export] = self.residency.exports[export]._replace(fetch=instruction)
+        answer_with_results(instruction, session, request)
+        self.scheduler.admit(instruction)
+
+
+def key_of(tensor: Tensor) -> tuple[Any, ...] | None:
+    """What is another one for each value of each part of a storage; None for a value that is not at home."""
+    copy = tensor.storage.copies.get(tensor.home)
+    if copy is None or copy.poison is not None:
+        return None
+    return (copy.id, copy.version, tensor.offset, tensor.strides, tensor.meta)
+
+
+def is_whole(tensor: Tensor) -> bool:
+    """Is a value still in its block, or about to come there?"""
+    storage = tensor.storage
+    copy = storage.copies.get(tensor.home)
+    return storage.sharers > 0 and copy is not None and copy.poison is None
+
 
 def refuse_unshared(session: VmSession, tensor: Tensor) -> None:
     """MetadataError unless the session may read the value in the memory of its home."""
     home = tensor.home
     if home.backend.cuda_number is None:
-        raise MetadataError(f"the tensor is on {home.name}, whose memory is no GPU's; numpy() gives a copy on the host")
-    if not session.reads_in_place:
-        raise MetadataError(f"this daemon shares no memory of {home.name}; numpy() gives a copy on the host")
+        raise MetadataError(f"the tensor is on {home.name}, whose memory is no GPU's; {INSTEAD}")
+    if session.unshared and not session.reads_in_place:
+        raise MetadataError(f"this client gets no memory of {home.name}, {session.unshared}; {INSTEAD}")

@@ -10,6 +10,7 @@ from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.files.open_file import OpenFile, OutputFile
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import line_of, span_of
+from ...streams.device import BlockUser
 from ...streams.stream import Stream
 from .account import Account
 from .instruction import Instruction
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
     from ...interpreter.programs.records import Reader
 
+ELSEWHERE: Final = "which is in no process of the same user on the same machine"
 PRIVATE: Final = 1 << 40  # numbers of signatures that runs make are above; those of clients are below
 
 # (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
@@ -55,7 +57,8 @@ class VmSession:
     that was sent before the latest one does not undo it; `queues` what it has on each stream; `moves` the tensors that
     it has moved and that were not needed yet; `moving` copies that the moves begun since will fill; `pins` how
     often it has pinned the tensors of which ids (`memory.pins`); `open_file` opens what its client names. `may_store`:
-    it may have checkpoints written and restored, in any directory of the machine's user. `trusted`:
+    it may have checkpoints written and restored, in any directory of the machine's user. `watch_process` makes a
+    `block_user`, for the first block of a GPU's memory that its client gets. `trusted`:
     its messages are made in this process, by `client`, so they have the form of their kinds.
     """
 
@@ -63,6 +66,8 @@ class VmSession:
         "account",
         "answering",
         "barrier",
+        "block_user",
+        "blocks",
         "cancelled",
         "chains",
         "closed",
@@ -105,6 +110,8 @@ class VmSession:
         "tensors",
         "trusted",
         "unfolding",
+        "unshared",
+        "watch_process",
     )
 
     def __init__(
@@ -124,6 +131,10 @@ class VmSession:
         self.detail = 0  # of how many runs of a routine one is timed, call by call; 0 for none
         self.trusted = trusted
         self.reads_in_place = trusted  # may its client use the memory of GPUs, which is this process's?
+        self.unshared = ELSEWHERE  # why its client has no blocks of such memory
+        self.watch_process: Callable[[], BlockUser] | None = None
+        self.block_user: BlockUser | None = None  # its client's process
+        self.blocks: dict[Any, Any] = {}  # what its client has in blocks, by the copies it is of (`admission.shares`)
         self.limits = limits or Limits()
         self.account = Account(self.limits, id_)
         self.tensors: dict[int, Tensor] = {}

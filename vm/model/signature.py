@@ -26,6 +26,7 @@ NOTHING: Signature = ((), (), "", 0)
 Maker: TypeAlias = tuple[Any, ...]
 UNMADE: Maker = ("", NOTHING)
 UPLOAD: Maker = ("upload", NOTHING)
+SHARED: Maker = ("share", NOTHING)
 
 INDEX = "index"  # the attribute of all ops that select, in its normal form
 _LONGEST = 200  # characters of all attributes

@@ -183,6 +183,7 @@ def memory_adds_up(census: Census) -> Iterator[str]:
             yield f"{instruction!r} does not run, and has {instruction.scratch} bytes set aside"
     for device in census.engine.tiers.values():
         held[device] += sum(buffer.nbytes for buffers in device.reusable.values() for buffer in buffers)
+        held[device] += sum(device.backend.blocks_left_open())
         if device.backend.allocated != held[device]:
             yield f"{device.name} has allocated {device.backend.allocated} bytes, {held[device]} have an owner"
 

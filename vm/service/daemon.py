@@ -113,6 +113,7 @@ class Service:
         )
         registry.departed = self.runtime.departed
         registry.files = config.files
+        registry.gpu_memory = config.gpu_memory
         self.cuts: deque[tuple[float, Listener, int, int]] = deque()
         self.front = Front(self.runtime.engine, registry, self.end_connection)
         self.loop = Loop(self.runtime.engine, self.front, self.listeners, busy_poll=config.busy_poll)

@@ -2,6 +2,7 @@
 
 - `gpu`: devices, streams, events, errors; which queue goes on next is drawn by a seed
 - `memory`: device and pinned memory, CuPy's pools; memory that is free is poisoned in stream order
+- `ipc`: memory that other processes open
 - `arrays`: CuPy's arrays; a function of NumPy is launched, and runs when its queue gets there
 - `graphs`: captures, CUDA graphs, and the driver's functions for them; `cublas`: products, also within a capture
 - `values`: what CuPy's functions give where they depart from NumPy's

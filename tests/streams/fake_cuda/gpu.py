@@ -93,6 +93,8 @@ class Gpu:
         self.calls: Counter[str] = Counter()
         self.blocked: Counter[str] = Counter()
         self.bugs: list[BaseException] = []  # of kernels, when they ran: a fault of the fake or of its user
+        self.ipc = True  # is there CUDA IPC?
+        self.opened: dict[int, Any] = {}  # blocks of other processes, by address
         self.held: set[str] = set()
         self.kept: list[Any] = []  # memory that lives as long as the devices
         self.threads = threading.local()

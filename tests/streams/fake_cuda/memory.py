@@ -6,6 +6,7 @@ and again, in the order of the stream that may reuse it, when it is freed.
 
 from __future__ import annotations
 
+import os
 import threading
 from bisect import bisect_right, insort
 from collections import defaultdict
@@ -17,6 +18,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from .gpu import CUDARuntimeError, Gpu, Queue, current_queue, out_of_memory
+from .ipc import PAGE, anonymous
 
 POISON = 0xA5
 VAST = 64 << 20  # bytes of a block that is not poisoned as a whole, which would have all its pages in memory
@@ -60,7 +62,8 @@ class Memory:
             if size > gpu.free[self.device_id]:
                 raise out_of_memory()
             gpu.free[self.device_id] -= size
-        self.block = aligned(size)
+        self.fd = -1  # of its memory file, once there is a handle (`ipc`)
+        self.block = aligned(size) if size > VAST or size % PAGE else anonymous(size)
         if size <= VAST:
             self.block.fill(POISON)
         self.ptr = address_of(self.block)
@@ -76,6 +79,8 @@ class Memory:
             self.gpu.free[self.device_id] += self.size
             if self.size <= VAST:
                 self.block.fill(POISON)
+            if self.fd >= 0:
+                os.close(self.fd)
 
 
 class UnownedMemory:

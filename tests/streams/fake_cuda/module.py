@@ -17,7 +17,7 @@ import scipy.special
 
 import tensord.streams.cuda.products as loading
 
-from . import arrays, cublas
+from . import arrays, cublas, ipc
 from .gpu import (
     CUDARuntimeError,
     CurrentDevice,
@@ -168,6 +168,42 @@ class Runtime:
 
     def free(self, address: int) -> None:
         del self._taken[address]
+
+    def deviceGetPCIBusId(self, device: int) -> str:  # noqa: N802
+        return f"0000:{device:02X}:00.0"
+
+    def deviceGetByPCIBusId(self, pci_bus_id: str) -> int:  # noqa: N802
+        found = [n for n in range(len(self._gpu.free)) if self.deviceGetPCIBusId(n) == pci_bus_id]
+        if not found:
+            raise CUDARuntimeError(101, "cudaErrorInvalidDevice", "invalid device ordinal")
+        return found[0]
+
+    def ipcGetMemHandle(self, address: int) -> bytes:  # noqa: N802
+        self._gpu.call("ipcGetMemHandle")
+        block = regions_of(self._gpu).find(address, 1)
+        if block is None:
+            raise ipc.invalid()
+        return ipc.handle_of(self._gpu, block)
+
+    def ipcOpenMemHandle(self, handle: bytes, _flags: int = 1) -> int:  # noqa: N802
+        self._gpu.call("ipcOpenMemHandle")
+        block = ipc.opened(self._gpu, handle)
+        regions_of(self._gpu).add(block.ptr, block)
+        return block.ptr
+
+    def ipcCloseMemHandle(self, address: int) -> None:  # noqa: N802
+        self._gpu.call("ipcCloseMemHandle")
+        ipc.closed(self._gpu, address)
+        regions_of(self._gpu).remove(address)
+
+    def memsetAsync(self, address: int, value: int, size: int, stream: int) -> None:  # noqa: N802
+        gpu = self._gpu
+        queue = gpu.queues[stream] if stream else Queue(gpu.device, 0)
+        gpu.call("memsetAsync", queue.device)
+        block = regions_of(gpu).find(address, size)
+        if block is None or block.device_id != queue.device:
+            raise ipc.invalid()
+        gpu.enqueue(queue, partial(ctypes.memset, address, value, size))
 
     def deviceCanAccessPeer(self, device: int, peer: int) -> bool:  # noqa: N802
         return self._gpu.peers[device, peer]

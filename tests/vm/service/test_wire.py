@@ -115,7 +115,7 @@ def test_welcome_says_what_there_is(client: RawClient, daemon: Daemon) -> None:
         "mapped",
         "inline_work",
     }
-    assert limits | {"shared", "lease", "files", "version", "pid"} == set(client.settings)
+    assert limits | {"shared", "lease", "files", "gpus", "version", "pid"} == set(client.settings)
     assert all(client.settings[name] > 0 for name in limits)
     (told,) = re.findall(r"^`settings` is a map: .*?\n\n", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
     assert set(client.settings) <= set(re.findall(r"`(\w+)`", told))

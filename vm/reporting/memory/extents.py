@@ -40,8 +40,9 @@ IN_USE: Final = "in use"  # a stale copy that instructions still access
 ARENA: Final = "arena"  # what is inside of a run under way
 TEMPORARIES: Final = "temporaries"  # set aside for a kernel that runs
 STREAM: Final = "stream"  # a buffer whose users a stream has, and that only later instructions of the stream may reuse
+LEFT_OPEN: Final = "left open"  # a block that a process whose session has ended may still have open
 VALUES: Final = frozenset({TENSOR, VIEW, MAPPED})
-SORTS: Final = (TENSOR, VIEW, MAPPED, CHECKPOINT, STANDBY, IN_USE, ARENA, TEMPORARIES, STREAM)
+SORTS: Final = (TENSOR, VIEW, MAPPED, CHECKPOINT, STANDBY, IN_USE, ARENA, TEMPORARIES, STREAM, LEFT_OPEN)
 
 
 class Extent(NamedTuple):
@@ -133,6 +134,7 @@ class Walk:
         for device in engine.tiers.values():
             yield self._standing_by(device)
             yield self._reusable(device)
+            yield [Extent(device.name, LEFT_OPEN, nbytes, 0, 0, 0, ()) for nbytes in device.backend.blocks_left_open()]
 
     def _values(self, storage: Storage, holders: Sequence[int], names: Sequence[str]) -> list[Extent]:
         account, found = storage.account, []

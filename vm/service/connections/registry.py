@@ -25,6 +25,7 @@ from .inbound import decode_header
 from .listener import Credentials, Listener
 from .outbound import acknowledge, send
 from .peer import Event, Peer, State, fields, session_of
+from .process_end import ProcessEnd
 
 LEAVES = "closed by its client"
 DIED = "its process has died"
@@ -71,6 +72,7 @@ class ConnectionRegistry:
         self.host = host_identity()
         self.closing = False
         self.files: tuple[Path, ...] = ()  # directories below which clients over tcp may load files
+        self.gpu_memory = "user"  # whose clients have blocks of GPUs' memory: the daemon's user's, anybody's, nobody's
         self.descriptors = HIGHEST  # that all sessions may take
         self.peers: dict[tuple[Listener, bytes], Peer] = {}
         self.sessions: dict[int, Peer] = {}
@@ -122,6 +124,7 @@ class ConnectionRegistry:
             self.sink(peer), peer.name, strict=hello.strict, limits=self.limits
         )
         session.may_store = listener.local and credentials.uid in (os.getuid(), 0)
+        self.allow_blocks(peer, session)
         if peer.shared:
             session.open_file = partial(open_peer_place, credentials.pid)
         elif self.files:
@@ -130,6 +133,17 @@ class ConnectionRegistry:
         self.peers[listener, identity] = self.sessions[session.id] = peer
         tell(peer, "session opened", pid=peer.credentials.pid)
         self.welcome(peer)
+
+    def allow_blocks(self, peer: Peer, session: VmSession) -> None:
+        """Let the session's client have blocks of GPUs' memory, if it is a process of this machine whose end can be
+        watched, and of the daemon's user unless the configuration allows others."""
+        if peer.pidfd < 0:
+            return
+        if self.gpu_memory == "nobody" or (self.gpu_memory == "user" and peer.credentials.uid != os.getuid()):
+            session.unshared = f"since its configuration says gpu_memory = {self.gpu_memory!r}"
+            return
+        session.unshared = ""
+        session.watch_process = partial(ProcessEnd, peer.pidfd, peer.credentials.pid)
 
     def refuse_crowd(self, listener: Listener) -> None:
         """QuotaError if there are as many sessions as may be, or if they take as many descriptors as they may."""
@@ -182,10 +196,17 @@ class ConnectionRegistry:
             "segments": self.limits.segments,
             "mapped": self.limits.mapped,
             "shared": peer.shared,
+            "gpus": self.gpus_for(peer),
             "files": bool(self.files) and not peer.shared,
             "lease": self.lease if peer.resumable else 0,
         }
         self.tell(peer, [WELCOME, VERSION, session_of(peer).id, peer.token, devices, settings, peer.batch])
+
+    def gpus_for(self, peer: Peer) -> dict[str, str]:
+        """The bus ids of the devices whose memory the peer may have."""
+        if session_of(peer).unshared:
+            return {}
+        return {name: one.backend.bus_id for name, one in self.engine.devices.items() if one.backend.bus_id}
 
     def disconnected(self, listener: Listener, fd: int) -> None:
         """The connection with that fd has ended. What it had sent is taken first; then comes `see_off`."""

@@ -70,7 +70,8 @@ class Config:
     which clients over tcp may load files. `busy_poll`: seconds that the daemon looks for messages before it sleeps,
     where that has paid lately. `kernel_cache`: the directory of compiled kernels, None for that in the user's cache.
     `warm`: ops whose kernels are compiled at the start. `restore`: the directory of checkpoints whose names are there
-    from the start on, None for none; `restore_strict`: anything damaged there ends the start.
+    from the start on, None for none; `restore_strict`: anything damaged there ends the start. `gpu_memory`: whose
+    processes on this machine may read and write blocks of GPUs' memory, which have their own values.
     """
 
     addresses: tuple[str, ...] = field(default=(), metadata=_by(checks.address_list))
@@ -86,6 +87,7 @@ class Config:
     warm: tuple[str | Mapping[str, object], ...] = field(default=(), metadata=_by(checks.wish_list))
     restore: Path | None = field(default=None, metadata=_by(checks.file))
     restore_strict: bool = field(default=False, metadata=_by(checks.flag))
+    gpu_memory: str = field(default="user", metadata=_by(checks.choice(("user", "anybody", "nobody"))))
     limits: Limits = field(default_factory=Limits)
     trace: TraceConfig = field(default_factory=TraceConfig)
     log: LogConfig = field(default_factory=LogConfig)

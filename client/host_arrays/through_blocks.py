@@ -1,0 +1,42 @@
+"""From an array on the GPU to a tensor of a daemon, through a block of the daemon's that this process fills.
+
+The daemon opens no memory of a client's: one that was freed meanwhile, with its process or without, would cost the
+device. It makes a block for the client instead (`vm/admission/shares`), which the client opens and fills, in the order
+of CuPy's current stream. The client waits until that is done, since the daemon does not wait for a client's kernels,
+which may never end. Then the daemon copies the value out of the block, on the device.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...interpreter.errors import TensordError
+from ...interpreter.types.meta import Meta
+from ..calls.by_name import call
+from ..core.core import Core
+from ..device_arrays.given import complete
+from ..device_arrays.lent import borrowed, over
+from ..tensor.tensor import Tensor
+
+WORTHWHILE: Final = 1 << 20  # bytes from which on a block takes less time than the way through the host
+
+
+def through_block(core: Core, array: Any, meta: Meta, home: str) -> Tensor | None:
+    """A tensor with a copy of the array; None if there is no block for it, or none worthwhile."""
+    outbox = core.outbox
+    if meta.nbytes < WORTHWHILE or outbox.depth:
+        return None
+    flat = Meta.of((meta.size,), meta.dtype)
+    (empty,) = call(core, "empty", (), {"shape": flat.shape, "dtype": flat.dtype.name}, device=home)
+    try:
+        block = borrowed(outbox, empty._id, home)
+    except TensordError:  # no memory, no share of it, no handles: the host is a way
+        return None
+    filled = Tensor(core, block.export, flat, home)
+    try:
+        target = over(outbox, block)
+        complete(target, array)
+        (copied,) = call(core, "concat", [filled], {"axis": 0})
+        return copied.reshape(meta.shape)
+    finally:
+        filled._id = 0  # the block is released when the array over it is gone

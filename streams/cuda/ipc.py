@@ -1,0 +1,88 @@
+"""Device memory for other processes, by CUDA IPC: blocks of their own, and their handles.
+
+A handle names all that one cudaMalloc gave, and whoever opens it may read and write all of that. So what others are to
+have lies in blocks of its own, and never in memory of the pools. cudaMalloc divides pages of 2 MiB among small
+allocations, which a handle would show, too (CUDA C++ Programming Guide, Interprocess Communication): blocks are whole
+pages. The driver does not clear memory: who fills a block clears the rest of it.
+
+To free a block that another process has open is undefined, so its owner keeps it until that process has let go or
+ended. cudaFree may wait for all that the device has to do: blocks are dropped by the launcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from ...interpreter.concurrency.finalisers import FINALISER
+from ..device import BlockUser, Buffer
+
+PAGE: Final = 2 << 20  # bytes
+NUMBERS: Final = count(1)  # of this process's blocks, none of which comes again
+
+
+def whole_pages(nbytes: int) -> int:
+    """The bytes of a block for so many."""
+    return max(1, -(-nbytes // PAGE)) * PAGE
+
+
+class SharedBlock:
+    """A block that its user, another process, may open by its `handle`."""
+
+    __del__ = FINALISER
+    __slots__ = ("__weakref__", "_drop", "address", "handle", "nbytes", "number", "user")
+
+    def __init__(self, memory: Any, handle: bytes, drop: Callable[[], None], user: BlockUser) -> None:
+        self._drop = drop
+        self.address = int(memory.ptr)
+        self.nbytes = int(memory.size)
+        self.handle = handle
+        self.user = user
+        self.number = next(NUMBERS)
+
+
+class SharedBlocks:
+    """The blocks of one device. `disposal` makes a function of C that drops memory elsewhere."""
+
+    def __init__(self, cupy: Any, ordinal: int, disposal: Callable[[Any], Callable[[], None]]) -> None:
+        self._cupy = cupy
+        self._ordinal = ordinal
+        self._disposal = disposal
+        self._blocks: WeakValueDictionary[int, SharedBlock] = WeakValueDictionary()  # by address
+        self._kept: list[tuple[Buffer, SharedBlock]] = []  # discarded, but perhaps open elsewhere
+
+    def new(self, nbytes: int, user: BlockUser) -> tuple[SharedBlock, Any]:
+        """A block of whole pages, contents undefined, and an array over all of it, which keeps it.
+
+        CUDARuntimeError if there is no memory, or if the device gives no handles.
+        """
+        cuda = self._cupy.cuda
+        with cuda.Device(self._ordinal):
+            memory = cuda.Memory(whole_pages(nbytes))
+            handle = bytes(cuda.runtime.ipcGetMemHandle(memory.ptr))
+            block = SharedBlock(memory, handle, self._disposal(memory), user)
+            self._blocks[block.address] = block
+            whole = cuda.UnownedMemory(block.address, block.nbytes, block, self._ordinal)
+        return block, self._cupy.ndarray((block.nbytes,), "uint8", cuda.MemoryPointer(whole, 0))
+
+    def keep(self, buffer: Buffer) -> bool:
+        """Keep a discarded buffer if it is a block that another process may still have open."""
+        block = self._blocks.get(buffer.raw.ptr) if self._blocks else None
+        if block is None or block.user.is_over():
+            return False
+        self._kept.append((buffer, block))
+        return True
+
+    def left_open(self, pid: int) -> list[int]:
+        """The bytes of each buffer that is kept, for that process or (0) for any."""
+        return [buffer.nbytes for buffer, block in self._kept if pid in {0, block.user.pid}]
+
+    def unused(self) -> list[Buffer]:
+        """Those of the kept buffers that nobody has open any more; they are kept no longer."""
+        if not self._kept:
+            return []
+        over = [buffer for buffer, block in self._kept if block.user.is_over()]
+        self._kept = [one for one in self._kept if one[0] not in over]
+        return over

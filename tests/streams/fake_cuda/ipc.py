@@ -1,0 +1,101 @@
+"""CUDA IPC: handles of device memory, which other processes of the fake open.
+
+A handle is 64 bytes that name the memory file below a block. A block becomes such a file when its handle is asked for.
+What is closed reads as poison, and so does, in every process, what its owner has freed. The process of the block may
+not open it, nor any other twice, and a handle shows the whole of its block.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import struct
+from typing import Any
+
+import numpy as np
+
+from .gpu import CUDARuntimeError, Gpu
+
+PAGE = 2 << 20  # bytes: what is no multiple shares pages with other allocations, which a handle would show
+FORM = struct.Struct("=8sQQQQ")  # a mark, the process, its descriptor, bytes, the device
+MARK = b"fake ipc"
+BYTES = 64
+FIXED = 0x10  # MAP_FIXED
+
+
+def anonymous(size: int) -> Any:
+    """Memory that can become a file's."""
+    return np.frombuffer(mmap.mmap(-1, size), np.uint8)
+
+
+def map_over(address: int, size: int, fd: int) -> None:
+    """Have the memory at an address be a file's from now on, or with -1 fresh."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS if fd < 0 else mmap.MAP_SHARED
+    found = libc.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, kind | FIXED, fd, 0)
+    assert found == address, os.strerror(ctypes.get_errno())
+
+
+def invalid() -> CUDARuntimeError:
+    return CUDARuntimeError(1, "cudaErrorInvalidValue", "invalid argument")
+
+
+def refuse(gpu: Gpu) -> None:
+    """An error if this GPU, or this container, has no IPC."""
+    if not gpu.ipc:
+        raise CUDARuntimeError(801, "cudaErrorNotSupported", "operation not supported")
+
+
+def handle_of(gpu: Gpu, block: Any) -> bytes:
+    """The handle of a block."""
+    refuse(gpu)
+    assert block.size % PAGE == 0, "the handle shows memory of others, with which the block shares a page"
+    with gpu.changed:
+        if block.fd < 0:
+            block.fd = os.memfd_create("fake of device memory")
+            os.ftruncate(block.fd, block.size)
+            os.pwrite(block.fd, block.block, 0)
+            map_over(block.ptr, block.size, block.fd)
+    return FORM.pack(MARK, os.getpid(), block.fd, block.size, block.device_id).ljust(BYTES, b"\0")
+
+
+class Opened:
+    """A block of another process, as this one sees it."""
+
+    def __init__(self, handle: bytes, size: int, fd: int, device_id: int) -> None:
+        self.handle, self.size, self.device_id = handle, size, device_id
+        self.block = anonymous(size)
+        self.ptr = int(self.block.__array_interface__["data"][0])
+        map_over(self.ptr, size, fd)
+
+
+def opened(gpu: Gpu, handle: bytes) -> Opened:
+    """Open a handle of another process."""
+    refuse(gpu)
+    mark, pid, fd, size, device = FORM.unpack(handle[: FORM.size])
+    if len(handle) != BYTES or mark != MARK or pid == os.getpid():
+        raise invalid()
+    if any(one.handle == handle for one in gpu.opened.values()):
+        raise CUDARuntimeError(208, "cudaErrorAlreadyMapped", "resource already mapped")
+    try:
+        mine = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR)
+    except OSError:
+        raise invalid() from None
+    try:
+        found = Opened(handle, size, mine, device)
+    finally:
+        os.close(mine)
+    gpu.opened[found.ptr] = found
+    return found
+
+
+def closed(gpu: Gpu, address: int) -> None:
+    """Close a handle: what is read there from now on is poison."""
+    block = gpu.opened.pop(address, None)
+    if block is None:
+        raise invalid()
+    map_over(block.ptr, block.size, -1)
+    block.block.fill(0xA5)
