@@ -377,7 +377,6 @@ class CudaDevice(PooledDevice):
         return whole_pages(nbytes)
 
     def new_block(self, nbytes: int, user: BlockUser) -> tuple[SharedBlock, Array]:
-        self.let_go_of_blocks()
         try:
             return self._shared.new(nbytes, user)
         except self._cupy.cuda.runtime.CUDARuntimeError as error:

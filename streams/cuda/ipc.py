@@ -29,16 +29,17 @@ def whole_pages(nbytes: int) -> int:
 
 
 class SharedBlock:
-    """A block that its user, another process, may open by its `handle`."""
+    """A block that its user, another process, may open by its `handle`, once that is `given`."""
 
     __del__ = FINALISER
-    __slots__ = ("__weakref__", "_drop", "address", "handle", "nbytes", "number", "user")
+    __slots__ = ("__weakref__", "_drop", "address", "given", "handle", "nbytes", "number", "user")
 
     def __init__(self, memory: Any, handle: bytes, drop: Callable[[], None], user: BlockUser) -> None:
         self._drop = drop
         self.address = int(memory.ptr)
         self.nbytes = int(memory.size)
         self.handle = handle
+        self.given = False
         self.user = user
         self.number = next(NUMBERS)
 
@@ -70,7 +71,7 @@ class SharedBlocks:
     def keep(self, buffer: Buffer) -> bool:
         """Keep a discarded buffer if it is a block that another process may still have open."""
         block = self._blocks.get(buffer.raw.ptr) if self._blocks else None
-        if block is None or block.user.is_over():
+        if block is None or not block.given or block.user.is_over():
             return False
         self._kept.append((buffer, block))
         return True

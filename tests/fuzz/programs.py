@@ -37,6 +37,7 @@ from tensord.interpreter.wire.messages import (
     Query,
     Release,
     Restart,
+    Share,
     Signature,
     Span,
     Sync,
@@ -139,6 +140,7 @@ class Writer:
             self.upload,
             self.fetch,
             self.fetch,
+            self.share,
             self.wait,
             self.sync,
             self.release,
@@ -313,6 +315,10 @@ class Writer:
         """A fetch, with or without an export."""
         export = self.new(client, None) if self.rnd.random() < 0.2 else 0
         return Fetch(self.known(client), self.request(client), 0, export)
+
+    def share(self, client: Client) -> Share:
+        """A value in the memory of a GPU, which there is not."""
+        return Share(self.known(client), self.request(client), 0, self.new(client, None))
 
     def wait(self, client: Client) -> Wait:
         """A wait for some."""

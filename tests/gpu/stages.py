@@ -119,6 +119,15 @@ STAGES = (
         least=25,
     ),
     Stage(
+        "shared",
+        "1-device",
+        "device memory in other processes, and other libraries",
+        "tests.gpu.stage_shared",
+        20,
+        real=True,
+        least=25,
+    ),
+    Stage(
         "temporaries",
         "4-ops",
         "what kernels take for temporaries",

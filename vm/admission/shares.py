@@ -27,6 +27,7 @@ from ..memory.mapped import map_copy
 from ..memory.replicas import hold
 from ..model.charges import check_bytes
 from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
 from ..model.session import Cause, VmSession
 from ..model.signature import SHARED
 from ..model.tensor import Binding, Storage, Tensor
@@ -160,8 +161,12 @@ class Shares:
             return place
 
         instruction.kernel = fill
+
+        def give(done: Instruction) -> None:
+            block.given = done.error is None
+
         self.residency.exports[export] = self.residency.exports[export]._replace(fetch=instruction)
-        answer_with_results(instruction, session, request)
+        answer_with_results(instruction, session, request, give)
         self.scheduler.admit(instruction)
 
     def new_block(self, session: VmSession, home: DeviceState, meta: Meta, cause: Cause) -> tuple[Any, Any]:
@@ -171,6 +176,7 @@ class Shares:
         user = session.block_user
         if user is None:
             raise MetadataError(f"nobody could say when the client's process has ended; {INSTEAD}")
+        home.backend.let_go_of_blocks()
         size = home.backend.block_size(meta.nbytes)
         check_bytes(session, size + sum(home.backend.blocks_left_open(user.pid)))
         if home.ceiling:
