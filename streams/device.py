@@ -174,8 +174,8 @@ class Device(ABC):
         raise NotImplementedError(f"{self.name} fuses nothing: {len(program.steps)}, {fusion.steps}, {work}")
 
     def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | Refused:  # noqa: ARG002
-        """A graph of the calls, or why there is none. Called on the thread that launches tasks, which has made each of
-        the calls before. What the calls use has to be there as long as the graph is launched; `moving` are arguments
+        """A graph of the calls, or why there is none. Called on the thread that launches tasks; each of the calls was
+        made before. What the calls use has to be there as long as the graph is launched; `moving` are arguments
         that lie elsewhere at other launches, of those that a kernel of our own does not take."""
         return Refused(f"{self.name} makes no graphs")
 

@@ -17,8 +17,8 @@ Guarantees
 
 Who owns which thread
     `graph_of` runs on the thread that launches tasks, where the device is current, and never waits for the device. The
-    kernels are warm: each call was made before on that thread, since a capture can neither load a module nor make a
-    library's handle. `launch`, `patch` and `drop` are for one thread at a time; `collect` is for any.
+    kernels are warm: each call was made before, since a capture cannot load a module. `launch`, `patch` and `drop` are
+    for one thread at a time; `collect` is for any.
 
 Rejected
     - Nodes that are added one by one, without a capture: only kernels of our own could be.

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -82,7 +83,6 @@ class Products:
     def prepare(self, stream: Any) -> None:
         """Make what products on that stream need, outside of a capture, on the thread that captures. The first product
         of a handle is made here, since it may load what a capture cannot; it is waited for."""
-        self._cupy.cuda.device.get_cublas_handle()  # CuPy looks it up in the capture, and would make it there
         if not self._handle:
             self._library = loaded_library()
             handle = ctypes.c_void_p()
@@ -119,7 +119,9 @@ class Products:
         self._handle, self._workspace, self.nbytes = 0, None, 0
 
     def captured(self) -> AbstractContextManager[None]:
-        """Have this thread's products go to cuBLAS directly, within a block."""
+        """Have this thread's products go to cuBLAS directly, within a block that captures."""
+        if CUPYS in sys.modules:  # else nobody has made a product
+            self._cupy.cuda.device.get_cublas_handle()  # CuPy has one for each thread, and would make it in the capture
         return replaced(CUPYS, {name: partial(self._multiply, name) for name in FUNCTIONS})
 
     def _multiply(self, name: str, *arguments: Any) -> None:

@@ -83,7 +83,7 @@ def test_a_run_is_one_launch_once_its_kernel_is_compiled(session: Any, launched:
     for _ in range(5):
         np.testing.assert_array_equal(f(x).numpy(), expected)
     assert set(launched) == {"fused_packs"}
-    assert 0 < len(launched) <= 5  # at last by a graph
+    assert 0 < len(launched) <= 6  # at last by a graph, whose capture is one call more
     assert_sound(session)
 
 

@@ -45,6 +45,15 @@ def test_a_product_has_the_bits_that_it_has_outside_of_a_graph(bench):
         check(x[0], y, (3,))
 
 
+def test_a_product_that_another_thread_has_made_is_captured(bench):
+    x, out = bench.array(np.eye(8), SQUARE), bench.array(0, SQUARE)
+    before = bench.device.enter()
+    bench.xp.matmul(x, x, out)
+    bench.device.leave(before)
+    bench.launch(bench.graph([(bench.xp.matmul, (x, x, out))]))
+    assert values_of(out).tolist() == np.eye(8).tolist()
+
+
 def test_other_threads_make_products_by_cupy_meanwhile(bench):
     x, out, other = (bench.array(np.eye(8), SQUARE) for _ in range(3))
     bench.run(lambda: bench.xp.matmul(x, x, out))
