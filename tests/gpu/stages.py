@@ -128,6 +128,15 @@ STAGES = (
         least=25,
     ),
     Stage(
+        "fused",
+        "4-ops",
+        "generated kernels against CuPy's",
+        "tests.gpu.stage_fused",
+        60,
+        real=True,
+        least=25,
+    ),
+    Stage(
         "temporaries",
         "4-ops",
         "what kernels take for temporaries",
