@@ -107,7 +107,7 @@ class Engine:
         # What is held back: batches behind a run with control flow, or with much that is unfinished, which takes turns
         # with all others; and batches of flooded sessions. Nothing of such a session overtakes them.
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
-        self._fenced = [device.compute[0] for device in self.scheduler.fences.devices]  # streams that have fences
+        self._fenced = self.scheduler.fences.streams
         self._opened = 0
         self.fault: BaseException | None = None
 

@@ -208,7 +208,6 @@ class Launcher:
         before = self.owner.enter()
         try:
             self._enter(stream, burst, task)
-            self.launching.stream = stream
             self._launch(stream, burst)
             self.end(stream, burst)
         finally:

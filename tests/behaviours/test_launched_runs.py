@@ -214,3 +214,135 @@ def test_auto_makes_runs_of_a_plain_loop_on_a_device_that_launches(session: Any)
             np.testing.assert_array_equal(x.numpy(), ONES * expected)
         assert runs(auto)
         assert_sound(auto)
+
+
+# -- errors that are known after a run -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpu() -> Iterator[Gpu]:
+    with installed(Gpu(seed=1, memory=1 << 30)) as fake:
+        yield fake
+
+
+@pytest.fixture
+def cuda(gpu: Gpu) -> Iterator[Any]:  # noqa: ARG001 - it has to be there before
+    with td.connect("local", devices=CUDA) as one:
+        yield one
+
+
+class Gathering:
+    """A routine that takes rows of a table and adds them to weights in place, and its model in NumPy. A value of the
+    model is None once it has failed."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.table = np.arange(40.0).reshape(10, 4)
+        self.there = session.asarray(self.table, device="cuda:0").wait()
+        self.weights, self.other = (session.asarray(np.ones((2, 4)) * n, device="cuda:0").wait() for n in (1.0, 2.0))
+        self.model: Any = np.ones((2, 4))
+        self.routine = session.routine(self.step)
+        self.made: list[tuple[Any, Any]] = []
+
+    def step(self, table: Any, positions: Any, weights: Any, other: Any) -> tuple[Any, Any, Any]:
+        rows = self.session.xp.take(table, positions, axis=0)
+        weights += rows
+        return rows * 2.0, other * 3.0, weights - other
+
+    def run(self, *positions: int) -> None:
+        """A run with these positions, of which those beyond the table are refused."""
+        at = self.session.asarray(np.array(positions), device="cuda:0")
+        found = self.routine(self.there, at, self.weights, self.other)
+        fails = any(not -10 <= position < 10 for position in positions)
+        rows = None if fails else self.table[list(positions)]
+        self.model = None if rows is None or self.model is None else self.model + rows
+        wanted = (None if rows is None else rows * 2.0, np.full((2, 4), 6.0), None)
+        self.made += zip(found, (*wanted[:2], None if self.model is None else self.model - 2.0), strict=True)
+
+    def check(self) -> None:
+        for tensor, wanted in (*self.made, (self.weights, self.model)):
+            if wanted is None:
+                with pytest.raises(KernelError, match=r"take.*index .* is out of bounds") as caught:
+                    tensor.numpy()
+                assert caught.value.op == "take"
+                assert "Gathering.step" in str(caught.value.location)
+            else:
+                np.testing.assert_array_equal(tensor.numpy(), wanted)
+        self.made.clear()
+
+
+@pytest.fixture
+def gathering(gpu: Gpu, cuda: Any) -> Gathering:
+    """One whose kernels have run, as a graph, too."""
+    found = Gathering(cuda)
+    for _ in range(200):
+        found.run(1, 2)
+        found.check()
+        if gpu.calls["graphLaunch"]:
+            return found
+    raise AssertionError("no run was a graph")
+
+
+def hold(gpu: Gpu, session: Any) -> None:
+    """Keep the compute stream from working until `gpu.release("compute")`."""
+    gpu.enqueue(device_of(session, "cuda:0").compute[0].raw.queue, lambda: None, gpu.hold("compute"))
+
+
+def test_runs_that_may_refuse_data_late_follow_each_other_without_a_wait(
+    gpu: Gpu, cuda: Any, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that drives uploads the positions, too, since they are few."""
+    hold(gpu, cuda)
+    gpu.blocked.clear()
+    graphs, handed = gpu.calls["graphLaunch"], handed_over(monkeypatch)
+    for n in range(5):
+        gathering.run(n, n + 1)
+    cuda.flush()
+    assert not handed
+    monkeypatch.undo()
+    assert gpu.calls["graphLaunch"] == graphs + 5
+    live = machine_of(cuda).engine.live.values()
+    assert [one.status.name for one in live if one.opcode is Opcode.RUN] == ["DISPATCHED"] * 5
+    assert not gpu.blocked["MainThread"]
+    gpu.release("compute")
+    gathering.check()
+    assert_sound(cuda)
+
+
+def test_what_a_run_refuses_late_fails_what_depends_on_it_in_this_run_and_in_those_behind_it(
+    gpu: Gpu, cuda: Any, gathering: Gathering
+) -> None:
+    hold(gpu, cuda)
+    gathering.run(3, 4)
+    gathering.run(3, 12)
+    gathering.run(5, 6)
+    cuda.flush()
+    gpu.release("compute")
+    gathering.check()
+    assert cuda.trace().verify() == []
+    gathering.weights[...] = 7.0  # it is healthy again
+    gathering.model = np.full((2, 4), 7.0)
+    gathering.run(0, -1)
+    gathering.check()
+    assert_sound(cuda)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_runs_that_refuse_data_late(gpu: Gpu, cuda: Any, gathering: Gathering, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(30):
+        kind = rng.random()
+        if kind < 0.1:
+            hold(gpu, cuda)
+            gathering.run(1, 1)
+            cuda.flush()
+            gpu.release("compute")
+        elif kind < 0.2:
+            gathering.check()
+        elif kind < 0.3:
+            gathering.weights[...] = 1.0
+            gathering.model = np.ones((2, 4))
+        else:
+            gathering.run(*(int(rng.integers(-10, 10)) if rng.random() < 0.9 else 30 for _ in range(2)))
+    gathering.check()
+    assert_sound(cuda)

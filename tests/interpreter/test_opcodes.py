@@ -23,7 +23,7 @@ from ..each_case import each_case
 FIELDS = Traits._fields
 # opcode -> the category, and the traits that are not what most opcodes have
 EXPECTED: dict[str, tuple[str, dict[str, bool]]] = {
-    "LocalCallOpKernel": ("kernel", {}),
+    "LocalCallOpKernel": ("kernel", {"computes": True}),
     "Transfer": ("transfer", {"copies": True}),
     "Copy": ("copy", {}),
     "AccessBlobByCallback": ("access", {"host_visible": True}),
@@ -49,7 +49,7 @@ EXPECTED: dict[str, tuple[str, dict[str, bool]]] = {
             "covers_session": True,
         },
     ),
-    "RunRoutine": ("routine", {"tolerant": True}),
+    "RunRoutine": ("routine", {"tolerant": True, "computes": True}),
     "Fence": ("fence", {"holds_memory": False, "cancellable": False}),
     "Wait": ("wait", {"on_control": True, "host_visible": True, "holds_memory": False, "needs_device": False}),
 }
@@ -62,6 +62,7 @@ USUAL = {
     "copies": False,
     "covers_session": False,
     "tolerant": False,
+    "computes": False,
 }
 HOST_VISIBLE = [Opcode.ACCESS, Opcode.RELEASE, Opcode.BARRIER, Opcode.WAIT]
 

@@ -250,7 +250,7 @@ class Building:
         used = dict.fromkeys(id_ for step in steps for id_ in used_by(step) if id_ in self.outside)
         for id_ in used:
             meta, home = self.outside[id_]
-            if meta is not None and (not self.captures or self.rng.random() < 0.75):
+            if (self.rng.random() < 0.75 or not self.captures) and meta is not None:
                 self.parameters.append(id_)
                 self.values[id_] = self.builder.parameter(meta, self.slot(home), f"p{id_}")
         for step in steps:

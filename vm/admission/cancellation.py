@@ -102,11 +102,11 @@ class Cancellation:
         session.refused_chains.clear()
         session.files.clear()
         session.outputs.clear()
-        session.routines.clear()  # with their graphs, and what waits for runs
         if session.unfolding is not None:
             self.scheduler.note_run(session, session.unfolding.run)
             session.unfolding = None
         self.scheduler.ring.forget(session)
+        session.routines.clear()  # with their graphs, and what waits for runs
         self.directory.sessions.pop(session.id, None)
         session.closed = True
         for device in self.scheduler.tiers.values():

@@ -63,7 +63,7 @@ class RunsAtOnce:
         launches = plan.device.launches
         if launches is None and not (plan.stream.inline and recipe.work <= self.limit and is_small(segment)):
             return False
-        if not has_room(session, segment):
+        if plan.reports or not has_room(session, segment):
             return False
         operands = Operands(segment.passing)
         if not operands.find(session, segment, ids):

@@ -122,8 +122,8 @@ class Segments:
         plan = plan_at(session, routine, position)
         if plan is None or not plan.device.backend.segments:
             return -1
-        if plan.device.launches is not None and not (plan.launchable and not plan.reports):
-            return -1  # it waits for the device, or may be refused after it: each is an instruction of its own
+        if plan.device.launches is not None and not plan.launchable:
+            return -1  # it waits for the device, or may raise
         return plan.work + work_of_time(plan.device.backend.op_time)
 
     def segment(self, session: VmSession, routine: Linked, piece: Piece) -> Segment | None:

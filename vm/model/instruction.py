@@ -98,6 +98,7 @@ class Instruction:
         "forwarded",
         "hard",
         "held",
+        "here",
         "id",
         "inputs",
         "kernel",
@@ -167,6 +168,7 @@ class Instruction:
         self.quick = False  # small and bounded: certain to end within tens of microseconds
         self.on_control = traits.on_control  # runs on the driving thread, whatever its size
         self.doubtful = False  # may it still fail by itself, or what it reads, although it was launched?
+        self.here = False  # is it launched by the driving thread?
         self.foreign = False  # may it fail since another device is lost, although it was launched?
         self.forwarded: Copy | None = None  # the input whose memory its result reuses
         self.payload: Any = None  # bytes from outside that become its result's memory
@@ -315,6 +317,13 @@ class Instruction:
         if self.error is None:
             self.error = self.describe(error)
             self.origin = True
+
+    def hear_of(self, copy: int, error: TensordError) -> None:
+        """A copy that it has read, or may have, turns out to be poisoned, though it was dispatched. For opcodes that
+        are `tolerant`."""
+
+    def settle_late_errors(self) -> None:
+        """Its sources are final: find out which of its results what it has heard of since concerns."""
 
     def describe(self, error: BaseException) -> TensordError:
         """The error with op, location and instruction id, fit to be kept.

@@ -58,8 +58,8 @@ def is_hard(source: Instruction, target: Instruction) -> bool:
     """Must the source be done before the target may even be dispatched?"""
     if target.traits.host_visible or target.pending or source.traits.host_visible:
         return True
-    if target.traits.tolerant and target.device.late_errors:  # it looks at its operands' poison, which has to be final
-        return True
+    if target.traits.tolerant and target.device.late_errors and target.device.launches is None:
+        return True  # it looks at its operands' poison, which has to be final; launches hear of it later
     return source.plan is not None and (source.plan.op.dynamic or source.pending > 0)
 
 

@@ -76,6 +76,15 @@ def overrule(instruction: Instruction, error: TensordError) -> Errors:
     return theirs
 
 
+def tell_dispatched(instruction: Instruction, copies: set[int], error: TensordError) -> None:
+    """Tell tolerant readers that were dispatched: what they have read of these copies (ids) is poisoned."""
+    for dependent in instruction.dependents:
+        if dependent.traits.tolerant and dependent.status not in PENDING:
+            for source, reason, copy, _ in dependent.edges:
+                if source == instruction.id and reason is Reason.RAW and copy in copies:
+                    dependent.hear_of(copy, error)
+
+
 def is_among(error: TensordError, errors: Errors) -> bool:
     """Is `error` one of `errors`, by identity?"""
     return any(error is other for other in errors)

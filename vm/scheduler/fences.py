@@ -25,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from ...streams.stream import Stream
+from ...interpreter.opcodes import Opcode
+from ...streams.stream import Stream, StreamKind
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.launches import Fence, Launches, strides_of
@@ -33,7 +34,7 @@ from ..model.reason import Reason
 from ..model.session import VmSession
 from ..model.tensor import Binding, Copy
 from . import edges
-from .dispatch import note_queued
+from .dispatch import INLINE_BYTES, note_queued
 from .fair_queue import queue_of
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Fences:
     def __init__(self, scheduler: Scheduler, devices: Sequence[DeviceState]) -> None:
         self.scheduler = scheduler
         self.devices = [device for device in devices if device.launches is not None]
+        # Those on which the driving thread launches, and looks for what is over.
+        self.streams = [stream for one in self.devices for stream in (one.compute[0], upload_stream(one))]
         self.passed_at = dict.fromkeys(self.devices, 0)  # when they had passed the newest fence
         self.learnt = dict.fromkeys(self.devices, 0)  # in which pass of the scheduler they were last seen to pass one
 
@@ -131,15 +134,15 @@ class Fences:
 
     def poll(self) -> None:
         """Report what fences the devices have passed."""
-        for device in self.devices:
-            if device.compute[0].unwatched:
-                self.scheduler.finished.extend(device.compute[0].poll())
+        for stream in self.streams:
+            if stream.unwatched:
+                self.scheduler.finished.extend(stream.poll())
 
     def watch(self) -> None:
         """The driving thread is about to sleep: let the streams' threads wait for the fences."""
-        for device in self.devices:
-            if device.compute[0].unwatched:
-                device.compute[0].watch()
+        for stream in self.streams:
+            if stream.unwatched:
+                stream.watch()
 
     # -- who waits -------------------------------------------------------------------------------------------------
 
@@ -202,12 +205,16 @@ class Fences:
         """Launch an instruction on the driving thread, so that what follows can be launched at admission. False if it
         is the launcher's, as it is while the launcher still has earlier work for the stream."""
         launches, plan = instruction.device.launches, instruction.plan
-        if launches is None or plan is None or stream is not launches.queue.stream or not stream.is_free():
+        if launches is None or not stream.is_free():
             return False
-        if instruction.pending or instruction.blocking or not launches.is_warm(plan, strides_of(instruction)):
+        if plan is None:
+            may = is_small_upload(instruction, stream)
+        else:
+            may = stream is launches.queue.stream and not instruction.pending and not instruction.blocking
+            may = may and launches.is_warm(plan, strides_of(instruction))
+        if not may or any(source.event is None for source in instruction.event_sources):
             return False
-        if any(source.event is None for source in instruction.event_sources):
-            return False
+        instruction.here = True
         stream.fence(instruction)
         return True
 
@@ -233,6 +240,18 @@ class Fences:
 def is_doubtful(writer: Instruction | None) -> bool:
     """May an unfinished write still fail, although it was launched?"""
     return writer is not None and writer.doubtful
+
+
+def upload_stream(device: DeviceState) -> Stream:
+    """The stream of copies from the host."""
+    return device.backend.copy_stream(StreamKind.H2D)
+
+
+def is_small_upload(instruction: Instruction, stream: Stream) -> bool:
+    """Is it an upload that takes a moment, and waits for nothing? What uses it can be launched then."""
+    if instruction.opcode is not Opcode.UPLOAD or instruction.event_sources:
+        return False
+    return stream is upload_stream(instruction.device) and instruction.bytes_moved <= INLINE_BYTES
 
 
 def is_unfenced(device: DeviceState) -> bool:

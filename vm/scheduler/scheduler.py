@@ -390,6 +390,7 @@ class Scheduler:
         """Retire an instruction whose sources are final. False, and nothing done, if its results have no memory yet."""
         if not adopt_results(self.metas, instruction, self.dispatcher.holders, self.replan):
             return False
+        instruction.settle_late_errors()
         if instruction.error is not None or instruction.failures is not None:
             errors.settle_late(instruction)
         self.retire(instruction)
@@ -456,10 +457,12 @@ class Scheduler:
         """Doom the readers of failed results."""
         if isinstance(instruction, Fence) and instruction.error is not None:
             guarded = {about for one in instruction.dependents for _, _, about, _ in one.edges}
+            errors.tell_dispatched(instruction, guarded, instruction.error)
             self.doom(errors.readers_of(instruction, guarded), instruction.error)
         for copy in instruction.writes:
             error = instruction.failure_of(copy)
             if error is not None:
+                errors.tell_dispatched(instruction, {copy.id}, error)
                 self.doom(errors.readers_of(instruction, {copy.id}), error)
         for error, waiting in self.metas.fail(instruction):
             self.doom([one for one in waiting if not one.retired], error)

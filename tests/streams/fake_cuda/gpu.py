@@ -319,6 +319,7 @@ class Event:
     def record(self, stream: Stream) -> None:
         self.gpu.call("eventRecord", stream.queue.device)
         self.recorded = self.gpu.record(stream.queue)
+        self.gpu.events[self.ptr] = self  # again: a finalizer may have brought it back to life
 
     @property
     def done(self) -> bool:

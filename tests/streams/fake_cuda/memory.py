@@ -29,27 +29,29 @@ class OutOfMemoryError(MemoryError):
 
 
 class Regions:
-    """Disjoint pieces of memory by their addresses."""
+    """Disjoint pieces of memory by their addresses. Any thread: the lock is re-entrant, since a finalizer removes."""
 
     def __init__(self) -> None:
+        self._lock = threading.RLock()
         self._starts: list[int] = []
         self._owners: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
     def add(self, start: int, owner: Any) -> None:
-        insort(self._starts, start)
-        self._owners[start] = owner
+        with self._lock:
+            insort(self._starts, start)
+            self._owners[start] = owner
 
     def remove(self, start: int) -> None:
-        self._starts.remove(start)
+        with self._lock:
+            self._starts.remove(start)
 
     def find(self, address: int, nbytes: int) -> Any:
         """The owner of the piece in which these bytes lie, or None."""
-        place = bisect_right(self._starts, address) - 1
-        if place < 0:
-            return None
-        start = self._starts[place]
-        owner = self._owners[start]
-        return owner if address + nbytes <= start + owner.size else None
+        with self._lock:
+            place = bisect_right(self._starts, address) - 1
+            start = self._starts[place] if place >= 0 else 0
+            owner = self._owners.get(start)  # None while a finalizer is about to remove it
+        return owner if owner is not None and address + nbytes <= start + owner.size else None
 
 
 class Memory:

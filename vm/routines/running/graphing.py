@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ....interpreter.ops.positions import Check
 from ....interpreter.types.meta import Scalar
 from ....streams.device import Device
 from ....streams.graph import LaunchGraph, Moving, Refused
@@ -138,9 +139,6 @@ class SegmentGraph:
         """Make the graph, on the thread that launches tasks."""
         try:
             found = self._device.graph_of(replay.calls(), list(moving_in(self._recipe, self._moving)))
-            if isinstance(found, LaunchGraph) and found.checks:
-                found.drop()
-                found = Refused("data may be refused after the launch")
         except BaseException as error:
             self._made = Refused(f"{type(error).__name__}: {error}")
             raise
@@ -154,6 +152,11 @@ class SegmentGraph:
         elif made is not None:
             at = "" if made.call is None else f"{self._recipe.calls[made.call].plan.label}: "
             self.why = at + made.reason
+
+    @property
+    def checks(self) -> Sequence[tuple[int, Check]]:
+        """What the calls of the graph have found out about their data, to be judged behind its launch."""
+        return () if self.graphed is None else self.graphed.graph.checks
 
     def row(self) -> dict[str, Any]:
         """What there is to say about it."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ....interpreter.errors import TensordError, kernel_error, text_of, without_frames
 from ....interpreter.opcodes import Opcode
+from ....interpreter.ops.positions import LATE, Check
 from ....interpreter.programs.program import Program
 from ....interpreter.schema.opdef import OpDef
 from ....interpreter.types.meta import Meta, Scalar
@@ -58,7 +59,8 @@ class SegmentPlan(Plan):
         self.in_place = False
         self.scalars = (False,) * len(metas)
         self.two = self.pending = self.open = self.immediate = self.certain = self.views = self.warm = False
-        self.reports, self.blocking = False, RUN.blocking
+        self.reports = any(call.plan.reports for call in recipe.calls)
+        self.blocking = RUN.blocking
         self.launchable = device.launches is not None  # as all of its ops are
         self.key = (RUN.name, program.digest, recipe.steps.start, recipe.steps.stop, routine.passes)
         self.outputs = outputs
@@ -133,6 +135,7 @@ class Segment:
         self.sizes = [operand.meta.nbytes for operand in self.made] + [recipe.arena] * (not self.own)
         self.more = len(recipe.made) + len(recipe.views)
         self.arena_meta = Meta.of((recipe.arena,), "uint8")
+        self.slots = len(operands)
         self.idle: list[Replay] = []
         self.ready: list[Replay] = []
         self.detailed = 0
@@ -178,9 +181,10 @@ class Segment:
 
 class RunInstruction(Instruction):
     """One run of a segment. `origins`: the errors that arose in it. `order`: where its launches get their numbers, if
-    it was launched at admission."""
+    it was launched at admission. `late`: the errors of copies that it has read, and of its calls, that were known after
+    it."""
 
-    __slots__ = ("careful", "numbers", "order", "origins", "place", "poison", "replay", "segment", "stamps")
+    __slots__ = ("careful", "late", "numbers", "order", "origins", "place", "poison", "replay", "segment", "stamps")
 
     def __init__(
         self,
@@ -202,6 +206,7 @@ class RunInstruction(Instruction):
         self.poison: dict[int, TensordError] = {}  # by value
         self.origins: list[TensordError] = []
         self.stamps: Stamps | None = None  # if its calls are to be timed
+        self.late: list[tuple[int, TensordError | Refusal]] = []
 
     # -- on the thread that runs it ------------------------------------------------------------------------------------
 
@@ -230,6 +235,8 @@ class RunInstruction(Instruction):
             self.fail(lost)
         if replay is not None and not self.failed():
             try:
+                if self.place == 0 and self.launch_graph():
+                    self.place = len(replay.slices)
                 if self.place < len(replay.slices):
                     self.run_slice(replay, self.place)
             except BaseException as error:
@@ -289,8 +296,22 @@ class RunInstruction(Instruction):
         for index in range(done, len(calls)):
             self.call(self.segment.recipe.calls[start + index], *calls[index])
 
+    def launch_graph(self) -> bool:
+        """Launch the segment's graph, if it has one, and this is the thread that uses it."""
+        graph = self.segment.graph
+        if graph is None or not self.here or self.careful or self.stamps is not None:
+            return False
+        operands = self.arguments[: self.segment.slots]
+        if graph.launch(operands, self.numbers, self.segment.passing):
+            note_checks(graph.checks)
+            return True
+        graph.note(self.segment.own_arena(), operands, self.numbers)
+        return False
+
     def run_fast(self, start: int, calls: list[Any]) -> int:
         """Call one kernel after the other, up to the first that fails; how many were called."""
+        if self.plan is not None and self.plan.reports:
+            return 0  # each call by itself: whose data are refused?
         rest = iter(calls) if self.stamps is None else timed(calls, self.stamps)
         try:
             for kernel, arguments in rest:
@@ -321,10 +342,15 @@ class RunInstruction(Instruction):
             return
         if any(given is None for given in arguments):  # of a fusion, which cannot fail: what depends on it is no value
             arguments = [self.stand_in(given, place) for given, place in zip(arguments, call.arguments, strict=True)]
+        checks = LATE.checks
+        before = 0 if checks is None else len(checks)
         try:
             kernel(*arguments)
         except BaseException as error:
             self.note(call, error)
+        if checks is not None and len(checks) > before:
+            place = self.segment.recipe.calls.index(call)
+            checks[before:] = [in_call(place, check) for check in checks[before:]]
         if self.order is not None:
             self.order.issued += 1
 
@@ -409,8 +435,70 @@ class RunInstruction(Instruction):
                 failures[copy] = found
         self.failures = failures or None
 
+    # -- errors that are known later: on the driving thread, but for `fail_late` ---------------------------------------
+
+    def hear_of(self, copy: int, error: TensordError) -> None:
+        self.late.append((copy, error))
+
+    def fail_late(self, error: BaseException) -> None:
+        """As declared; the data of one call alone may be refused."""
+        if isinstance(error, Refusal):
+            without_frames(error)  # they hold this very instruction
+            without_frames(error.error)
+            self.late.append((error.place, error))
+        else:
+            super().fail_late(error)
+
+    def settle_late_errors(self) -> None:
+        if not self.late or self.error is not None:
+            return
+        recipe, refused = self.segment.recipe, dict[int, Refusal]()
+        late: dict[int, TensordError] = {}
+        for place, error in self.late:
+            if isinstance(error, Refusal):
+                refused.setdefault(place, error)
+            else:
+                late.setdefault(place, error)
+        read = [b.copy for b in (*self.inputs, *self.outputs[: len(recipe.written)])]  # type: ignore[union-attr]
+        for value, copy in zip(recipe.firsts, read, strict=True):
+            if copy.id in late:
+                self.poison.setdefault(value, late[copy.id])
+        for place, call in enumerate(recipe.calls):
+            if self.spread(call) and place in refused:
+                self.note(call, refused[place].error)
+        self.note_failures()
+
     def own_failures(self) -> Sequence[TensordError]:
         return self.origins
+
+
+class Refusal(Exception):  # noqa: N818 - what a call does with its data
+    """What is wrong with the data of one call, by its place."""
+
+    def __init__(self, place: int, error: BaseException) -> None:
+        super().__init__(place)
+        self.place = place
+        self.error = error
+
+
+def in_call(place: int, check: Check) -> Check:
+    """A check that says whose data it has refused."""
+    least, most, judge = check
+
+    def judge_call(least: Any, most: Any) -> None:
+        try:
+            judge(least, most)
+        except Exception as error:
+            raise Refusal(place, error) from None
+
+    return least, most, judge_call
+
+
+def note_checks(checks: Iterable[tuple[int, Check]]) -> None:
+    """Have the checks of calls looked at behind the launch that this thread is in the middle of."""
+    for place, check in checks:
+        if LATE.checks is not None:
+            LATE.checks.append(in_call(place, check))
 
 
 def arena_at_admission(device: DeviceState, nbytes: int) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Self, TypeAlias
 
+from ....interpreter.schema.opdef import BoundKernel
 from ....interpreter.schema.promotion import DType, number_dtype
 from ....interpreter.types.meta import Scalar
 from ....streams.device import Device
@@ -96,10 +97,7 @@ class Replay:
                 self._spots[argument.slot].append((arguments, index))
             else:
                 self._view_spots(argument).append((arguments, index))
-        return self._fill if call.kernel is fill else call.kernel, arguments
-
-    def _fill(self, old: Any, new: Any) -> None:
-        self._device.copy(new, old)
+        return filling(self._device) if call.kernel is fill else call.kernel, arguments
 
     def _laid_over(self, array: Any, place: Place) -> Any:
         """The value at a place of a block of memory."""
@@ -151,6 +149,15 @@ class Replay:
         """Drop a run's operands in these slots, whose memory may be others' from now on."""
         for slot in slots:
             self._put(slot, None)
+
+
+def filling(device: Device) -> BoundKernel:
+    """`fill` on a device."""
+
+    def fill_there(old: Any, new: Any) -> None:
+        device.copy(new, old)
+
+    return fill_there
 
 
 def sliced(calls: list[Any], works: Sequence[int]) -> list[tuple[int, list[Any]]]:
