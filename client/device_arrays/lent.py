@@ -131,20 +131,19 @@ def over(outbox: Outbox, value: Borrowed, *, releases: bool = True) -> Any:
             raise located(KernelError(f"cupy: the device is lost: {error}", op="cupy")) from None
         loan = Loan(value.keeps)
         RETURNS.watch(loan, partial(give_back, outbox, value, releases=releases))
-        extent = extent_of(value)
-        if not extent:
+        if 0 in value.shape:
             return cupy().empty(value.shape, value.dtype)
-        memory = cuda.UnownedMemory(value.address, extent, loan, value.number)
-        return cupy().ndarray(value.shape, value.dtype, cuda.MemoryPointer(memory, 0), value.strides)
+        before, extent = extent_of(value)
+        memory = cuda.UnownedMemory(value.address - before, extent, loan, value.number)
+        return cupy().ndarray(value.shape, value.dtype, cuda.MemoryPointer(memory, before), value.strides)
 
 
-def extent_of(value: Borrowed) -> int:
-    """Bytes from the first element of a value to the end of its last one; 0 if it has none."""
-    if 0 in value.shape:
-        return 0
-    size = np.dtype(value.dtype).itemsize
-    strides = Meta.of(value.shape, np.dtype(value.dtype)).strides if value.strides is None else value.strides
-    return int(sum((n - 1) * step for n, step in zip(value.shape, strides, strict=True)) + size)
+def extent_of(value: Borrowed) -> tuple[int, int]:
+    """The bytes of a value that lie before its first element, and all of them: strides may be negative."""
+    meta = Meta.of(value.shape, np.dtype(value.dtype))
+    steps = [(n - 1) * step for n, step in zip(value.shape, value.strides or meta.strides, strict=True)]
+    before = -sum(step for step in steps if step < 0)
+    return before, before + sum(step for step in steps if step > 0) + meta.dtype.itemsize
 
 
 def give_back(outbox: Outbox, value: Borrowed, *, releases: bool) -> None:

@@ -104,7 +104,7 @@ def test_what_was_just_launched_is_lent_without_a_wait_and_the_readers_stream_wa
     assert (y.numpy() == NUMBERS * 2 + 1).all()
 
 
-@each_case("index", [np.s_[3:9], np.s_[::2], np.s_[5:5]])
+@each_case("index", [np.s_[3:9], np.s_[::2], np.s_[::-3], np.s_[5:5]])
 def test_a_part_of_a_tensor_is_an_array_with_its_strides(session: Any, index: Any) -> None:
     x = session.asarray(NUMBERS.reshape(32, 32), device="cuda:0")
     expected = NUMBERS.reshape(32, 32)[:, index]

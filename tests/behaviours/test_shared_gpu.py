@@ -158,7 +158,7 @@ def test_a_block_is_closed_behind_the_last_kernel_that_reads_it_and_then_release
     eventually(lambda: used(session) <= NUMBERS.nbytes)
 
 
-@each_case("index", [np.s_[3:9], np.s_[::2], np.s_[5:5]])
+@each_case("index", [np.s_[3:9], np.s_[::2], np.s_[::-3], np.s_[5:5]])
 def test_a_part_of_a_tensor_is_packed(session: td.Session, index: Any) -> None:
     x = session.asarray(NUMBERS.reshape(32, 32), device="cuda:0")
     expected = NUMBERS.reshape(32, 32)[:, index]
