@@ -90,7 +90,8 @@ def test_messages_survive_msgpack(sim_session: Session) -> None:
     transport.send = noting(sent, send)
     everything(sim_session)
     transport.send = send
-    assert {message[0] for message in sent} == {int(kind) for kind in MessageKind}
+    kinds = {int(kind) for kind in MessageKind} - {int(MessageKind.SHARE)}  # which is about memory of GPUs
+    assert {message[0] for message in sent} == kinds
     for array in sent:
         message = decode_message(array)
         if type(message) is Upload:

@@ -127,7 +127,7 @@ class SegmentGraph:
             self._moving.update(slot for slot, (now, before) in pairs if now != before)
         self._addresses = addresses
         self._seen += 1
-        if self._seen < SEEN or (self._seen < COMPILING and not all(map(is_compiled, self._recipe.calls))):
+        if self._seen < SEEN or (self._seen < COMPILING and any(map(is_pending, self._recipe.calls))):
             return
         self._asked, self._made = True, None
         self._left -= 1
@@ -176,10 +176,10 @@ def moving_in(recipe: Recipe, slots: Collection[int]) -> Iterable[Moving]:
                 yield Moving(index, place, not written or call.plan.op.partial, written)
 
 
-def is_compiled(call: Any) -> bool:
-    """Is the kernel of a call compiled, as far as that can be asked?"""
-    ready = getattr(call.kernel, "is_ready", None)
-    return ready is None or bool(ready())
+def is_pending(call: Any) -> bool:
+    """Is the kernel of a call still to be compiled, as far as that can be asked?"""
+    pending = getattr(call.kernel, "is_pending", None)
+    return pending is not None and bool(pending())
 
 
 def address_of(array: Any) -> int:
