@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import length_hint
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from ...interpreter.types.meta import Scalar
 from ...streams.device import Order
@@ -39,6 +39,10 @@ from .at_once import (
     readable,
     writable,
 )
+
+
+# The place of a slice, how many calls were left in it behind one that has failed, and the error of that.
+Failure: TypeAlias = tuple[int, int, BaseException]
 
 
 class RunsAtOnce:
@@ -252,14 +256,6 @@ class Operands:
         return len(set(self.copies)) == read + len(written)
 
 
-class Failure(NamedTuple):
-    """The error of a call in the slice at that place, with so many calls `left` behind it there."""
-
-    place: int
-    left: int
-    error: BaseException
-
-
 def call_all(replay: Replay, stamps: Stamps | None, launches: Launches | None) -> Failure | None:
     """Call, or launch, one kernel after the other; the first failure."""
     rest: Any = ()
@@ -273,7 +269,7 @@ def call_all(replay: Replay, stamps: Stamps | None, launches: Launches | None) -
             else:
                 launch_all(rest, launches.order)
     except BaseException as error:
-        return Failure(place, length_hint(rest), error)
+        return place, length_hint(rest), error
     return None
 
 
