@@ -40,7 +40,6 @@ from .at_once import (
     writable,
 )
 
-
 # The place of a slice, how many calls were left in it behind one that has failed, and the error of that.
 Failure: TypeAlias = tuple[int, int, BaseException]
 
