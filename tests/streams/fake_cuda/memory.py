@@ -134,13 +134,14 @@ class Chunk:
 
 
 class Poisoning:
-    """The end of a piece's use, in the order of its stream. No work of the device's."""
+    """The end of a piece's use, in the order of its stream. No work of the device's. What is vast was no tensor's."""
 
     def __init__(self, block: Any) -> None:
         self.block = block
 
     def __call__(self) -> None:
-        self.block.fill(POISON)
+        if self.block.nbytes <= VAST:
+            self.block.fill(POISON)
 
 
 class MemoryPointer:
