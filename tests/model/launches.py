@@ -78,8 +78,8 @@ class ModelQueue(SimQueue):
         return place.done or self.owner.broken is not None
 
     def can_step(self) -> bool:
-        """Is there an item that waits for nothing?"""
-        if not self.items:
+        """Is there an item that waits for nothing? A device that is broken does none."""
+        if not self.items or self.owner.broken is not None:
             return False
         run, arguments, *_ = self.items[0]
         if run is not await_it:
