@@ -137,6 +137,7 @@ class Device(ABC):
         # True: one task may call kernel after kernel, as segments of routines do.
         self.segments = False
         self.graphs = False  # True: `graph_of` may make some
+        self.alignment = 64  # bytes, of values in an arena
         self.run_arena = 1 << 20  # bytes of memory for runs at admission, one after the other, that no limit counts
         # True: calling a kernel only puts work in the order of a stream, so ops may be launched at admission. Not those
         # that may raise on some data, where exceptions of kernels cost the device (`raises_late`).

@@ -64,6 +64,7 @@ from .direct import DirectKernels
 from .fused import FusedKernels
 from .graphs import Graphs
 from .ipc import SharedBlock, SharedBlocks, whole_pages
+from .nodes import ALIGNMENT
 from .pinned import PinnedPool, is_packed_and_pinned
 from .scratch import least_temporaries
 from .staging import PIECE, Staging
@@ -163,6 +164,7 @@ class CudaDevice(PooledDevice):
         self._graphs = Graphs(cupy, self.ordinal, self._take_block, self._launcher.events, self.has_passed)
         self.launches = self.segments = len(self._compute) == 1  # else memory may be behind launches on several streams
         self.graphs = self.launches
+        self.alignment = ALIGNMENT
         self.run_arena = max(self.run_arena, min(_RUN_ARENA, limit // 32))
         self.pace = 150.0  # float32 that are read, added and written by an H100
         self._start()

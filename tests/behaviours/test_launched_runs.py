@@ -13,6 +13,7 @@ from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.launching.launcher import Launcher
+from tensord.vm.routines.compiling.recipe import ARENA
 from tensord.vm.routines.running.instruction import KEPT
 from tensord.vm.scheduler.fences import MOST, OFTEN
 
@@ -128,6 +129,17 @@ def test_arenas_are_used_again_behind_the_launches_that_use_them(session: Any) -
     ]
     assert runs(session)
     assert_sound(session)
+
+
+def test_inner_values_on_a_gpu_begin_where_a_librarys_kernels_see_no_difference(cuda: Any) -> None:
+    """Op by op each has a block of its own. cuBLAS chooses by alignment, and another kernel has other bits."""
+    x = cuda.asarray(np.ones(3), device="cuda:0").wait()
+    warm(cuda, lambda x: (x + 1.0) * x - (x * 2.0) * (x - 3.0), x)
+    sessions = machine_of(cuda).engine.directory.sessions.values()
+    segments = [one for session in sessions for each in session.routines.values() for one in each.segments.values()]
+    inside = [place for one in segments for place in one.recipe.places.values() if place.slot == ARENA]
+    assert len({place.offset for place in inside}) > 1
+    assert not any(place.offset % 256 for place in inside)
 
 
 def test_numbers_of_a_run_are_its_own(sim: Any) -> None:

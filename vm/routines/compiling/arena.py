@@ -31,10 +31,11 @@ class Part:
 
 class Arena:
     """Parts, in the order of their addresses. `now`: the step that is laid out. `size`: once it is planned. `shares`:
-    may parts that do not live at the same time share bytes?"""
+    may parts that do not live at the same time share bytes? `alignment`: of each part, in bytes."""
 
-    def __init__(self, *, shares: bool = True) -> None:
+    def __init__(self, *, shares: bool = True, alignment: int = ALIGNMENT) -> None:
         self.shares = shares
+        self.alignment = alignment
         self.now = 0
         self.size = 0
         self._parts: list[Part] = []
@@ -43,7 +44,7 @@ class Arena:
 
     def allocate(self, nbytes: int) -> int:
         """The address of a new part of so many bytes."""
-        size = max(-(-nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
+        size = max(-(-nbytes // self.alignment), 1) * self.alignment
         address = self._end
         self._end += size
         self._parts.append(Part(address, size, self.now))

@@ -20,7 +20,7 @@ from ....interpreter.programs.program import Program
 from ....interpreter.schema.opdef import UNNOTICED, BoundKernel
 from ....interpreter.types.meta import Meta
 from ...model.plan import Plan
-from .arena import Arena
+from .arena import ALIGNMENT, Arena
 from .layouts import LeavingView, layouts_of, leaving_views
 from .liveness import dependences, last_uses, outside_of, overwritten_by
 from .segments import Piece
@@ -137,7 +137,8 @@ class Compiler:
         self.places: dict[int, Place] = {}
         self.bases: dict[int, int] = {}
         self.packed: set[int] = set()
-        self.arena = Arena(shares=MEMORY_PLAN in passes)
+        alignment = plans[0].device.backend.alignment if plans else ALIGNMENT
+        self.arena = Arena(shares=MEMORY_PLAN in passes, alignment=alignment)
         self.scratch = 0
         self.held: dict[tuple[int, int], list[int]] = {}  # (slot, address of the part of memory) -> values in it
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ....interpreter.errors import TensordError, kernel_error, text_of, without_frames
 from ....interpreter.opcodes import Opcode
-from ....interpreter.ops.positions import LATE, Check
+from ....interpreter.ops.positions import LATE
 from ....interpreter.programs.program import Program
 from ....interpreter.schema.opdef import OpDef
 from ....interpreter.types.meta import Meta, Scalar
@@ -26,11 +26,11 @@ from ...model.linked import Linked
 from ...model.plan import Plan
 from ...model.session import VmSession
 from ...model.signature import call_text, plain
-from ..compiling.arena import ALIGNMENT
 from ..compiling.recipe import Call, Place, Recipe, ResultsFailed, known_meta
 from ..compiling.segments import Piece, work_of_time
 from .graphing import SegmentGraph, address_of
 from .parts import Part, parts_of, results_of
+from .refusals import Refusal, in_call, note_checks
 from .replay import Replay, Stamps, timed
 
 # What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
@@ -62,7 +62,9 @@ class SegmentPlan(Plan):
         self.reports = any(call.plan.reports for call in recipe.calls)
         self.blocking = RUN.blocking
         self.launchable = device.launches is not None  # as all of its ops are
-        self.key = (RUN.name, program.digest, recipe.steps.start, recipe.steps.stop, routine.passes)
+        self.key = None
+        if self.launchable:
+            self.key = (RUN.name, program.digest, recipe.steps.start, recipe.steps.stop, routine.passes)
         self.outputs = outputs
         self.output = None
         self.work = recipe.work + len(recipe.steps) * work_of_time(device.backend.op_time)
@@ -472,41 +474,13 @@ class RunInstruction(Instruction):
         return self.origins
 
 
-class Refusal(Exception):  # noqa: N818 - what a call does with its data
-    """What is wrong with the data of one call, by its place."""
-
-    def __init__(self, place: int, error: BaseException) -> None:
-        super().__init__(place)
-        self.place = place
-        self.error = error
-
-
-def in_call(place: int, check: Check) -> Check:
-    """A check that says whose data it has refused."""
-    least, most, judge = check
-
-    def judge_call(least: Any, most: Any) -> None:
-        try:
-            judge(least, most)
-        except Exception as error:
-            raise Refusal(place, error) from None
-
-    return least, most, judge_call
-
-
-def note_checks(checks: Iterable[tuple[int, Check]]) -> None:
-    """Have the checks of calls looked at behind the launch that this thread is in the middle of."""
-    for place, check in checks:
-        if LATE.checks is not None:
-            LATE.checks.append(in_call(place, check))
-
-
 def arena_at_admission(device: DeviceState, nbytes: int) -> Any:
     """The start of the memory of runs at admission, aligned like its values. No limit counts it."""
     if device.arena is None:
-        size = device.backend.run_arena
-        memory = device.backend.workspace(size + ALIGNMENT)
-        device.arena = device.backend.lay_over(memory, Meta.of((size,), "uint8"), -address_of(memory) % ALIGNMENT, None)
+        backend, size = device.backend, device.backend.run_arena
+        memory = backend.workspace(size + backend.alignment)
+        start = -address_of(memory) % backend.alignment
+        device.arena = backend.lay_over(memory, Meta.of((size,), "uint8"), start, None)
     return device.backend.lay_over(device.arena, Meta.of((nbytes,), "uint8"), 0, None)
 
 
