@@ -35,10 +35,11 @@ class BlockKernel(OwnKernel):
     def __init__(
         self, sources: Sources, block: Block, instead: BoundKernel, scratch: int = 0, *, soon: bool = False
     ) -> None:
+        super().__init__(instead)
         self.source = source_of(block)
         self.digest = sha256(self.source.encode()).hexdigest()
         self.scratch = scratch
-        self._sources, self._instead, self._soon = sources, instead, soon
+        self._sources, self._soon = sources, soon
         self._tensors = [tensor.place for tensor in block.tensors]
         self._inputs = [tensor.place for tensor in block.inputs]
         self._outputs = [tensor.place for tensor, _ in block.outputs]
@@ -56,12 +57,6 @@ class BlockKernel(OwnKernel):
     def is_pending(self) -> bool:
         """Is its kernel still to be compiled?"""
         return self._sources.is_pending(self.digest)
-
-    def __call__(self, *arrays: Any) -> Any:
-        launch = self.launch_of(arrays)
-        if launch is None:
-            return self._instead(*arrays)
-        return launch.function(launch.grid, launch.block, launch.arguments)
 
     def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
         sources, digest = self._sources, self.digest

@@ -83,9 +83,9 @@ class DirectKernels:
 
 
 class DirectKernel(OwnKernel):
-    """The generated kernel of one plan."""
+    """The generated kernel of one plan. Its call makes no `Launch`: it is that of most ops."""
 
-    __slots__ = ("_block", "_grid", "_kernels", "_numbers", "_sizes", "_source", "_tensors", "_ufunc")
+    __slots__ = ("_block", "_grid", "_kernels", "_numbers", "_sizes", "_source", "_tensors")
 
     def __init__(
         self,
@@ -96,7 +96,8 @@ class DirectKernel(OwnKernel):
         sizes: tuple[Any, Any],
         ufunc: BoundKernel,
     ) -> None:
-        self._kernels, self._source, self._ufunc, self._sizes = kernels, source, ufunc, sizes
+        super().__init__(ufunc)
+        self._kernels, self._source, self._sizes = kernels, source, sizes
         self._grid, self._block = (-(-int(sizes[0]) // BLOCK),), (BLOCK,)
         numbers = [place for place, meta in enumerate(metas) if not isinstance(meta, Meta)]
         self._numbers = [(place, loop.taken[place].type) for place in numbers]
@@ -105,7 +106,7 @@ class DirectKernel(OwnKernel):
     def __call__(self, *arrays: Any) -> Any:
         arguments = self._arguments(arrays)
         function = None if arguments is None else self._function()
-        return self._ufunc(*arrays) if function is None else function(self._grid, self._block, arguments)
+        return self.instead(*arrays) if function is None else function(self._grid, self._block, arguments)
 
     def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
         arguments = self._arguments(arrays)

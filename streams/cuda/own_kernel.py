@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...interpreter.schema.opdef import BoundKernel
+
 
 class Launch(NamedTuple):
     """One launch: CuPy's function, and what it is called with. An argument is an array, or a number of NumPy's."""
@@ -21,13 +23,20 @@ class Launch(NamedTuple):
 
 
 class OwnKernel(ABC):
-    """A kernel of our own, bound to a plan; calling it launches."""
+    """A kernel of our own, bound to a plan; calling it launches. `instead`: called with operands that it does not
+    take."""
 
-    __slots__ = ()
+    __slots__ = ("instead",)
 
-    @abstractmethod
+    def __init__(self, instead: BoundKernel) -> None:
+        self.instead = instead
+
     def __call__(self, *arrays: Any) -> Any:
-        """Launch on the current stream; what a library's kernel has to do is left to the library."""
+        """Launch on the current stream."""
+        launch = self.launch_of(arrays)
+        if launch is None:
+            return self.instead(*arrays)
+        return launch.function(launch.grid, launch.block, launch.arguments)
 
     @abstractmethod
     def launch_of(self, arrays: Sequence[Any]) -> Launch | None:

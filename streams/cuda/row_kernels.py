@@ -39,22 +39,17 @@ def row_kernel(sources: Sources, call: KernelCall, kernel: BoundKernel) -> RowKe
 
 
 class RowKernel(OwnKernel):
-    """The kernel of one plan. `instead`: what is called for operands that are not packed."""
+    """The kernel of one plan, for packed operands."""
 
     def __init__(self, sources: Sources, source: str, meta: Meta, eps: float, instead: BoundKernel) -> None:
+        super().__init__(instead)
         self.source = source
         self.digest = sha256(source.encode()).hexdigest()
-        self._sources, self._instead = sources, instead
+        self._sources = sources
         width = meta.shape[-1]
         rows = math.prod(meta.shape[:-1])
         self._sizes = (meta.dtype.type(eps), np.int64(rows), np.int64(width))
         self._grid, self._block = (min(rows, MOST_BLOCKS),), (threads_for(width),)
-
-    def __call__(self, *arrays: Any) -> Any:
-        launch = self.launch_of(arrays)
-        if launch is None:
-            return self._instead(*arrays)
-        return launch.function(launch.grid, launch.block, launch.arguments)
 
     def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
         for array in arrays:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.device_arrays.returns import RETURNS
 from tensord.interpreter.errors import KernelError
 
 from ..each_case import each_case
 from ..streams.fake_cuda.gpu import Gpu, IllegalAddress
 from ..streams.fake_cuda.module import installed
-from .looking_inside import WAIT, assert_sound, device_of, until
+from .borrowed import given_back
+from .looking_inside import assert_sound, device_of, until
 
 DEVICES: list[Any] = ["cpu:0", {"name": "cuda:0", "memory": "64MiB", "cache": "8MiB"}, "sim:0"]
 NUMBERS = np.arange(1024.0)
@@ -54,15 +54,6 @@ def warm(session: Any) -> None:
         y = x + x
         y += 1.0
         y.numpy()
-
-
-def given_back() -> None:
-    """Wait until what nobody has any more is given back."""
-    gc.collect()
-    thread = RETURNS._thread
-    if thread is not None:
-        thread.join(WAIT)
-        assert not thread.is_alive(), "something is still lent"
 
 
 def exports(session: Any) -> int:

@@ -16,14 +16,13 @@ import pytest
 
 import tensord as td
 from tensord.client.device_arrays.blocks import OPEN_BLOCKS
-from tensord.client.device_arrays.returns import RETURNS
 
 from ..daemon import Daemon
 from ..each_case import each_case
 from ..puppet import Puppet, eventually
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
-from .looking_inside import WAIT
+from .borrowed import given_back
 
 SERVE = "from tests.gpu.fake import install; install({!r}); from tensord.client.cli.main import main; main()"
 NUMBERS = np.arange(1024.0)
@@ -64,15 +63,6 @@ def session(daemon: Daemon) -> Iterator[td.Session]:
         assert not len(OPEN_BLOCKS)
         opened.sync()
         eventually(lambda: used(opened) == 0)
-
-
-def given_back() -> None:
-    """Wait until what nobody has any more is given back."""
-    gc.collect()
-    thread = RETURNS._thread
-    if thread is not None:
-        thread.join(WAIT)
-        assert not thread.is_alive(), "something is still lent"
 
 
 def used(session: td.Session) -> int:

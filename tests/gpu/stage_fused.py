@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import REGISTRY, find
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.catalogue import open_devices
 from tensord.streams.cuda.block_kernel import BlockKernel
 from tensord.streams.cuda.row_kernels import RowKernel
 from tensord.streams.device import KernelCall
@@ -26,6 +26,7 @@ from tensord.streams.device import KernelCall
 from ..streams.conftest import Reports
 from ..streams.cuda.on_launcher import OnLauncher
 from ..streams.cuda.random_fusions import LONGER, SHAPES, UNEVEN, Writer, arguments, is_array
+from .bare_device import on_a_device
 from .op_cases import Case, cases
 from .stage import Given, main
 
@@ -47,7 +48,7 @@ class Proof:
         for shapes in (SHAPES, LONGER, UNEVEN):
             for seed in range(30 if self.given.is_real else 2):
                 for program, fusion, kernel in self.fusions(Writer(seed, shapes).program(12)):
-                    self.same(kernel, kernel._instead, arguments(program, fusion, seed), len(fusion.inputs))
+                    self.same(kernel, kernel.instead, arguments(program, fusion, seed), len(fusion.inputs))
                     found += 1
         assert found > 30 or not self.given.is_real, f"{found} fusions"
         self.given.record.figure("random fusions", found)
@@ -163,18 +164,5 @@ def call_of(case: Case) -> KernelCall:
 CHECKS = (Proof.random_fusions, Proof.single_ops, Proof.rows, Proof.bandwidth)
 
 
-def work(given: Given) -> None:
-    """Every check, on a device of its own."""
-    reports = Reports()
-    (device,) = open_devices([{"name": given.device, "memory": 2 << 30, "reserve": "64MiB"}], reports).values()
-    try:
-        proof = Proof(given, device, reports)
-        for check in CHECKS:
-            with given.record.check(check.__name__.replace("_", " ")), np.errstate(all="ignore"):
-                check(proof)
-    finally:
-        device.close(60.0)
-
-
 if __name__ == "__main__":
-    main(work)
+    main(partial(on_a_device, Proof, CHECKS))

@@ -14,13 +14,13 @@ import numpy as np
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import REGISTRY, OpDef, find, lacking
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.catalogue import open_devices
 from tensord.streams.cuda.own_kernel import OwnKernel
 from tensord.streams.device import KernelCall
 from tensord.streams.graph import LaunchGraph, Moving, Refused
 
 from ..streams.conftest import Reports
 from ..streams.cuda.on_launcher import OnLauncher
+from .bare_device import on_a_device
 from .op_cases import SPECIAL, Case, cases, dtypes_of, seen
 from .stage import Given, main
 
@@ -318,18 +318,5 @@ CHECKS = (
 )
 
 
-def work(given: Given) -> None:
-    """Every check, on a device of its own."""
-    reports = Reports()
-    (device,) = open_devices([{"name": given.device, "memory": 2 << 30, "reserve": "64MiB"}], reports).values()
-    try:
-        proof = Proof(given, device, reports)
-        for check in CHECKS:
-            with given.record.check(check.__name__.replace("_", " ")), np.errstate(all="ignore"):
-                check(proof)
-    finally:
-        device.close(60.0)
-
-
 if __name__ == "__main__":
-    main(work)
+    main(partial(on_a_device, Proof, CHECKS))

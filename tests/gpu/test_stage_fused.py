@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tensord.streams.catalogue import open_devices
 from tensord.streams.cuda.unfused import Unfused
 
-from ..streams.conftest import Reports
 from ..streams.cuda.loops_of_cupy import LOOPS
 from ..streams.fake_cuda.generated import give_kernels
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
+from .bare_device import small_proof
 from .fake import VARIABLE
 from .op_cases import Case
-from .stage import Given
 from .stage_fused import Proof
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
@@ -31,17 +27,10 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 @pytest.fixture
 def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proof]:
     monkeypatch.setenv(VARIABLE, "1")  # sizes are small
-    options = argparse.Namespace(
-        device="cuda:0", until=time.monotonic() + 60, chosen="", part="0/1", record=tmp_path / "record", done=None
-    )
     with installed(Gpu(seed=1, memory=1 << 30)) as gpu:
         give_kernels(gpu, sys.modules["cupy"], LOOPS, tmp_path)
-        reports = Reports()
-        (device,) = open_devices([{"name": "cuda:0", "memory": "256MiB", "reserve": "1MiB"}], reports).values()
-        given = Given(options)
-        yield Proof(given, device, reports)
-        device.close(10.0)
-        given.record.close()
+        with small_proof(Proof, tmp_path) as proof:
+            yield proof
 
 
 @pytest.mark.parametrize("check", [Proof.random_fusions, Proof.bandwidth, Proof.rows], ids=lambda check: check.__name__)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tensord.interpreter.schema.opdef import find
-from tensord.streams.catalogue import open_devices
 from tensord.streams.cuda.graphs import CudaGraph
 from tensord.streams.cuda.nodes import FixedNodes
 from tensord.streams.cuda.recording import GraphMemory
 
-from ..streams.conftest import Reports
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
+from .bare_device import small_proof
 from .fake import VARIABLE
-from .stage import Given
 from .stage_graphs import CHECKS, Proof, ordinary_cases
 
 FEW = [check for check in CHECKS if check is not Proof.every_op]
@@ -28,16 +24,8 @@ FEW = [check for check in CHECKS if check is not Proof.every_op]
 @pytest.fixture
 def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proof]:
     monkeypatch.setenv(VARIABLE, "1")  # sizes are small
-    options = argparse.Namespace(
-        device="cuda:0", until=time.monotonic() + 60, chosen="", part="0/1", record=tmp_path / "record", done=None
-    )
-    with installed(Gpu(seed=1, memory=1 << 30)):
-        reports = Reports()
-        (device,) = open_devices([{"name": "cuda:0", "memory": "256MiB", "reserve": "1MiB"}], reports).values()
-        given = Given(options)
-        yield Proof(given, device, reports)
-        device.close(10.0)
-        given.record.close()
+    with installed(Gpu(seed=1, memory=1 << 30)), small_proof(Proof, tmp_path) as proof:
+        yield proof
 
 
 @pytest.mark.parametrize("check", FEW, ids=lambda check: check.__name__)
