@@ -3,5 +3,5 @@
 - `lent`: values that are read where they lie; `blocks`: what is open of a daemon's memory
 - `given`: arrays of other libraries, for tensors
 - `returns`: when what was lent is given back
-- `cuda`: what this process has of CUDA
+- `cuda`: CUDA in this process
 """

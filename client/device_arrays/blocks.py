@@ -27,7 +27,7 @@ class OpenBlock:
 
 
 class OpenBlocks:
-    """What this process has open."""
+    """The blocks that this process has open. Any thread."""
 
     def __init__(self) -> None:
         self._lock = ProcessLock()

@@ -1,4 +1,4 @@
-"""What this process has of CUDA: CuPy, its current stream, its devices. Nothing imports CuPy before it is needed."""
+"""CUDA in this process: CuPy, which is imported when it is first needed, and waiting for a device."""
 
 from __future__ import annotations
 

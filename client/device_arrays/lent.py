@@ -30,7 +30,7 @@ INSTEAD = "numpy() gives the value on the host"
 
 
 class Loan:
-    """What a borrowed array's memory belongs to. `keeps`: what it is in."""
+    """The owner of a borrowed array's memory. `keeps`: the array or the block in which that memory lies."""
 
     __slots__ = ("__weakref__", "keeps")
 
@@ -39,8 +39,8 @@ class Loan:
 
 
 class Borrowed(NamedTuple):
-    """A borrowed value: its id, where it lies on GPU `number`, and what keeps it there. It is there behind the event,
-    if there is one. `close` lets go of what keeps it."""
+    """A borrowed value: its id, and its address on GPU `number`. The value is complete once the event has passed, if
+    there is one. `keeps`: the array or the block that keeps the memory; `close` lets go of the block."""
 
     export: int
     number: int
@@ -60,8 +60,8 @@ def place_of(outbox: Outbox, device: str) -> Place:
 
 
 def lent(outbox: Outbox, id_: int, device: str) -> Any:
-    """An array over the value of a tensor with its home on that device. What this thread launches on CuPy's current
-    stream from now on finds the value there."""
+    """An array over the value of a tensor whose home is that device. Kernels that this thread launches afterwards on
+    CuPy's current stream see the complete value."""
     return over(outbox, borrowed(outbox, id_, device))
 
 

@@ -21,7 +21,7 @@ from ..process.forks import FORKS
 
 
 class Returns:
-    """What this process has borrowed, and the thread that gives it back."""
+    """The values that this process has borrowed, and the thread that gives them back."""
 
     def __init__(self) -> None:
         self._begin()

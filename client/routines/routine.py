@@ -119,7 +119,8 @@ class Routine(Generic[P, R]):
         return LinkedRoutine(entry.linked, entry.convention)
 
     def report(self, *, source: bool = False) -> Report:
-        """What the machine has made of the capture that was called last. ProtocolError if there is none.
+        """A report on the capture that was called last: its ops, segments, kernels, graphs, memory. ProtocolError if
+        no capture was called.
 
         `source`: with the source of the kernels that were generated for it.
         """
