@@ -69,7 +69,8 @@ def borrowed(outbox: Outbox, id_: int, device: str) -> Borrowed:
     """Borrow the value; waits for the machine's answer."""
     number = outbox.transport.gpu(device)
     if number is None:
-        refuse(f"the tensor is on {device}, whose memory cannot be read here" if cupy() is not None else NO_CUPY)
+        lacking = device.startswith("cuda") and cupy() is None
+        refuse(NO_CUPY if lacking else f"the tensor is on {device}, whose memory cannot be read here")
     ids: list[int] = []
 
     def build(request: int, location: int) -> Share:

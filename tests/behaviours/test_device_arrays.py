@@ -23,7 +23,7 @@ DEVICES: list[Any] = ["cpu:0", {"name": "cuda:0", "memory": "64MiB", "cache": "8
 NUMBERS = np.arange(1024.0)
 
 
-@pytest.fixture(params=range(3), autouse=True)
+@pytest.fixture(params=range(2), autouse=True)
 def gpu(request: pytest.FixtureRequest) -> Iterator[Gpu]:
     with installed(Gpu(seed=request.param, memory=1 << 30)) as fake:
         yield fake

@@ -46,7 +46,7 @@ class Proof:
         """Each against its steps, which have kernels of their own, to the last bit of a NaN."""
         found = 0
         for shapes in (SHAPES, LONGER, UNEVEN):
-            for seed in range(30 if self.given.is_real else 2):
+            for seed in range(30 if self.given.is_real else 1):
                 for program, fusion, kernel in self.fusions(Writer(seed, shapes).program(12)):
                     self.same(kernel, kernel.instead, arguments(program, fusion, seed), len(fusion.inputs))
                     found += 1
@@ -108,7 +108,8 @@ class Proof:
 
     def rows(self) -> None:
         """Softmax and norms, against CuPy's, whose sums have another order."""
-        for name, dtype in ((name, dtype) for name in ("softmax", "log_softmax", "layer_norm") for dtype in DTYPES[4:]):
+        dtypes = ("float32", "float64") if self.given.is_real else ("float64",)
+        for name, dtype in ((name, dtype) for name in ("softmax", "log_softmax", "layer_norm") for dtype in dtypes):
             shape = (300, 777) if self.given.is_real else (2, 70)
             x = np.random.default_rng(0).normal(size=shape).astype(dtype)
             op = REGISTRY[name]

@@ -407,3 +407,9 @@ def test_torch_may_write_to_a_large_result(daemon):
     with Puppet.start(daemon.address) as puppet:
         puppet.do(f"import torch\nx = s.asarray(np.arange({BIG}.0)) + 1.0\ny = torch.from_dlpack(x)\ny[:] = 0.0")
         assert puppet.do("x[-1].item(), float(y[-1])") == [BIG, 0.0]
+
+
+def test_a_tensor_that_is_on_no_gpu_is_no_array_of_cupys_with_cupy_or_without(session: td.Session) -> None:
+    x = session.asarray(np.ones(3))
+    with pytest.raises(td.MetadataError, match=rf"the tensor is on {x.device}, whose memory cannot be read here"):
+        x.cupy()
