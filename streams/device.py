@@ -148,7 +148,6 @@ class Device(ABC):
         self.reports_late = False
         self.order = Order()
         self.most_axes = 64  # of an array: NumPy's
-        self.op_time = 0.0  # seconds that an op takes here at the least, whatever its kernel takes
         self.pace = 6.0  # element operations per ns, as a first guess
 
     def least_temporaries(self, op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:  # noqa: ARG002
@@ -183,6 +182,10 @@ class Device(ABC):
     def ask(self, work: Callable[[], None]) -> None:
         """Have something done soon on the thread that launches tasks. For a device that makes `graphs`."""
         raise NotImplementedError(f"{self.name} has no such thread: {work}")
+
+    def time_of(self, work: int) -> float:  # noqa: ARG002 - only a simulated device knows
+        """Seconds that an op of so many element operations takes here at the least, whatever its kernel takes."""
+        return 0.0
 
     @property
     @abstractmethod

@@ -188,11 +188,22 @@ def ceiling_of(given: int | str, limit: int) -> int:
     return given if isinstance(given, int) else max(1, int(limit * float(given.rstrip("%")) / 100))
 
 
-def _rate(value: object) -> float:
+def _bandwidth(value: object) -> float:
     try:
         return 0.0 if value is None else float(parse_size(value))
     except ValueError:
         raise ValueError('a bandwidth is a number of bytes per second or a string such as "10GiB"') from None
+
+
+def rate(unit: str, meaning: str) -> Option:
+    """A number of something per second, which may be 0."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+            raise ValueError(f"must be a number of {unit}, not {value!r}")
+        return float(value)
+
+    return Option(unit, read, meaning)
 
 
 def _ops(value: object) -> frozenset[str]:
@@ -253,5 +264,7 @@ LAUNCH_BLOCKING: Final = flag(
 )
 FAULTS: Final = Option("list of faults", _faults, "armed from the start, see below")
 BANDWIDTH: Final = Option(
-    "bytes per second", _rate, "of one transfer; 0: unlimited. A transfer of n bytes takes `latency + n / bandwidth`"
+    "bytes per second",
+    _bandwidth,
+    "of one transfer; 0: unlimited. A transfer of n bytes takes `latency + n / bandwidth`",
 )

@@ -59,6 +59,10 @@ class Task(Protocol):
         """Does its kernel wait for the device, such as for a shape that depends on data?"""
 
     @property
+    def work(self) -> int:
+        """Element operations of its kernel, as far as known; 0 for what is no op."""
+
+    @property
     def reports(self) -> bool:
         """Is what its kernel refuses known after the kernel? Then it is told by `fail_late`."""
 

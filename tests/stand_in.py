@@ -25,7 +25,8 @@ from tensord.streams.device import Device
 from tensord.streams.stream import Sink
 
 VARIABLE = "TENSORD_TEST_STAND_IN"  # "sim=cuda:0": cuda:0 in place of each sim device
-SIMULATED = ("bandwidth", "latency", "compute_delay", "late_errors", "faults")  # options that hardware has not
+# Options that hardware has not.
+SIMULATED = ("bandwidth", "latency", "compute_delay", "compute_rate", "late_errors", "faults")
 CONTROLS = frozenset({"hold", "resume", "inject", "faults", "release_hangs", "owns"})  # methods of a simulated device
 
 HELD_UP = frozenset({"make_gate", "Gate"})  # how tests hold a kernel up on the host

@@ -87,7 +87,6 @@ class LaunchingSimDevice(SimDevice):
         super().__init__(name, sink, options)
         self._launcher.serve(tuple(self._lanes))
         self._main = self._lanes[0].queue
-        self._span = int(self.options.compute_delay * 1e9)
         self.takes_numbers = False
         self.raises_late = True
         self.launches = self.segments = len(self._compute) == 1
@@ -114,7 +113,8 @@ class LaunchingSimDevice(SimDevice):
     def launching(self, kernel: BoundKernel, label: str, work: int, *, total: bool) -> BoundKernel:
         """What puts the kernel in the order of the stream that is current. One that may raise waits, and computes."""
         blocking, faults, main = self.options.launch_blocking, self.faults, self._main
-        current, order, delay, large = self._launcher.launching, self.order, self._span, work > LARGE
+        current, order, large = self._launcher.launching, self.order, work > LARGE
+        delay = int(self.time_of(work) * 1e9)
 
         def launch(*arrays: Any) -> None:
             stream = current.stream
@@ -125,7 +125,7 @@ class LaunchingSimDevice(SimDevice):
                 queue.synchronize()
 
         def compute(*arrays: Any) -> Any:
-            queue, span = self._queue(), self._span
+            queue, span = self._queue(), delay
             if self.faults.armed:
                 span += self._meet(queue, label)
             queue.launch(nothing, (), span)

@@ -2,8 +2,9 @@
 
 Its memory is host memory that the host does not access: only transfers move bytes in and out, and they refuse arrays in
 the wrong memory. Its streams are asynchronous, in order, and order each other by events. Delays can be configured: a
-transfer of n bytes takes `latency + n / bandwidth`, an op at least `compute_delay`. So does each op of a segment: a
-segment takes as long as its ops one by one. A task that was cancelled before it started takes no time.
+transfer of n bytes takes `latency + n / bandwidth`, an op at least `compute_delay`, and at least its element operations
+over `compute_rate`. So does each op of a segment: a segment takes as long as its ops one by one. A task that was
+cancelled before it started takes no time.
 
 Memory is told apart by the type of the array at the bottom of a chain of views: `SimMemory`. What kernels see are plain
 NumPy arrays laid over it, so that it costs them nothing.
@@ -37,6 +38,7 @@ from ..options import (
     PEER,
     ceiling_of,
     flag,
+    rate,
     seconds,
 )
 from ..stream import Sink, StreamKind, Task
@@ -48,6 +50,9 @@ LAUNCHES: Final = flag(
     "in the order of the stream, and what fails late costs the device; nothing runs inline"
 )
 COMPUTE_DELAY: Final = seconds("that an op takes at the least")
+COMPUTE_RATE: Final = rate(
+    "element operations per second", "of an op, which takes at least what its operations take at this rate; 0: no limit"
+)
 INLINE: Final = flag(
     "small ops may run on the thread that submits them; never where time is added, nor while a fault is armed"
 )
@@ -67,6 +72,7 @@ class SimOptions:
     bandwidth: Annotated[float, BANDWIDTH] = 0.0
     latency: Annotated[float, LATENCY] = 0.0
     compute_delay: Annotated[float, COMPUTE_DELAY] = 0.0
+    compute_rate: Annotated[float, COMPUTE_RATE] = 0.0
     peer: Annotated[bool, PEER] = True
     inline: Annotated[bool, INLINE] = True
     launches: Annotated[bool, LAUNCHES] = False
@@ -74,10 +80,10 @@ class SimOptions:
     late_errors: Annotated[bool, LATE_ERRORS] = False
     faults: Annotated[tuple[Fault, ...], FAULTS] = ()
 
-    def delay(self, kind: StreamKind, nbytes: int) -> float:
-        """Seconds that a task on a stream of that kind takes at the least."""
+    def delay(self, kind: StreamKind, nbytes: int, work: int = 0) -> float:
+        """Seconds that a task on a stream of that kind takes at the least. `work`: element operations of an op."""
         if kind is StreamKind.COMPUTE:
-            return self.compute_delay
+            return max(self.compute_delay, work / self.compute_rate if self.compute_rate else 0.0)
         return self.latency + (nbytes / self.bandwidth if self.bandwidth else 0.0)
 
 
@@ -96,14 +102,14 @@ class SimStream(WorkerStream):
         super().__init__(device, kind, index, sink, faults, may_inline=options.inline)
         self.events = True
         self.late_errors = options.late_errors
-        self.paced = options.delay(kind, 1) > 0
+        self.paced = options.delay(kind, 1, 1) > 0
         self._delay: Final = options.delay
 
     def steer(self, task: Task) -> None:
         begun, cancelled = perf_counter(), task.cancelled
         super().steer(task)
         if not cancelled:
-            self.pause(begun + self._delay(self.kind, task.bytes_moved) - perf_counter())
+            self.pause(begun + self._delay(self.kind, task.bytes_moved, task.work) - perf_counter())
 
 
 class SimDevice(HostDevice):
@@ -116,7 +122,8 @@ class SimDevice(HostDevice):
         compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams)]
         copies = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)}
         self._set_streams(compute, copies)
-        self.op_time = options.compute_delay
+        if options.compute_rate:
+            self.pace = options.compute_rate / 1e9
         self.eviction, self.floor = options.eviction, options.floor
         self.ceiling = ceiling_of(options.ceiling, self.limit)
         for fault in options.faults:
@@ -127,6 +134,9 @@ class SimDevice(HostDevice):
 
     def reaches(self, other: Device) -> bool:
         return isinstance(other, SimDevice) and self.options.peer and other.options.peer
+
+    def time_of(self, work: int) -> float:
+        return self.options.delay(StreamKind.COMPUTE, 0, work)
 
     def owns(self, array: Array) -> bool:
         """Does this array lie in this device's memory? For checks that no host array gets into a kernel here."""

@@ -119,12 +119,13 @@ def meet_once(meeting: threading.Barrier, steer: Callable[[Any], None]) -> Calla
 
 class TestTime:
     def test_a_segment_takes_as_long_as_its_ops(self, make_session: Callable[..., Session]) -> None:
-        s = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.001}])
-        f, x = s.routine(chain), s.asarray(ones(), device="sim:0")
-        expected = f(x).tolist()
-        assert f(x).tolist() == expected
-        (record,) = segments(s)
-        assert record.finished - record.started >= 8_000_000
+        for option, value in (("compute_delay", 0.001), ("compute_rate", ones().size * 1000)):
+            s = make_session(devices=["cpu:0", {"name": "sim:0", option: value}])
+            f, x = s.routine(chain), s.asarray(ones(), device="sim:0")
+            expected = f(x).tolist()
+            assert f(x).tolist() == expected
+            (record,) = segments(s)
+            assert record.finished - record.started >= 8_000_000
 
     def test_the_times_of_its_ops_are_in_the_trace(self, make_session: Callable[..., Session]) -> None:
         s = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.001}], detail=1)

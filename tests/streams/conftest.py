@@ -18,6 +18,7 @@ class FakeTask:
         self.id = id_
         self.label = label
         self.bytes_moved = 0
+        self.work = 0
         self.quick = True
         self.blocking = self.reports = False
         self.composite = False

@@ -124,7 +124,7 @@ class Segments:
             return -1
         if plan.device.launches is not None and not plan.launchable:
             return -1  # it waits for the device, or may raise
-        return plan.work + work_of_time(plan.device.backend.op_time)
+        return plan.work + work_of_time(plan.device.backend.time_of(plan.work))
 
     def segment(self, session: VmSession, routine: Linked, piece: Piece) -> Segment | None:
         """The compiled segment of a piece; None if it can only run op by op, or is not to be compiled now."""

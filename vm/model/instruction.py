@@ -262,6 +262,11 @@ class Instruction:
         return self.plan is not None and self.plan.blocking
 
     @property
+    def work(self) -> int:
+        """Element operations of its kernel."""
+        return 0 if self.plan is None else self.plan.work
+
+    @property
     def reports(self) -> bool:
         """Is what its kernel refuses known after the kernel?"""
         return self.plan is not None and self.plan.reports

@@ -249,6 +249,16 @@ def test_a_stream_reports_what_it_has_computed_in_order(device, reports):
     assert [id_ for id_ in reports.ids if id_ >= 50] == list(range(50, 100))
 
 
+def test_a_launched_kernel_takes_its_operations_at_the_rate(open_device):
+    device = open_device("sim:0", launches=True, compute_rate=1e6)
+    launch = device.launching(len, "len", 10_000, total=True)
+    launch(())
+    queue = device.compute[0].queue
+    before = queue.items[-1][3]
+    queue.synchronize()
+    assert queue.time - before >= 10_000_000
+
+
 def test_a_device_closes_though_it_is_held_and_its_kernels_take_long(open_device, reports):
     device = open_device("sim:0", launches=True, compute_delay=3600.0)
     device.hold("compute")

@@ -187,6 +187,16 @@ def test_an_op_takes_its_delay_and_a_transfer_does_not(open_device, reports):
     assert device.copy_stream(H2D).inline
 
 
+@pytest.mark.parametrize(("delay", "least"), [(0.0, 0.01), (0.015, 0.015)])
+def test_an_op_takes_its_operations_at_the_rate_and_its_delay_if_that_is_longer(open_device, reports, delay, least):
+    device = open_device(compute_rate=1e6, compute_delay=delay)
+    device.compute[0].submit([task := FakeTask(0, work=10_000)])
+    reports.wait(1)
+    assert task.finished - task.started >= least * 1e9
+    assert not device.compute[0].inline
+    assert device.copy_stream(H2D).inline
+
+
 def test_what_was_cancelled_before_it_started_takes_no_delay(open_device, reports):
     """An hour each, if it did: the reports would not come."""
     device = open_device(compute_delay=3600, latency=3600)

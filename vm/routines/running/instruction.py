@@ -67,7 +67,8 @@ class SegmentPlan(Plan):
             self.key = (RUN.name, program.digest, recipe.steps.start, recipe.steps.stop, routine.passes)
         self.outputs = outputs
         self.output = None
-        self.work = recipe.work + len(recipe.steps) * work_of_time(device.backend.op_time)
+        steps = len(recipe.steps)
+        self.work = recipe.work + steps * work_of_time(device.backend.time_of(recipe.work // max(steps, 1)))
         self.most = 0
         self.scratch = recipe.scratch
         self.kernel = nothing

@@ -35,11 +35,12 @@ class Parted(Protocol):
 class Part:
     """One op of a run. `todo` is the call: the first part of a fusion that is executed makes it, if any is."""
 
-    def __init__(self, run: Parted, call: Call, step: int, label: str, todo: list[tuple[Any, Any]]) -> None:
+    def __init__(self, run: Parted, call: Call, step: int, label: str, work: int, todo: list[tuple[Any, Any]]) -> None:
         self.run = run
         self.call = call
         self.step = step
         self.label = label
+        self.work = work
         self.todo = todo
         self.id = run.id
         self.bytes_moved = 0
@@ -86,8 +87,10 @@ def parts_of(
 ) -> Iterator[Part]:
     """The ops of a call, one by one: several if it is a fusion's. `bound`: its kernel and arguments."""
     todo, fusion = [bound], fusion_of(fusions, call)
-    for step in (call.step,) if fusion is None else fusion.steps:
-        yield Part(run, call, step, COPY if call.kernel is fill else program.steps[step].op, todo)
+    steps = (call.step,) if fusion is None else fusion.steps
+    for step in steps:
+        label = COPY if call.kernel is fill else program.steps[step].op
+        yield Part(run, call, step, label, call.work // len(steps), todo)
 
 
 def fusion_of(fusions: Sequence[Fusion], call: Call) -> Fusion | None:
