@@ -33,10 +33,11 @@ class Report(dict[str, Any]):
     `ops`: of the program; `passes`: what each pass has done to it: how many ops, calls, values or bytes there were
     `before` and `after`; `without_passes`: runs that could not be those of the program after passes. All else is about
     what they have left. `pieces`: what runs one after the other: a segment, which is one instruction, or a step by
-    itself; of a segment its device, the number of calls, the bytes of its arena, the steps of each fusion, which are
-    computed together, on a GPU the `graph` of its launches (nodes, copies, bytes, or `why` there is none), and, if that
-    was asked for, its generated `kernels`. `values`: the memory mode of each value ("virtual", "local", "on device")
-    and why; `metas`: what each is.
+    itself, with the reason (`why`), and with the pieces of each of its `blocks` if it is control flow. Of a segment its
+    device, the number of calls, the bytes of its arena, the steps of each fusion, which are computed together, on a GPU
+    the `graph` of its launches (nodes, copies, bytes, or `why` there is none), how many runs went op by op and why
+    (`turned_away`), and, if that was asked for, its generated `kernels`. `values`: the memory mode of each value
+    ("virtual", "local", "on device") and why; `metas`: what each is.
     """
 
     def __str__(self) -> str:
@@ -54,23 +55,32 @@ class Report(dict[str, Any]):
         arena = size(sum(piece["arena"] for piece in segments))
         yield f"{len(segments)} segments, {len(pieces) - len(segments)} steps by themselves, {arena} of arena"
         for piece in pieces:
-            steps = f"steps {piece['first']} to {piece['last']}"
-            if piece["how"] == "segment":
-                fusions = "".join(f", fusion of {len(fusion)} steps" for fusion in piece["fusions"])
-                yield f"  {steps} on {piece['device']}: {piece['calls']} calls{fusions}{graph_text(piece['graph'])}"
-                yield from kernel_lines(piece.get("kernels", ()))
-            else:
-                yield f"  {steps}: {piece['how']} {piece['op']}".rstrip()
+            yield from (f"  {line}" for line in piece_lines(piece))
         for value, ((mode, why), meta) in enumerate(zip(self["values"], self["metas"], strict=True)):
             yield f"  %{value} {meta}: {mode}, {why}"
+
+
+def piece_lines(piece: Mapping[str, Any]) -> Iterator[str]:
+    """One piece, and what belongs to it."""
+    steps = f"steps {piece['first']} to {piece['last']}"
+    if piece["how"] == "segment":
+        fusions = "".join(f", fusion of {len(fusion)} steps" for fusion in piece["fusions"])
+        away = "".join(f", {count} runs op by op: {why}" for why, count in sorted(piece["turned_away"].items()))
+        yield f"{steps} on {piece['device']}: {piece['calls']} calls{fusions}{graph_text(piece['graph'])}{away}"
+        yield from kernel_lines(piece.get("kernels", ()))
+        return
+    yield f"{steps}: {piece['how']} {piece['op']}".rstrip() + (f": {piece['why']}" if piece.get("why") else "")
+    for number, pieces in enumerate(piece.get("blocks", ())):
+        yield f"  block {number}:" if pieces else f"  block {number}: not compiled yet"
+        yield from (f"    {line}" for inner in pieces for line in piece_lines(inner))
 
 
 def kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The sources of generated kernels."""
     for kernel in kernels:
         state = "compiled" if kernel["compiled"] else "not compiled, so the steps run one by one"
-        yield f"  kernel of steps {', '.join(map(str, kernel['steps']))}, {state}:"
-        yield from (f"    {line}" for line in kernel["source"].splitlines())
+        yield f"kernel of steps {', '.join(map(str, kernel['steps']))}, {state}:"
+        yield from (f"  {line}" for line in kernel["source"].splitlines())
 
 
 def graph_text(graph: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from ..schema.promotion import accepts_promoted, broadcast_shapes, promote
 from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.meta import Meta, Metas, OperandMeta, Shape, tensor, tensors
-from .positions import check_gather, check_scatter, from_either_end, wide
+from .positions import check_gather, check_scatter, from_either_end, last_of_equals, sorts, wide
 
 
 def infer_setitem(metas: Metas, attributes: Attributes) -> OutputMetas:
@@ -221,15 +221,18 @@ def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]
     return [(1,) * axes, max(chosen, key=math.prod)]
 
 
-def _native(
-    xp: ArrayModule, x: Array, index: Index, selectors: Arrays, *, write: bool = False
-) -> tuple[Array, tuple[Any, ...]]:
-    """x and the index in a form for which the array module follows NumPy's rules. `write`: to write there."""
-    if xp is not np:
-        _check_counts(xp, index, x.shape, selectors, write=write)
-        selectors = _checked(xp, index, x.shape, [wide(s) for s in selectors])
-        if not _together(index):
-            x, index = _chosen_first(x, index, selectors)
+def _safe(xp: ArrayModule, x: Array, index: Index, selectors: Arrays, *, write: bool = False) -> Arrays:
+    """The selectors as a device may use them, to read from x or to `write` there."""
+    if xp is np:
+        return selectors
+    _check_counts(xp, index, x.shape, selectors, write=write)
+    return _checked(xp, index, x.shape, [wide(s) for s in selectors])
+
+
+def _native(xp: ArrayModule, x: Array, index: Index, selectors: Arrays) -> tuple[Array, tuple[Any, ...]]:
+    """x and the index in a form for which the array module follows NumPy's rules."""
+    if xp is not np and not _together(index):
+        x, index = _chosen_first(x, index, selectors)
     rest = iter(selectors)
     return x, tuple(next(rest) if entry == "tensor" else native_index((entry,))[0] for entry in index)
 
@@ -268,23 +271,25 @@ def _check_counts(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays
         return
     consumed, selected = list(_consumed(index, shape, metas)), advanced_shape(index, shape, metas)
     first = next(n for n, (entry, *_) in enumerate(consumed) if _chooses(entry)) if _together(index) else 0
-    behind = len(selected) - _axes_behind(index, shape, selectors)
+    behind = len(selected) - _axes_behind(index, shape, metas)
     before, count, after = (math.prod(part) for part in (selected[:first], selected[first:behind], selected[behind:]))
     if write:
-        check_scatter(xp, math.prod(n for _, axes, meta in consumed if meta is not None for n in axes), count, after)
+        check_scatter(xp, _room(index, shape, metas), count, after)
     else:
         check_gather(xp, before, count, after)
 
 
 def advanced_getitem_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """A gather."""
-    whole, native = _native(xp, inputs[0], attributes["index"], inputs[1:])
+    x, *selectors = inputs
+    whole, native = _native(xp, x, attributes["index"], _safe(xp, x, attributes["index"], selectors))
     outputs[0][...] = whole[native]
 
 
 def dynamic_getitem_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, attributes: Attributes) -> tuple[Array]:
     """A gather whose size is known only afterwards."""
-    whole, native = _native(xp, inputs[0], attributes["index"], inputs[1:])
+    x, *selectors = inputs
+    whole, native = _native(xp, x, attributes["index"], _safe(xp, x, attributes["index"], selectors))
     return (xp.array(whole[native]),)
 
 
@@ -295,10 +300,11 @@ def advanced_setitem_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, at
     if not same_memory(x, out):
         xp.copyto(out, x)
     value = written(value)
-    whole, native = _native(xp, out, attributes["index"], selectors, write=True)
+    safe = _safe(xp, out, attributes["index"], selectors, write=True)
+    whole, native = _native(xp, out, attributes["index"], safe)
     if xp is not np:
-        _check_selected(xp, out.shape, attributes["index"], selectors, value)
-        value = _last_written(xp, out.shape, attributes["index"], selectors, value)
+        _check_selected(xp, out.shape, attributes["index"], safe, value)
+        value = _last_written(xp, out.shape, attributes["index"], safe, value)
     whole[native] = value
 
 
@@ -308,28 +314,24 @@ def _check_selected(xp: ArrayModule, shape: Shape, index: Index, selectors: Arra
         return
     if not bool(xp.any(selectors[0])):
         whole = advanced_shape(index, shape, _metas_of(selectors))
-        of_mask = len(whole) - _axes_behind(index, shape, selectors) - 1
+        of_mask = len(whole) - _axes_behind(index, shape, _metas_of(selectors)) - 1
         check_fits(Meta.of(value.shape, value.dtype), (*whole[:of_mask], 0, *whole[of_mask + 1 :]))
 
 
 def _last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Arrays, value: Any) -> Any:
     """The value with, for each element, the last of its several values in the places of all of them.
 
-    CuPy writes in no order, and NumPy keeps the last. Only positions are compared, and only if there may be duplicates:
-    masks alone select none, and a value that is the same for all positions needs no order. Waits for the device.
+    CuPy writes in no order, and NumPy keeps the last. Only positions are compared.
     """
-    behind = _axes_behind(index, shape, selectors)
-    if getattr(value, "ndim", 0) <= behind or value.size < 2 or all(s.dtype.kind == "b" for s in selectors):
+    metas = _metas_of(selectors)
+    behind = _axes_behind(index, shape, metas)
+    if not _needs_order(getattr(value, "ndim", 0), getattr(value, "size", 1), behind, metas):
         return value
     places = _places(xp, index, shape, selectors)
     if places.size < 2:
         return value
     flat = places.reshape(-1)
-    order = xp.argsort(flat, kind="stable")
-    ordered = flat[order]
-    if not bool(xp.any(ordered[1:] == ordered[:-1])):
-        return value
-    last = order[xp.searchsorted(ordered, flat, side="right") - 1]
+    last = last_of_equals(xp, flat, _room(index, shape, metas))
     before = value.shape[: max(value.ndim - places.ndim - behind, 0)]
     after = value.shape[value.ndim - behind :]
     spread = xp.broadcast_to(value, (*before, *places.shape, *after))
@@ -337,9 +339,19 @@ def _last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Arrays
     return spread.reshape(sizes)[:, last].reshape(spread.shape)
 
 
-def _axes_behind(index: Index, shape: Shape, selectors: Arrays) -> int:
+def _needs_order(axes: int, size: int, behind: int, selectors: Sequence[Meta]) -> bool:
+    """May there be several values for one element? Masks alone select none twice, and one value is one for all."""
+    return axes > behind and size > 1 and any(m.dtype.kind != "b" for m in selectors)
+
+
+def _room(index: Index, shape: Shape, selectors: Sequence[Meta]) -> int:
+    """How many positions there are along all axes that tensors index."""
+    return math.prod(n for _, axes, meta in _consumed(index, shape, selectors) if meta is not None for n in axes)
+
+
+def _axes_behind(index: Index, shape: Shape, selectors: Sequence[Meta]) -> int:
     """How many axes of the selection follow those of the tensors and ints."""
-    entries = [entry for entry, *_ in _consumed(index, shape, _metas_of(selectors))]
+    entries = [entry for entry, *_ in _consumed(index, shape, selectors)]
     first = next(place for place, entry in enumerate(entries) if _chooses(entry)) if _together(index) else 0
     return sum(not _chooses(entry) for entry in entries[first:])
 
@@ -378,9 +390,17 @@ def selection_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes
     return _most(metas) + mask_scratch(metas, outputs, attributes)
 
 
-def selects_by_numbers(metas: tuple[OperandMeta | None, ...], _attributes: Attributes) -> bool:
-    """Are there no masks, whose elements are counted before anything is written?"""
-    return all(isinstance(meta, Meta) and meta.dtype.kind != "b" for meta in metas[2:])
+def writes_without_a_look(metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
+    """Are there no masks, whose elements are counted before anything is written, nor a sort, which waits?"""
+    x, value, *selectors = metas
+    index, known = attributes["index"], [meta for meta in selectors if isinstance(meta, Meta)]
+    if not isinstance(x, Meta) or len(known) < len(selectors) or any(meta.dtype.kind == "b" for meta in known):
+        return False
+    count = math.prod(broadcast_shapes([meta.shape for meta in known]))
+    if not sorts(_room(index, x.shape, known), count):
+        return True
+    behind = _axes_behind(index, x.shape, known)
+    return not (isinstance(value, Meta) and _needs_order(value.ndim, value.size, behind, known))
 
 
 def _gather_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -430,7 +450,7 @@ define(
     kernel=advanced_setitem_kernel,
     scratch=mask_scratch,
     judges=True,
-    clamps=selects_by_numbers,
+    clamps=writes_without_a_look,
     partial=True,
     scalars=accepts_assigned,
     work=_gather_work,

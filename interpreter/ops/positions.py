@@ -20,6 +20,9 @@ import numpy as np
 from ..schema.opdef import Array, ArrayModule
 
 UNSIGNED, SIGNED = 1 << 32, 1 << 31  # what kernels of CuPy cannot count to
+# Of how many positions along an axis a table is made, whatever is asked for, and for each position that is; how many
+# are compared each with each.
+TABLE, BESIDE, PAIRED = 1 << 20, 8, 1 << 8
 
 
 # The least and the most position, arrays of one element that the device has yet to compute; and a function that raises
@@ -91,3 +94,31 @@ def check_scatter(xp: ArrayModule, length: int, count: int, after: int) -> None:
     """ValueError if a device cannot write to so many positions at once, along axes of that length."""
     if xp is not np and max(length, count * after) >= SIGNED:
         raise ValueError(f"{count} x {after} elements, along {length}, are too many to be written on a GPU at once")
+
+
+def last_of_equals(xp: ArrayModule, positions: Array, room: int) -> Array:
+    """For each position, of those in [0, room), the place of the last one that is equal.
+
+    The largest of some places is the same in whatever order a device writes them. Many positions of far more are
+    sorted, which waits for the device.
+    """
+    count = positions.size
+    places = xp.arange(count, dtype=np.int32)
+    if has_table(room, count):
+        table = xp.zeros(room, np.int32)
+        xp.maximum.at(table, positions, places)
+        return table[positions]
+    if count <= PAIRED:
+        return xp.max(xp.where(positions[:, None] == positions, places, 0), axis=1)
+    order = xp.argsort(positions, kind="stable")
+    return order[xp.searchsorted(positions[order], positions, side="right") - 1]
+
+
+def has_table(room: int, count: int) -> bool:
+    """Are so many positions found in a table of all that there are?"""
+    return room <= max(TABLE, BESIDE * count)
+
+
+def sorts(room: int, count: int) -> bool:
+    """Does `last_of_equals` sort so many positions?"""
+    return count > PAIRED and not has_table(room, count)

@@ -76,6 +76,7 @@ Compose: TypeAlias = Callable[[Callable[..., list[Any]], Arrays, Attributes], li
 Fields = ParamSpec("Fields")  # of an op's definition
 MACHINE = "the machine's process"  # where a device lacks something, as far as the machine knows
 VARIADIC = -1
+DECIDED = "data decide a shape"
 # Bytes of temporaries that no kernel has to declare, and no machine counts: NumPy casts in buffers of 8192 elements for
 # each operand.
 UNNOTICED = 1 << 19
@@ -83,7 +84,12 @@ UNNOTICED = 1 << 19
 # or underflows costs some 100 ns.
 _COSTLY = {np.dtype(np.float16): 16, np.dtype(np.complex64): 8, np.dtype(np.complex128): 8}
 REQUIRED: Any = object()
-_LOOKING = ("linalg.", "histogram", "bincount")  # functions of array modules that look at values on the host
+# Functions of array modules that look at values on the host, and what a report says of that.
+_LOOKING = {
+    "linalg.": "its solver waits for the device",
+    "histogram": "its bins are counted on the host",
+    "bincount": "how often it repeats is counted on the host",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,15 @@ class OpDef:
     @property
     def blocking(self) -> bool:
         """Does the kernel look at values, so that its thread waits for a GPU? At a shape, a bound, a solver's state."""
-        return self.dynamic or self.judges or any(path.startswith(_LOOKING) for path in self.needs)
+        return bool(self.looks)
+
+    @property
+    def looks(self) -> str:
+        """What the kernel looks at on the host, in words; nothing if it does not."""
+        if self.dynamic:
+            return DECIDED
+        found = (text for start, text in _LOOKING.items() if any(path.startswith(start) for path in self.needs))
+        return next(found, "it looks at its data before it goes on" if self.judges else "")
 
     def reports_late(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
         """May a device report refused data after the kernel has run? False for pending operands."""

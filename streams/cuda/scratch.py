@@ -37,7 +37,7 @@ class Figure(NamedTuple):
     results: int = 0  # for each element of the largest result
     positions: int = 0  # for each element of the operands behind the first two: what an index is made of
     values: int = 0  # for each byte of the second operand
-    call: int = 0  # for a call at the most: cuSOLVER's work areas, which stop growing with the matrix
+    call: int = 0  # for a call at the most: cuSOLVER's work areas, which stop growing with the matrix; a small table
     line: Sort | None = None  # for each element of the first operand, if it has one axis
     lines: Sort | None = None  # the same, if it has more
 
@@ -61,7 +61,7 @@ def _of_one_line(sort: Sort) -> Figure:
 
 FIGURES: Final[Mapping[str, Figure]] = {
     "acosh": Figure(complexes=2 * 16 + 3),
-    "advanced_setitem": Figure(positions=11 * 8, values=1),  # what is sorted, and the values in order
+    "advanced_setitem": Figure(positions=11 * 8, values=1, call=4 << 20),  # a table, or a sort; the values in order
     "argsort": _ARGSORT,
     "cholesky": Figure(2 * 8 + 1),
     "clip": Figure(8),  # estimate

@@ -252,6 +252,9 @@ class SessionRuns:
         admitted = segments.admit(self.session, routine, piece, ids, numbers, location)
         if not known and piece.start in routine.segments:  # it was compiled
             self.rest()
+        segment = routine.segments.get(piece.start)
+        if segment is not None and not admitted:
+            segment.note_op_by_op()
         return admitted
 
     def sign(self, routine: Linked, position: int, number: int) -> int:

@@ -25,7 +25,7 @@ from ..routines.compiling.compiled import Compiled, CompiledPrograms
 from ..routines.compiling.inside import segment_record
 from ..routines.compiling.passes import Improved, ImprovedPrograms, crowds, lacks
 from ..routines.compiling.recipe import Recipe, compile_segment
-from ..routines.compiling.segments import LONGEST, Piece, cutting, work_of_time
+from ..routines.compiling.segments import LARGEST, LONGEST, Piece, cutting, is_view, why_outside, work_of_time
 from ..routines.op_by_op.run import Ids
 from ..routines.running.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.running.replay import Stamps
@@ -120,10 +120,8 @@ class Segments:
     def work(self, session: VmSession, routine: Linked, position: int) -> int:
         """The work of a step, if it may run inside a segment of its device; else -1."""
         plan = plan_at(session, routine, position)
-        if plan is None or not plan.device.backend.segments:
+        if plan is None or why_apart(plan):
             return -1
-        if plan.device.launches is not None and not plan.launchable:
-            return -1  # it waits for the device, or may raise
         return plan.work + work_of_time(plan.device.backend.time_of(plan.work))
 
     def segment(self, session: VmSession, routine: Linked, piece: Piece) -> Segment | None:
@@ -204,20 +202,22 @@ class Segments:
         written = [session.tensors.get(ids[variable]) for variable in recipe.written]
         metas = [program.metas[variable] for variable in (*recipe.reads, *recipe.written)]
         tensors = fitting(recipe, [*reads, *written], metas)
-        if tensors is None or not self.has_room(session, device, segment, tensors, location):
-            return False
+        if tensors is None:
+            return segment.turn_away("an operand was not as it was compiled for")
+        if not self.has_room(session, device, segment, tensors, location):
+            return segment.turn_away("memory or a quota was short")
         if any(has_failed(tensor) for tensor in tensors[len(reads) :]):
-            return False
+            return segment.turn_away("what it writes had failed")
         absent = [tensor for tensor in tensors if device not in tensor.storage.copies]
         if absent and not self.may_bring(session, device, absent):
-            return False
+            return segment.turn_away("an operand could not be brought")
         bound = self.scheduler.bound
         kept = len(bound)
         try:
             self.issue(session, segment, tensors, ids, numbers, location, stamps)
         except QuotaError:  # an operand stops over where the session has its share: the step that needs it is told
             del bound[kept:]
-            return False
+            return segment.turn_away("memory or a quota was short")
         self.share_views(session, segment, ids)
         return True
 
@@ -366,6 +366,25 @@ def has_failed(tensor: Tensor) -> bool:
         copy.nbytes < storage.nbytes or (copy.writer is None and copy.poison is not None)
         for copy in storage.copies.values()
     )
+
+
+def why_apart(plan: Plan) -> str:
+    """Why an op is in no segment of its device; nothing if it may be."""
+    device = plan.device
+    if not device.backend.segments:
+        return f"{device.name} runs op by op"
+    return "" if device.launches is None else plan.obstacle()
+
+
+def why_alone(session: VmSession, routine: Linked, position: int) -> str:
+    """Why a step is a piece by itself."""
+    program, plan = routine.program, plan_at(session, routine, position)
+    found = why_outside(program, position)
+    if found or plan is None:
+        return found or "its op was refused"
+    if is_view(program, position):
+        return why_apart(plan) or "a view, for which nothing is computed"
+    return why_apart(plan) or ("it takes long enough" if plan.work > LARGEST else "no step next to it can join it")
 
 
 def plan_at(session: VmSession, routine: Linked, position: int) -> Plan | None:

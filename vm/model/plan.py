@@ -13,7 +13,7 @@ from typing import Any
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache, check_targets
-from ...interpreter.schema.opdef import MACHINE, FrozenAttributes, OpDef, OutputMetas, no_kernel
+from ...interpreter.schema.opdef import DECIDED, MACHINE, FrozenAttributes, OpDef, OutputMetas, no_kernel
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.types.joined_axes import JoinedAxes
 from ...interpreter.types.meta import Meta, OperandMeta
@@ -104,12 +104,7 @@ class Plan:
         self.reports = device.backend.reports_late and op.reports_late(metas, dict(attributes))
         self.blocking = op.blocking and not self.reports
         # On a device that launches: does calling it only launch, once kernels that `key` stands for have run there?
-        self.launchable = device.launches is not None and not self.open and not self.blocking and launches_anywhere(op)
-        axes = [len(meta.shape) for meta in (*metas, *self.outputs) if isinstance(meta, Meta)]
-        if self.launchable and max(axes, default=0) > device.backend.most_axes:
-            self.launchable = False  # its operands cannot be bound, which the long way tells
-        if self.launchable and device.backend.raises_late:
-            self.launchable = op.never_raises(metas, dict(attributes))
+        self.launchable = device.launches is not None and not self.obstacle()
         # And may it be launched without an instruction, since it cannot fail but with the device?
         self.certain = self.launchable and not self.reports and runs_at_once(op)
         self.key: Any = None
@@ -129,6 +124,24 @@ class Plan:
         # The common fields of all records of an op that ran at admission: session, opcode, op, device, operand kinds,
         # signature.
         self.traits: tuple[Any, ...] = (session, Opcode.CALL.value, op.name, device.name, kinds, self.signature)
+
+    def obstacle(self) -> str:
+        """What stands against launching its kernel at admission, in words; nothing if calling it only launches."""
+        op, backend = self.op, self.device.backend
+        if self.open:
+            return DECIDED
+        if self.blocking:
+            return op.looks
+        if not op.prompt:
+            return "it may take any time"
+        if any(path.startswith("fft.") for path in op.needs):
+            return "plans of FFTs belong to a thread"  # CuPy's
+        axes = [len(meta.shape) for meta in (*self.metas, *self.outputs) if isinstance(meta, Meta)]
+        if max(axes, default=0) > backend.most_axes:
+            return f"arrays of {backend.name} have {backend.most_axes} axes at the most"  # which the long way tells
+        if backend.raises_late and not op.never_raises(self.metas, dict(self.attributes)):
+            return "it may refuse its data"
+        return ""
 
     def with_metas(
         self,
@@ -164,11 +177,6 @@ class Plan:
 def runs_at_once(op: OpDef) -> bool:
     """May small calls run at admission? The fast path cannot report that one of several results failed alone."""
     return op.prompt and op.outputs == 1 and op.view is None and not op.partial
-
-
-def launches_anywhere(op: OpDef) -> bool:
-    """Is the kernel launched the same on every thread? CuPy keeps plans of FFTs for each."""
-    return op.prompt and not any(path.startswith("fft.") for path in op.needs)
 
 
 def key_of(

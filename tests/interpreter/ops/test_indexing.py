@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensord.interpreter.schema.opdef import find
+from tensord.interpreter.types.meta import Meta
+
 from ...each_case import each_case
 from .elsewhere import evaluate_elsewhere
 
@@ -106,6 +109,33 @@ def test_of_several_values_for_one_element_the_last_one_stays_whatever_the_order
     value = np.arange(math.prod(shape)).reshape(shape)
     expected[native] = value
     np.testing.assert_array_equal(evaluate_elsewhere("advanced_setitem", X, value, *selectors, index=index), expected)
+
+
+@each_case(("room", "count"), [(1 << 10, 900), (1 << 21, 200), (1 << 21, 900)])
+def test_the_last_of_many_values_stays_however_they_are_found(room, count):
+    """By a table, by comparing each with each, by a sort."""
+    rng = np.random.default_rng(room + count)
+    x, positions = np.zeros(room, np.int16), rng.integers(-room, room, count // 3).repeat(3)
+    rng.shuffle(positions)
+    value, expected = np.arange(count // 3 * 3, dtype=np.int16), x.copy()
+    expected[positions] = value
+    found = evaluate_elsewhere("advanced_setitem", x, value, positions, index=("tensor",))
+    np.testing.assert_array_equal(found, expected)
+
+
+@each_case(
+    ("room", "count", "value", "late"),
+    [
+        (1 << 21, 900, (900,), False),
+        (1 << 21, 900, (), True),
+        (1 << 21, 900, (1,), True),
+        (1 << 21, 200, (200,), True),
+        (1 << 20, 900, (900,), True),
+    ],
+)
+def test_only_a_sort_of_many_positions_waits_for_the_device(room, count, value, late):
+    metas = Meta.of((room,), "int16"), Meta.of(value, "int16"), Meta.of((count,), "int64")
+    assert find("advanced_setitem").reports_late(metas, {"index": ("tensor",)}) == late
 
 
 def test_the_last_uint64_counts_from_the_end_as_in_numpy():

@@ -11,6 +11,7 @@ from ....interpreter.programs.fusion import LEAST
 from ....interpreter.programs.passes.table import FUSION, IN_PLACE, MEMORY_PLAN
 from ....interpreter.programs.program import Program
 from ....interpreter.programs.rows import why_apart
+from ...admission.segments import why_alone
 from ...model.linked import Linked
 from ...model.session import VmSession
 from ...routines.compiling.recipe import ARENA, Place, Recipe
@@ -34,7 +35,7 @@ def routine_row(session: VmSession, id_: int, *, source: bool = False) -> dict[s
         "without_passes": routine.runs if ran is not routine else 0,
         "runs_op_by_op": routine.runs if ran is routine else ran.runs,
         "compiled": ran.pieces is not None,
-        "pieces": [piece_row(ran, piece, source=source) for piece in ran.pieces or ()],
+        "pieces": piece_rows(session, ran, source=source),
         "values": value_rows(ran),
         "metas": ["?" if meta is None else str(meta) for meta in ran.program.metas],
     }
@@ -63,7 +64,12 @@ def pass_row(name: str, before: int, after: int, of: str, changed: bool) -> dict
     return {"pass": name, "before": before, "after": after, "of": of, "changed": changed}
 
 
-def piece_row(routine: Linked, piece: range, *, source: bool) -> dict[str, Any]:
+def piece_rows(session: VmSession, routine: Linked, *, source: bool) -> list[dict[str, Any]]:
+    """All pieces, in order; those of the blocks of control flow below its step."""
+    return [piece_row(session, routine, piece, source=source) for piece in routine.pieces or ()]
+
+
+def piece_row(session: VmSession, routine: Linked, piece: range, *, source: bool) -> dict[str, Any]:
     """One piece: a segment, or a step that runs by itself."""
     segment = routine.segments.get(piece.start)
     row: dict[str, Any] = {"first": piece.start, "last": piece.stop - 1, "how": "op by op", "op": ""}
@@ -72,11 +78,16 @@ def piece_row(routine: Linked, piece: range, *, source: bool) -> dict[str, Any]:
         fusions = [list(fusion.steps) for fusion in recipe.fusions]
         row |= {"how": "segment", "device": segment.plan.device.name, "calls": len(recipe.calls)}
         row |= {"arena": recipe.arena, "fusions": fusions, "graph": graph_row(segment)}
+        row["turned_away"] = dict(segment.turned_away)
         if source:
             row["kernels"] = list(kernel_rows(recipe))
     elif len(piece) == 1:
-        row["op"] = routine.program.steps[piece.start].op
-    elif piece.start not in routine.segments:
+        row |= {"op": routine.program.steps[piece.start].op, "why": why_alone(session, routine, piece.start)}
+        blocks = (block.routine for block in routine.nested.get(piece.start, ()))
+        row["blocks"] = [piece_rows(session, block.improved or block, source=source) for block in blocks]
+    elif piece.start in routine.segments:
+        row["why"] = "a step writes in place where another value lies"
+    else:
         row["how"] = "segment, compiled at its next run"
     return row
 

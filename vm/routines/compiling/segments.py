@@ -11,8 +11,8 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from ....interpreter.programs.fusion import Fusion, roots_of
-from ....interpreter.programs.program import NO_OPS, Program
-from ....interpreter.schema.opdef import find
+from ....interpreter.programs.program import EFFECT, MOVE, NO_OPS, PRINT, Program
+from ....interpreter.schema.opdef import DECIDED, find
 
 LONGEST = 512  # steps of a segment: to compile it takes some milliseconds, during which no other session is served
 SLICE = 1 << 11  # steps that are looked at in one go, to cut a program
@@ -24,6 +24,8 @@ LARGEST = 100_000_000
 BEYOND = 4
 LATEST = LONGEST * 5 // 4
 PER_SECOND = 100 * LARGEST  # of work
+
+NO_KERNEL = {MOVE: "a move to a device", PRINT: "a print, by the host", EFFECT: "a callback, on the host"}
 
 # A single step, or the steps of a segment.
 Piece: TypeAlias = range
@@ -47,7 +49,7 @@ def cutting(
     given: list[int] = []
     views: list[bool] = []
     for n in range(len(steps)):
-        given.append(works(n) if may_be_inside(program, n) else -1)
+        given.append(-1 if why_outside(program, n) else works(n))
         views.append(is_view(program, n))
         if len(given) % SLICE == 0:
             yield []
@@ -113,15 +115,20 @@ def split(start: int, stop: int, views: Sequence[int]) -> Iterator[Piece]:
         yield from (range(position, position + 1) for position in range(start, stop))
 
 
-def may_be_inside(program: Program, position: int) -> bool:
-    """Has the step a kernel, and results of known shapes, of which it writes no more than one in place?"""
+def why_outside(program: Program, position: int) -> str:
+    """Why no segment has this step, on whatever device; nothing if one may.
+
+    It needs a kernel, and results of known shapes, of which it writes no more than one in place.
+    """
     step = program.steps[position]
-    if step.op in NO_OPS or None in step.results or len(step.into or (None,)) != 1:
-        return False
-    if any(operand >= 0 and program.metas[operand] is None for operand in step.operands):
-        return False
-    op = find(step.op)
-    return op.prompt and not op.dynamic
+    if step.op in NO_OPS:
+        return NO_KERNEL.get(step.op, "control flow, which each run decides")
+    op, operands = find(step.op), (program.metas[operand] for operand in step.operands if operand >= 0)
+    if op.dynamic or None in step.results or None in operands:
+        return DECIDED
+    if len(step.into or (None,)) != 1:
+        return "it writes several tensors in place"
+    return "" if op.prompt else "it may take any time"
 
 
 def is_view(program: Program, position: int) -> bool:

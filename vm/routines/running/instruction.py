@@ -116,7 +116,7 @@ class Segment:
 
     `reads`, `written`, `made`: its operands, as those of its recipe. `need`: bytes of arena and results; `more`: ids of
     results and views. `idle` replays are bound to an arena in the device's memory, `ready` ones to the one that is for
-    all runs at admission. `detailed`: runs since one was timed.
+    all runs at admission. `detailed`: runs since one was timed. `turned_away`: how many went op by op, and why.
     """
 
     def __init__(self, program: Program, recipe: Recipe, plan: SegmentPlan) -> None:
@@ -142,6 +142,17 @@ class Segment:
         self.idle: list[Replay] = []
         self.ready: list[Replay] = []
         self.detailed = 0
+        self.why_away = ""
+        self.turned_away: dict[str, int] = {}
+
+    def turn_away(self, why: str) -> bool:
+        """Note why a run cannot be admitted, one of a few reasons. False."""
+        self.why_away = why
+        return False
+
+    def note_op_by_op(self) -> None:
+        """Note that the run that was turned away goes op by op."""
+        self.turned_away[self.why_away] = self.turned_away.get(self.why_away, 0) + 1
 
     def is_due(self, every: int) -> bool:
         """Is this run to be timed, of so many?"""
