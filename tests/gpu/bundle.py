@@ -30,6 +30,8 @@ LIMIT = 64 << 20  # bytes of the checkout and the wheels together
 THERE = frozenset({"numpy"})  # comes with CuPy, which has to fit it
 CHECKS = ("array-api-strict", "hypothesis", "pytest", "pytest-timeout")  # of the extra `dev`
 BESIDES = ("array-api-compat",)  # what scikit-learn wants when its input is no NumPy array
+# CUDA's driver as graphs need it, which not every CuPy brings. Bindings of the older CUDA work with newer drivers, too.
+BINDINGS, OLDEST = "cuda-bindings", "cuda12"
 HEAVY = ("scikit-learn", "scipy", "joblib", "narwhals")  # left out first, if all is too large
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux2014", "manylinux1")
 
@@ -74,6 +76,7 @@ def requirements(project: Path = ROOT / "pyproject.toml") -> dict[str, str]:
     extras = table["optional-dependencies"]
     wanted = [*table["dependencies"], *with_own_extras("examples", extras, table["name"]), *BESIDES]
     wanted += [text for text in extras["dev"] if name_of(text) in CHECKS]
+    wanted += [text for text in extras[OLDEST] if name_of(text) == BINDINGS]
     return {name_of(text): text for text in wanted if name_of(text) not in THERE}
 
 

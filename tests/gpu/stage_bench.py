@@ -7,117 +7,30 @@ failed check; elsewhere nothing is judged, and sizes are small.
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import tensord as td
 from bench.training import RATE, numpy_step, train_on_vm
-from examples.own_daemon import own_daemon
 from examples.train_digits import initial_parameters, load, minibatches
-from tensord.client.session.session import Session
 
+from .routine_rows import RoutineRows
+from .rows import Row, Yardstick
 from .stage import Given, main
 
-TURNS = 5
 GIB = 1 << 30
 CHAIN = 5  # elementwise ops on 100 million elements
 PAIRS = 64  # tensors that are written in place, and as many that are read
 KINDS = ("float32", "float64", "int32", "int64", "int16", "uint8", "float16", "complex64")
 FRESH = 8  # shapes and dtypes whose kernels compile while launches are timed
-WARM = 3  # calls before the clock starts: the capture of a routine, a run op by op, and one that compiles
 
 
-class Row(NamedTuple):
-    """One line. `more`: what tensord may take beyond the baseline; `flat`: must and aim are figures by themselves;
-    otherwise they are parts or multiples of the baseline. `rate`: more is better.
-    """
-
-    name: str
-    unit: str
-    must: float
-    aim: float
-    more: bool = False
-    rate: bool = False
-    flat: bool = False
-
-    def limit(self, baseline: float, of: float) -> float:
-        """The limit in the row's unit."""
-        if self.flat:
-            return of
-        return baseline + of if self.more else baseline * of
-
-    def reaches(self, ours: float, limit: float) -> bool:
-        """Is it on the right side?"""
-        return ours >= limit if self.rate else ours <= limit
-
-
-class Bench:
-    """The workloads. `xp` is the array module alone."""
-
-    def __init__(self, given: Given) -> None:
-        self.given = given
-        self.device = given.device
-        self.xp: Any = np
-        if given.is_cuda:
-            import cupy
-
-            self.xp = cupy
-
-    def size(self, full: int, small: int) -> int:
-        """`full` on a GPU."""
-        return full if self.given.is_real else small
-
-    def finish(self) -> None:
-        """Wait until the array module alone has done everything."""
-        if self.given.is_cuda:
-            self.xp.cuda.get_current_stream().synchronize()
-
-    def timed(self, work: Callable[[], object]) -> float:
-        """Seconds until all of it is done."""
-        self.finish()
-        start = time.perf_counter()
-        work()
-        self.finish()
-        return time.perf_counter() - start
-
-    def compare(self, row: Row, ours: Callable[[], float], baseline: Callable[[], float]) -> None:
-        """State the row, in turns after a warm-up, and judge it."""
-        ours(), baseline()
-        runs = [(ours(), baseline())]
-        while len(runs) < TURNS and self.given.remaining > 0:
-            runs.append((ours(), baseline()))
-        self.state(row, *(statistics.median(column) for column in zip(*runs, strict=True)))
-
-    def state(self, row: Row, mine: float, other: float) -> None:
-        """Judge a row by its two figures."""
-        must, aim = row.limit(other, row.must), row.limit(other, row.aim)
-        met = "aim" if row.reaches(mine, aim) else "must" if row.reaches(mine, must) else "missed"
-        self.given.record.figure(
-            row.name, round(mine, 3), row.unit, baseline=round(other, 3), must=round(must, 3), aim=round(aim, 3),
-            met=met if self.given.is_real else "not judged",
-        )  # fmt: skip
-        if self.given.is_real and met == "missed":
-            raise AssertionError(f"{mine:.3g} {row.unit}, {must:.3g} wanted; {self.xp.__name__} alone {other:.3g}")
-
-    @contextmanager
-    def session(self, where: str) -> Iterator[Session]:
-        """In this process, or on a daemon."""
-        devices = list(dict.fromkeys(["cpu:0", self.device]))
-        if where == "embedded":
-            with td.connect("local", devices=devices) as session:
-                yield session
-        else:
-            config = f"devices = {devices}".replace("'", '"')
-            with own_daemon(config=config) as daemon, td.connect(daemon.address) as session:
-                yield session
-
-    # -- rows ------------------------------------------------------------------------------------------------------
+class Bench(Yardstick):
+    """The workloads that are ops by themselves."""
 
     def chain(self, where: str, elements: int = 16, name: str = "chain") -> None:
         """Ops, each on the result of the one before: microseconds per op. On few elements what is timed are launches,
@@ -212,8 +125,8 @@ class Bench:
             row = Row(f"op and result, {where}", "us", *limits, more=True)
             self.compare(row, lambda: median(ours), lambda: median(alone))
 
-    def training(self, where: str, *, routine: bool = False) -> None:
-        """A step that is bound by launches, op by op or as a routine: milliseconds."""
+    def training(self, where: str) -> None:
+        """A step that is bound by launches, op by op: milliseconds."""
         steps = self.size(100, 5)
         batches = list(minibatches(load(), np.random.default_rng(0)))
         layers = [(self.xp.asarray(w), self.xp.asarray(b)) for w, b in initial_parameters(np.random.default_rng(0))]
@@ -226,8 +139,8 @@ class Bench:
         with self.session(where) as s:
             put = [tuple(s.asarray(array, device=self.device) for array in batch) for batch in batches]
             limits = (1.5, 1.0) if where == "embedded" else (1.4, 0.9)
-            row = Row(f"training step{' as a routine' if routine else ''}, {where}", "ms", *limits)
-            ours = partial(train_on_vm, s, put, steps, self.device, routine=routine)  # type: ignore[arg-type]
+            row = Row(f"training step, {where}", "ms", *limits)
+            ours = partial(train_on_vm, s, put, steps, self.device)  # type: ignore[arg-type]
             self.compare(row, lambda: 1e3 * ours(), lambda: 1e3 / steps * self.timed(train))
 
     def up(self) -> None:
@@ -303,9 +216,9 @@ class Bench:
         """GB/s of 1 GiB."""
         return self.size(GIB, 1 << 20) / 1e9 / self.timed(work)
 
-    def elementwise(self, *, routine: bool = False) -> None:
-        """A chain of elementwise ops on 100 M float32, or the same as a routine: the bytes that the ops read and write
-        one by one, GB/s, against a copy on the device."""
+    def elementwise(self) -> None:
+        """A chain of elementwise ops on 100 M float32: the bytes that the ops read and write one by one, GB/s, against
+        a copy on the device."""
         count = self.size(100_000_000, 100_000)
 
         def chain(x: Any) -> Any:
@@ -316,13 +229,10 @@ class Bench:
         with self.session("embedded") as s:
             x = s.call("ones", [], {"shape": (count,), "dtype": "float32"}, device=self.device)[0]
             one, other = self.xp.ones(count, np.float32), self.xp.empty(count, np.float32)
-            run = s.routine(chain) if routine else chain
-            for _ in range(WARM):
-                run(x).wait()
-            row = Row(f"elementwise chain, {'as a routine' if routine else 'not fused'}", "GB/s", 0.7, 0.9, rate=True)
+            row = Row("elementwise chain, not fused", "GB/s", 0.7, 0.9, rate=True)
             self.compare(
                 row,
-                lambda: CHAIN * 8 * count / 1e9 / self.timed(lambda: run(x).wait()),
+                lambda: CHAIN * 8 * count / 1e9 / self.timed(lambda: chain(x).wait()),
                 lambda: 8 * count / 1e9 / self.timed(lambda: self.xp.copyto(other, one)),
             )
 
@@ -345,8 +255,7 @@ def work(given: Given) -> None:
         ("elementwise", bench.elementwise),
         *of_three("daemon"),
         ("beside compiling", bench.beside_compiling),
-        ("training as a routine", partial(bench.training, "embedded", routine=True)),
-        ("elementwise, as a routine", partial(bench.elementwise, routine=True)),
+        *RoutineRows(given).all(),
         ("up from pageable memory", bench.up_staged),
         ("up by asarray", bench.up_from_numpy),
     ]

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,17 +16,16 @@ import tensord as td
 from ..daemon import Daemon
 from ..puppet import Puppet, eventually
 from .record import Skip
+from .rows import Row, state
 from .stage import Given, main
 
 PATIENCE = 60.0  # seconds: the first use of a GPU compiles
 SMALL, LARGE = 1 << 20, 1 << 28  # elements of float32: 4 MiB over the fake, 1 GiB on a GPU
 TURNS = 5
-MUST = {"first": 0.5, "new": 0.002, "opened": 0.0005}  # seconds
-AIM = {"first": 0.3, "new": 0.001, "opened": 0.0002}
-TITLES = {
-    "first": "the first view of a daemon's tensor in a process",
-    "new": "a view in a new block",
-    "opened": "a view in a block that is open",
+ROWS = {
+    "first": Row("the first view of a daemon's tensor in a process", "ms", 500, 300, flat=True),
+    "new": Row("a view in a new block", "ms", 2, 1, flat=True),
+    "opened": Row("a view in a block that is open", "ms", 0.5, 0.2, flat=True),
 }
 MEASURE = """
 import gc, time, cupy
@@ -132,11 +130,8 @@ def views(given: Given, daemon: Daemon, count: int) -> None:
             found["opened"].append(puppet.do("b, seconds = view()\nb = None\nseconds", PATIENCE))
         puppet.do("a = None\nsettled()", PATIENCE)
     times |= {name: sorted(each)[len(each) // 2] for name, each in found.items()}
-    for name, seconds in times.items():
-        figure: Any = given.record.figure
-        figure(TITLES[name], round(1000 * seconds, 3), "ms", must=1000 * MUST[name], aim=1000 * AIM[name])
-    slow = [TITLES[name] for name, seconds in times.items() if given.is_real and seconds > MUST[name]]
-    assert not slow, f"slower than they must be: {', '.join(slow)}"
+    slow = [name for name, seconds in times.items() if state(given, ROWS[name], 1000 * seconds) == "missed"]
+    assert not slow, f"slower than they must be: {', '.join(ROWS[name].name for name in slow)}"
 
 
 def work(given: Given) -> None:

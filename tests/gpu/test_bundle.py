@@ -39,6 +39,7 @@ def test_it_has_what_the_project_needs_but_for_what_comes_with_cuda():
     wanted = requirements()
     assert {"pyzmq", "msgpack", "structlog", "click", "rich", "array-api-strict", "array-api-compat"} <= set(wanted)
     assert "numpy" not in wanted
+    assert wanted["cuda-bindings"].endswith("<13")  # without which there are no graphs
     assert not any(name.startswith("cupy") for name in wanted)
     assert floor_of(wanted["rich"]) == "13.7"
     assert floor_of("anything") == ""

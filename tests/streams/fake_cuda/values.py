@@ -31,7 +31,8 @@ class Values(np.ndarray):
         found = departing(*operands)
         if out is None:
             return like_cupy(found)
-        np.copyto(plain(out[0]), found, casting="same_kind", **options)
+        options.pop("subok", None)
+        np.copyto(plain(out[0]), found, **{"casting": "same_kind", **options})
         return out[0]
 
     def __array_function__(self, function: Any, _types: Any, args: Any, options: Any) -> Any:
