@@ -105,12 +105,15 @@ class RoutineRows(Yardstick):
         """How many steps are timed, and the minibatches."""
         return self.size(100, 5), list(minibatches(load(), np.random.default_rng(0)))
 
-    def network(self, s: td.Session, batches: list[Any], *, routine: bool) -> tuple[Network, list[Any]]:
+    def network(self, s: td.Session, batches: list[Any], *, routine: bool) -> tuple[Network, list[tuple[Any, Any]]]:
         """The network and the minibatches on the device."""
         network = Network(s, self.device, initial_parameters(np.random.default_rng(0)), routine=routine)
-        return network, [tuple(s.asarray(array, device=self.device) for array in batch) for batch in batches]
+        put = [
+            (s.asarray(images, device=self.device), s.asarray(labels, device=self.device)) for images, labels in batches
+        ]
+        return network, put
 
-    def step(self, s: td.Session, network: Network, put: list[Any], steps: int) -> float:
+    def step(self, s: td.Session, network: Network, put: list[tuple[Any, Any]], steps: int) -> float:
         """Milliseconds for a step."""
 
         def train() -> None:
