@@ -12,6 +12,7 @@
 - `calls/`: from a call to a message; contexts
 - `host_arrays/`: from arrays to tensors, and results that come near the host
 - `array_api/`: the namespace of the standard, and functions beyond it
+- `pipelines/`: stages on several devices, one microbatch behind the other
 - `capture/`: from a Python function to a program
 - `linking/`: programs that run on a session
 - `routines/`: functions that are captured once and run as one message

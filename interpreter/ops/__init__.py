@@ -25,7 +25,7 @@ The families:
 - `quantiles`, `histograms`, `curves`: interpolation and convolution
 - `creation`, `random`
 - `views`, `rearranging`, `joining`, `indexing` (`positions`: checks of positions that are data)
-- `dynamic`: shapes that data decide
+- `dynamic`: shapes that data decide; `ordering`: an order without data
 - `searching`, `sets`, `sorting`
 - `linalg`, `einsum`, `decompositions`, `solving`, `norms`, `fft`
 - `nn/`: neural networks
@@ -48,6 +48,7 @@ from . import (  # noqa: F401 - each fills the registry
     linalg,
     nn,
     norms,
+    ordering,
     quantiles,
     random,
     rearranging,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import array_api as array_api
     from .client.calls.contexts import Context
     from .client.host_arrays.host_arrays import HostPool
+    from .client.pipelines.pipeline import Pipeline, Stage, pipeline
     from .client.routines.routine import Routine
     from .client.session.session import Session
     from .client.tensor.tensor import Tensor
@@ -54,16 +55,19 @@ __all__ = [
     "HostPool",
     "KernelError",
     "MetadataError",
+    "Pipeline",
     "Program",
     "ProtocolError",
     "QuotaError",
     "Session",
+    "Stage",
     "Tensor",
     "TensordError",
     "Trace",
     "build_info",
     "connect",
     "connect_async",
+    "pipeline",
     "routine",
 ]
 
@@ -71,10 +75,13 @@ _HOMES = {
     "Program": "interpreter.programs.program",
     "Context": "client.calls.contexts",
     "HostPool": "client.host_arrays.host_arrays",
+    "Pipeline": "client.pipelines.pipeline",
+    "Stage": "client.pipelines.pipeline",
     "Session": "client.session.session",
     "Tensor": "client.tensor.tensor",
     "Trace": "vm.tracing.analysis.trace",
     "build_info": "interpreter.build_info",
+    "pipeline": "client.pipelines.pipeline",
 }
 _MODULES = ("array_api", "handlers")
 _Given = ParamSpec("_Given")

@@ -55,7 +55,7 @@ def test_an_elementwise_op_may_write_over_any_input(name, make):
 def overwrite_each_input(op, dtype, others, attributes, make):
     """How many inputs could be written over; the result is the same as into fresh memory."""
     count = 0
-    for position in range(op.inputs):
+    for position in range(op.least_operands()):
         inputs = operands(op, dtype, others, position, make)
         frozen = op.freeze(attributes)
         try:
@@ -74,7 +74,7 @@ def operands(op, dtype, others, position, make):
         return [make(SHAPE, dtype, 1), np.array([0, 3, 1], others if others.startswith("int") else "int32")]
     return [
         np.abs(make(SHAPE, dtype if i == position else others, i)).astype(dtype if i == position else others)
-        for i in range(op.inputs)
+        for i in range(op.least_operands())
     ]
 
 
