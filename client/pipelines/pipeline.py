@@ -1,17 +1,19 @@
 """Pipeline parallelism: stages on several devices, and the microbatches of a batch one behind the other.
 
-There is no schedule. The ops of all microbatches are issued at once, one microbatch after the other, and the edges of
-their operands let each stage work as soon as it has something to do. Alone, these edges would let the first stage run
-ahead with all microbatches, whose saved tensors all have to be kept. So a stage has *credits*: as many microbatches may
-be alive on it as there are stages from there to the end. Its forward pass of a microbatch comes `after` its backward
-pass of the one so many before, which is one more edge. What follows is the order "one forward, one backward".
+Nothing schedules the stages while they work. A stage starts as soon as the edges of its operands allow, in the order in
+which its ops were issued: its stream is in order. So the ops are issued in the order "one forward, one backward"
+(`order`). By themselves, devices that run what is ready would let the first stage get ahead with all microbatches,
+whose saved tensors all have to be kept. So a stage has credits: as many microbatches may be alive on it as there are
+stages from there to the end. Its forward pass of a microbatch comes `after` its backward pass of the one so many
+before, which is one more edge.
 
 Source: D. Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, 2019 (1F1B).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -57,30 +59,11 @@ class Pipeline:
         if rows < self.microbatches:
             message = f"pipeline: {rows} rows are too few for {self.microbatches} microbatches"
             raise located(MetadataError(message))
-        passed: list[list[Tensor]] = [[] for _ in self.stages]  # of each stage, what its backward passes have given
-        return [
-            self._run([each[piece] for each in (x, *targets)], loss, passed)
-            for piece in pieces(rows, self.microbatches)
-        ]
-
-    def _run(self, operands: list[Tensor], loss: Loss, passed: list[list[Tensor]]) -> Any:
-        """Run one microbatch forward and backward."""
-        y, *targets = operands
-        saved = []
-        for number, stage in enumerate(self.stages):
-            x = admitted(y.to_device(stage.device), passed[number], len(self.stages) - number)
-            y, kept = pair(stage.forward(x), f"forward of stage {number}", "a tensor, and what its backward needs")
-            saved.append(kept)
-        home = self.stages[-1].device
-        value, dy = pair(loss(y, *[each.to_device(home) for each in targets]), "loss", "a value, and the gradient by y")
-        for number in reversed(range(len(self.stages))):
-            stage = self.stages[number]
-            dy = stage.backward(dy.to_device(stage.device), saved.pop())
-            if not isinstance(dy, Tensor):
-                message = f"pipeline: backward of stage {number} gives a tensor, not {type(dy).__name__}"
-                raise located(MetadataTypeError(message))
-            passed[number].append(dy)
-        return value
+        cut = [[each[piece] for each in (x, *targets)] for piece in pieces(rows, self.microbatches)]
+        batch = Batch(self.stages, cut, loss)
+        for stage, forward in order(len(self.stages), self.microbatches):
+            batch.forward(stage) if forward else batch.backward(stage)
+        return batch.values
 
     def __repr__(self) -> str:
         return f"<pipeline of {len(self.stages)} stages, {self.microbatches} microbatches>"
@@ -89,11 +72,65 @@ class Pipeline:
 make_public(Pipeline, frozenset({"__call__"}))
 
 
-def admitted(x: Tensor, passed: list[Tensor], alive: int) -> Tensor:
-    """x, once at most so many microbatches are `alive` on its stage; waits for the oldest of `passed`, and drops it."""
-    if len(passed) < alive:
-        return x
-    return x._core.calls.call(x._core, "after", [x, passed.pop(0)])[0]
+class Batch:
+    """One batch on its way through the stages. `values`: the loss of each microbatch that has come to the end."""
+
+    def __init__(self, stages: Sequence[Stage], cut: Sequence[Sequence[Tensor]], loss: Loss) -> None:
+        self.values: list[Any] = []
+        self._stages = stages
+        self._loss = loss
+        self._targets = deque(targets for _, *targets in cut)
+        self._arriving: list[deque[Tensor]] = [deque() for _ in stages]  # what each stage's forward passes are given
+        self._returning: list[deque[Tensor]] = [deque() for _ in stages]  # what its backward passes are given
+        self._begun = [0] * len(stages)
+        self._saved: list[deque[Any]] = [deque() for _ in stages]
+        self._passed: list[deque[Tensor]] = [deque() for _ in stages]  # what its backward passes have given
+        self._arriving[0].extend(x for x, *_ in cut)
+
+    def forward(self, number: int) -> None:
+        """Issue the forward pass of a stage's next microbatch; of the last stage the loss, too."""
+        stage, alive = self._stages[number], len(self._stages) - number
+        x = self._arriving[number].popleft().to_device(stage.device)
+        if self._begun[number] >= alive:
+            (x,) = x._core.calls.call(x._core, "after", [x, self._passed[number].popleft()])
+        self._begun[number] += 1
+        y, saved = pair(stage.forward(x), f"forward of stage {number}", "a tensor, and what its backward needs")
+        self._saved[number].append(saved)
+        if alive > 1:
+            self._arriving[number + 1].append(y)
+            return
+        targets = [each.to_device(stage.device) for each in self._targets.popleft()]
+        value, dy = pair(self._loss(y, *targets), "loss", "a value, and the gradient by y")
+        self.values.append(value)
+        self._returning[number].append(dy)
+
+    def backward(self, number: int) -> None:
+        """Issue the backward pass of a stage's next microbatch."""
+        stage = self._stages[number]
+        dy = self._returning[number].popleft().to_device(stage.device)
+        dx = stage.backward(dy, self._saved[number].popleft())
+        if not isinstance(dx, Tensor):
+            message = f"pipeline: backward of stage {number} gives a tensor, not {type(dx).__name__}"
+            raise located(MetadataTypeError(message))
+        self._passed[number].append(dx)
+        if number:
+            self._returning[number - 1].append(dx)
+
+
+def order(stages: int, microbatches: int) -> Iterator[tuple[int, bool]]:
+    """The passes of all stages, each with whether it is a forward pass. In each round a stage has one pass: backward if
+    it can, else forward if fewer microbatches than there are stages from it on are alive there."""
+    forward, backward = [0] * stages, [0] * stages
+    while backward[0] < microbatches:
+        arrived = [microbatches, *forward]
+        returned = [*backward[1:], forward[-1]]
+        for stage in range(stages):
+            if backward[stage] < returned[stage]:
+                backward[stage] += 1
+                yield stage, False
+            elif forward[stage] < arrived[stage] and forward[stage] - backward[stage] < stages - stage:
+                forward[stage] += 1
+                yield stage, True
 
 
 def pieces(rows: int, count: int) -> list[slice]:
