@@ -2,6 +2,7 @@
 
 - `ops/`: the ops themselves, by family
 - `schema/`: what an op is: its definition, its infer function, its attributes
+- `layouts/`: how a global tensor lies on its devices, and what ops make of that
 - `programs/`: programs: ops in order, to be run as one message
 - `files/`: files of tensors: what is in them, reading and writing them
 - `checkpoints/`: generations of what has a name, on disk: writing, reading, collecting them

@@ -27,6 +27,7 @@ from typing import Any, ParamSpec, TypeAlias
 import numpy as np
 
 from ..errors import MetadataError, MetadataTypeError, metadata_error
+from ..layouts.rules import Rule
 from ..types.kinds import ANY, DTypes
 from ..types.meta import LARGEST, Meta, Metas, OperandMeta
 from ..wire.forms import shown
@@ -123,7 +124,8 @@ class OpDef:
     direct or not, gives each row the same bits whatever rows lie beside it, and 0 if not. `total`: the kernel raises on
     no data of operands that it takes, or of which; so a call whose result nobody needs may be left out. `direct`: what
     does the same as the kernel with fewer calls in between, for some operands on the host: most ops are small, and a
-    call of Python's costs as much as a hundred elements.
+    call of Python's costs as much as a hundred elements. `layouts`: with which layouts of global tensors each device
+    computes its own part of the op (`layouts.rules`); or why each device computes all of it.
     """
 
     name: str
@@ -155,6 +157,7 @@ class OpDef:
     scalars: ScalarCheck | None = None
     needs: tuple[str, ...] = ()
     library: Library | None = None
+    layouts: Rule | str = ""
 
     @property
     def prompt(self) -> bool:

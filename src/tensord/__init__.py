@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         QuotaError,
         TensordError,
     )
+    from .interpreter.layouts.layout import broadcast, partial, split
+    from .interpreter.layouts.placement import placement
     from .interpreter.programs.program import Program
     from .vm.tracing.analysis.trace import Trace
 
@@ -64,11 +66,15 @@ __all__ = [
     "Tensor",
     "TensordError",
     "Trace",
+    "broadcast",
     "build_info",
     "connect",
     "connect_async",
+    "partial",
     "pipeline",
+    "placement",
     "routine",
+    "split",
 ]
 
 _HOMES = {
@@ -80,8 +86,12 @@ _HOMES = {
     "Session": "client.session.session",
     "Tensor": "client.tensor.tensor",
     "Trace": "vm.tracing.analysis.trace",
+    "broadcast": "interpreter.layouts.layout",
     "build_info": "interpreter.build_info",
+    "partial": "interpreter.layouts.layout",
     "pipeline": "client.pipelines.pipeline",
+    "placement": "interpreter.layouts.placement",
+    "split": "interpreter.layouts.layout",
 }
 _MODULES = ("array_api", "handlers")
 _Given = ParamSpec("_Given")

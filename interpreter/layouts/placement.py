@@ -1,0 +1,86 @@
+"""Placements: the devices that a global tensor lies on, in a grid of one or two dimensions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..errors import MetadataError, MetadataTypeError
+
+# A machine's name may be in front: "node1/sim:0". Whether there is such a device is checked where it is used.
+_NAME: Final = re.compile(r"(?:[^\s/:]+/)?([a-z]+):\d+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Devices of one kind, row by row, and the shape of their grid."""
+
+    names: tuple[str, ...]
+    grid: tuple[int, ...]
+
+    @property
+    def kind(self) -> str:
+        """The kind of all its devices: "sim"."""
+        return kind_of(self.names[0])
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """The names, row by row; one row for a grid of one dimension."""
+        width = self.grid[-1]
+        return tuple(self.names[start : start + width] for start in range(0, len(self.names), width))
+
+    def __str__(self) -> str:
+        shown = list(self.names) if len(self.grid) == 1 else [list(row) for row in self.rows]
+        return f"placement({shown})"
+
+
+def placement(devices: Placement | Sequence[str] | Sequence[Sequence[str]]) -> Placement:
+    """Devices by name, or rows of them: `placement([["sim:0", "sim:1"], ["sim:2", "sim:3"]])`.
+
+    MetadataError for no device, a device twice, devices of several kinds (their kernels differ in bits, so that copies
+    of a value would diverge), and rows of different lengths.
+    """
+    if isinstance(devices, Placement):
+        return devices
+    rows = [list(_listed(row)) for row in _rows(_listed(devices))]
+    names = tuple([name for row in rows for name in row])
+    if not names:
+        raise MetadataError("a placement has at least one device")
+    if len({len(row) for row in rows}) > 1:
+        raise MetadataError(f"the rows of a placement have different lengths: {[len(row) for row in rows]}")
+    kinds = list(dict.fromkeys(kind_of(name) for name in names))
+    if len(kinds) > 1:
+        raise MetadataError(
+            f"a placement has devices of one kind, not {' and '.join(kinds)}: their results differ in bits"
+        )
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise MetadataError(f"the placement names {twice!r} twice")
+    return Placement(names, (len(rows), len(rows[0])) if _is_nested(devices) else (len(names),))
+
+
+def kind_of(name: Any) -> str:
+    """The kind of a device by its name; MetadataError for what is no name."""
+    if not isinstance(name, str):
+        raise MetadataTypeError(f"a device is named by a str such as 'sim:0', not {type(name).__name__}")
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise MetadataError(f"{name[:80]!r} is no name of a device, such as 'sim:0'")
+    return found[1]
+
+
+def _listed(devices: Any) -> Sequence[Any]:
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        raise MetadataTypeError(f"a placement is a list of devices, or a list of lists of them, not {devices!r:.80}")
+    return devices
+
+
+def _is_nested(devices: Sequence[Any]) -> bool:
+    """Are there rows? All entries are rows then, or it is no placement."""
+    return any(not isinstance(entry, str) for entry in devices)
+
+
+def _rows(devices: Sequence[Any]) -> Sequence[Any]:
+    return devices if _is_nested(devices) else [devices]

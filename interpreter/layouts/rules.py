@@ -1,0 +1,111 @@
+"""Rules: which layouts of an op's operands give which layout of its results without a byte of another device.
+
+A rule looks at one dimension of the grid: it gives the signatures of a call (OneFlow's SBP signatures) on so many
+devices. Each signature divides the call into calls on shares, one for each device, which are calls like any other. So a
+second dimension of the grid divides these in turn:
+
+    calls = [Call(metas, attributes, outputs)]
+    for parts in placement.grid:
+        chosen = one of signatures(op, calls, parts)
+        calls = divided(calls, chosen, parts)        # in the end one for each device, row by row
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from ..types.meta import Meta, Metas
+from .layout import BROADCAST, Atom, Split
+from .shares import cuts
+
+
+class Call(NamedTuple):
+    """A call of an op: the metas of operands and results, and all attributes in their normal form."""
+
+    metas: Metas
+    attributes: Mapping[str, Any]
+    outputs: tuple[Meta | None, ...]
+
+
+# The attributes of a call on a share: (the whole call, the call on the share but for its attributes) -> attributes.
+Localise: TypeAlias = Callable[[Call, Call], Mapping[str, Any]]
+
+
+class Signature(NamedTuple):
+    """Layouts of operands and results along one dimension of the grid.
+
+    `inputs`: None for a Python scalar, which fits any layout. `localise`: what makes attributes of a share's, where
+    these are others than the whole's. `exact`: are the results' bits those of the op on the whole? If not, they are
+    within the bound of the op's family (docs/global.md), and the same each time.
+    """
+
+    inputs: tuple[Atom | None, ...]
+    outputs: tuple[Atom, ...]
+    localise: Localise | None = None
+    exact: bool = True
+
+
+# Of a call on so many devices, the best signatures first.
+Rule: TypeAlias = Callable[[Call, int], Iterable[Signature]]
+
+
+class Ruled(Protocol):
+    """What has a rule, or the reason why it has none: the definition of an op."""
+
+    @property
+    def layouts(self) -> Rule | str: ...
+
+
+def signatures(op: Ruled, calls: Sequence[Call], parts: int) -> tuple[Signature, ...]:
+    """The signatures of an op's calls on `parts` devices each: those that all of the calls have, the best first.
+
+    `calls`: the whole call, or those that it is already divided into, which may differ in shape. The last signature is
+    always that of operands and results that are all broadcast.
+    """
+    found = [_of(op, call, parts) for call in calls]
+    common = [key for key in found[0] if all(key in others for others in found[1:])]
+    return tuple([found[0][key]._replace(exact=all(others[key].exact for others in found)) for key in common])
+
+
+_Key: TypeAlias = tuple[tuple[Atom | None, ...], tuple[Atom, ...]]
+
+
+def _of(op: Ruled, call: Call, parts: int) -> dict[_Key, Signature]:
+    """The signatures of one call by what they say of operands and results, the first of several for the same."""
+    rule, everywhere = op.layouts, whole(call)
+    offered = () if isinstance(rule, str) or None in call.outputs else rule(call, parts)
+    found: dict[_Key, Signature] = {}
+    for one in (*offered, everywhere):
+        found.setdefault((one.inputs, one.outputs), one)
+    last = (everywhere.inputs, everywhere.outputs)
+    chosen = found.pop(last)
+    return {**found, last: chosen}
+
+
+def whole(call: Call) -> Signature:
+    """Each device computes all of it."""
+    inputs = tuple([BROADCAST if isinstance(meta, Meta) else None for meta in call.metas])
+    return Signature(inputs, (BROADCAST,) * len(call.outputs))
+
+
+def divided(calls: Sequence[Call], signature: Signature, parts: int) -> list[Call]:
+    """The calls on the shares of each call, in the order of the devices."""
+    return [_piece(call, signature, place, parts) for call in calls for place in range(parts)]
+
+
+def _piece(call: Call, signature: Signature, place: int, parts: int) -> Call:
+    """The call on one device's shares."""
+
+    def share(meta: Meta, atom: Atom | None) -> Meta:
+        if not isinstance(atom, Split):
+            return meta
+        axis, shape = atom.axis, meta.shape
+        length = cuts(shape[axis], parts)[place][1]
+        return Meta.of((*shape[:axis], length, *shape[axis + 1 :]), meta.dtype)
+
+    inputs, outputs = zip(call.metas, signature.inputs, strict=True), zip(call.outputs, signature.outputs, strict=True)
+    metas = tuple([share(meta, atom) if isinstance(meta, Meta) else meta for meta, atom in inputs])
+    results = tuple([None if meta is None else share(meta, atom) for meta, atom in outputs])
+    piece = Call(metas, call.attributes, results)
+    return piece if signature.localise is None else piece._replace(attributes=signature.localise(call, piece))

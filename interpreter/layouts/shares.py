@@ -1,0 +1,54 @@
+"""The geometry of layouts: which part of a tensor each device has.
+
+An axis is cut by `numpy.array_split`'s rule: the pieces differ by one element at most, the longer ones first, and may
+be empty. Where both dimensions of a grid split one axis, the first one cuts it and the second one cuts the pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..types.meta import Shape
+from .layout import Atom, Layout, Split
+
+
+class Share(NamedTuple):
+    """Where a device's part begins in the whole, and the shape of the part."""
+
+    begin: Shape
+    shape: Shape
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """What selects it from the whole."""
+        return tuple([slice(start, start + n) for start, n in zip(self.begin, self.shape, strict=True)])
+
+
+def shares(shape: Shape, grid: Sequence[int], layout: Layout) -> tuple[Share, ...]:
+    """The part of each device, row by row; of a broadcast or partial value each device has the whole."""
+    found = [Share((0,) * len(shape), shape)]
+    for parts, atom in zip(grid, layout, strict=True):
+        found = [piece for share in found for piece in pieces(share, atom, parts)]
+    return tuple(found)
+
+
+def pieces(share: Share, atom: Atom, parts: int) -> list[Share]:
+    """What the devices of one dimension have of a share."""
+    if not isinstance(atom, Split):
+        return [share] * parts
+    axis = atom.axis
+    return [
+        Share(_with(share.begin, axis, share.begin[axis] + begin), _with(share.shape, axis, length))
+        for begin, length in cuts(share.shape[axis], parts)
+    ]
+
+
+def cuts(size: int, parts: int) -> list[tuple[int, int]]:
+    """Begin and length of each piece of an axis."""
+    length, longer = divmod(size, parts)
+    return [(n * length + min(n, longer), length + (n < longer)) for n in range(parts)]
+
+
+def _with(shape: Shape, axis: int, value: int) -> Shape:
+    return (*shape[:axis], value, *shape[axis + 1 :])
