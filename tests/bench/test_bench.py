@@ -45,6 +45,7 @@ ROWS = [
     *BLOCKS,
     "elementwise",
     "sim overlap",
+    "bubble of a pipeline",
     "forward, 4 x the memory",
     "small ops, eviction on",
     "load, all on cpu:0",
