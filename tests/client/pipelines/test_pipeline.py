@@ -163,23 +163,22 @@ class Bad(NamedTuple):
     loss: Any = squares
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Bad("at least one", stages=[]),
-        Bad(r"tensord\.Stage", stages=[first]),
-        Bad("functions", stages=[td.Stage("sim:0", kept, 3)]),  # type: ignore[arg-type]
-        Bad("no device", stages=[td.Stage("sim:9", kept, first)]),
-        Bad("forward of stage 0", stages=[td.Stage("sim:0", first, first)]),
-        Bad("backward of stage 0", stages=[td.Stage("sim:0", kept, nothing)]),
-        Bad("loss gives a pair", loss=first),
-        Bad("positive", microbatches=0),
-        Bad("positive", microbatches=2.0),
-        Bad("too few", microbatches=5),
-        Bad("equally many rows", targets=3),
-    ],
-    ids=str,
-)
+WRONG = [
+    Bad("at least one", stages=[]),
+    Bad(r"tensord\.Stage", stages=[first]),
+    Bad("functions", stages=[td.Stage("sim:0", kept, 3)]),  # type: ignore[arg-type]
+    Bad("no device", stages=[td.Stage("sim:9", kept, first)]),
+    Bad("forward of stage 0", stages=[td.Stage("sim:0", first, first)]),
+    Bad("backward of stage 0", stages=[td.Stage("sim:0", kept, nothing)]),
+    Bad("loss gives a pair", loss=first),
+    Bad("positive", microbatches=0),
+    Bad("positive", microbatches=2.0),
+    Bad("too few", microbatches=5),
+    Bad("equally many rows", targets=3),
+]
+
+
+@pytest.mark.parametrize("case", WRONG, ids=[case.message for case in WRONG])
 def test_what_does_not_fit_is_an_error_at_the_call(session: Any, case: Bad) -> None:
     (x, _), (_, target) = data(session, case.rows), data(session, case.targets)
     with pytest.raises((MetadataError, MetadataTypeError), match=case.message):
