@@ -13,7 +13,7 @@ from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.forms import shown
 from ..calls.by_name import call
-from ..calls.checks import device_of, own
+from ..calls.checks import home_of, own
 from ..device_arrays.given import is_on_gpu
 from ..host_arrays.uploads import as_tensor
 from ..locations.locations import located
@@ -69,7 +69,7 @@ class Creation(Functions):
                     raise
                 return self._stack(obj, dtype, device or first.device)
         x = own(core, obj)
-        moves = device is not None and device_of(core, device) != x.device
+        moves = device is not None and home_of(core, device) != x.device
         wanted = None if dtype is None else dtype_name(dtype, "asarray")
         pending = x._meta is None and copy is not False  # then x is cast, without waiting for its dtype
         casts = wanted is not None and (pending or wanted != x.dtype.name)
@@ -78,7 +78,7 @@ class Creation(Functions):
         if casts:
             x = self._fitting(x, dtype).astype(dtype)
         if moves:
-            return x.to_device(str(device))
+            return x.to_device(home_of(core, device))
         return x.copy() if copy and not casts else x
 
     def empty(self, shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
@@ -111,12 +111,14 @@ class Creation(Functions):
         """
         core = self._maker()
         check_copy(copy, "from_dlpack")
-        home = None if device is None else device_of(core, device)
+        home = None if device is None else home_of(core, device)
         if isinstance(x, Tensor) and x._core is core and (copy is not False or home in (None, x.device)):
             return self.asarray(x, device=home, copy=copy)
         if copy is False:
             raise located(MetadataBufferError(UNCOPIED.format("from_dlpack"), op="from_dlpack"))
-        stays = hasattr(x, "__dlpack__") and core.transport.gpu(device_of(core, home)) is not None and is_on_gpu(x)
+        where = home_of(core, home)
+        gpu = core.transport.gpu(where) if isinstance(where, str) else None
+        stays = hasattr(x, "__dlpack__") and gpu is not None and is_on_gpu(x)
         return as_tensor(core, x if stays else host_array(x), home)
 
     def full(
@@ -221,13 +223,13 @@ class Creation(Functions):
 
     def _create(self, name: str, device: str | None, *operands: Scalar, **attributes: Any) -> Tensor:
         core = self._maker()
-        return call(core, name, operands, attributes, device=device_of(core, device))[0]
+        return call(core, name, operands, attributes, device=home_of(core, device))[0]
 
     def _like(self, name: str, x: Tensor, dtype: DType | None, device: str | None, *operands: Scalar) -> Tensor:
         """Create from x's meta alone, if known: then the result does not wait for x, and no bytes move."""
         core = self._core
         x = own(core, x)
-        home = x.device if device is None else device_of(core, device)
+        home = x.device if device is None else home_of(core, device)
         if x._meta is None:
             made = call(core, f"{name}_like", (x, *operands), {"dtype": dtype})[0]
             return made if home == x.device else made.to_device(home)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...interpreter.errors import MetadataError
 from ...interpreter.types.meta import DTYPES, MAX_NDIM
-from ..calls.checks import device_of
+from ..calls.checks import home_of
 from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import refusing
@@ -115,13 +115,13 @@ class NamespaceInfo(Functions):
         """Boolean indexing and data-dependent shapes are supported; a tensor has at most 64 dimensions."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": MAX_NDIM}
 
-    def default_device(self) -> str:
-        """The device on which creation functions put tensors by default: the machine's first one."""
-        return device_of(self._core, None)
+    def default_device(self) -> Any:
+        """Where creation functions put tensors by default: the machine's first device, or the session's placement."""
+        return home_of(self._core, None)
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """The default dtype of each kind; the same on every device."""
-        device_of(self._core, device)
+        home_of(self._core, device)
         return {kind: np.dtype(name) for kind, name in _DEFAULTS.items()}
 
     def devices(self) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ class NamespaceInfo(Functions):
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
         """The standard's dtypes by name, all or those of some kinds; the same on every device."""
-        device_of(self._core, device)
+        home_of(self._core, device)
         wanted = KINDS if kind is None else kind if isinstance(kind, tuple) else (kind,)
         for each in wanted:
             if each not in KINDS:

@@ -97,6 +97,8 @@ def call_key(
             operands.append(value)
         else:
             return UNKNOWN
+    if home is None and core.placement is not None:
+        return UNKNOWN
     targets = None
     if out is not None:
         if any(target._core is not core for target in out):

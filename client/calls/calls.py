@@ -17,6 +17,7 @@ from typing import Any
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.types.meta import Scalar
@@ -26,6 +27,7 @@ from ..core.core import Core
 from ..locations.locations import HANDLED, located
 from ..outbox.current import CURRENT, capture_of, refuse_captured
 from ..outbox.outbox import Outbox
+from ..tensor.operators import GLOBALS
 from ..tensor.reading import forget
 from ..tensor.tensor import Tensor
 from .by_name import call
@@ -188,8 +190,10 @@ class Calls:
         self, op: OpDef, x: Tensor, y: Any, attributes: FrozenAttributes, in_place: bool, key: Any
     ) -> Tensor:
         """Issue a call that was not seen before; see `carry_out`."""
-        operands = (x,) if y is None else (x, y)
         core = x._core
+        if type(x) in GLOBALS or type(y) in GLOBALS:
+            return core.global_calls.operate(op, x, y, attributes, in_place=in_place)
+        operands = (x,) if y is None else (x, y)
         invocation = Invocation(core.as_session(), op, operands, attributes, (x,) if in_place else None, None)
         try:
             return self.carry_out(core, invocation, key)[0]
@@ -201,6 +205,8 @@ class Calls:
 
         In that case the next call with `key`, unless None, goes straight to its signature.
         """
+        if is_global(core, invocation):
+            return core.global_calls.carry_out(core, invocation)
         if self.native and self.supports(invocation.op, self.place(core, invocation)):
             return self.execute(core, invocation, key)
         outer = HANDLED.frame
@@ -227,6 +233,8 @@ class Calls:
 
         Recorded instead if this thread captures a routine.
         """
+        if is_global(core, invocation):
+            return core.global_calls.carry_out(core, invocation)
         capture = CURRENT.capture
         if capture is not None and capture.core is core:
             return capture.record(invocation)
@@ -250,6 +258,8 @@ class Calls:
 
     def to_device(self, tensor: Tensor, device: str) -> Tensor:
         core = tensor._core
+        if isinstance(device, Placement):
+            return core.global_calls.to_device(tensor, device)
         home = device_of(core, device)
         own(core, tensor)
         outbox = self._outbox
@@ -277,3 +287,17 @@ class Calls:
             location = outbox.locations.issued()
             outbox.messages.append(encode_message(Hint(tensor._id, what, place, location)))
         outbox.appended()
+
+
+def is_global(core: Core, invocation: Invocation) -> bool:
+    """Does a global tensor take part in the call, or does the call make some?"""
+    if isinstance(invocation.device, Placement):
+        return True
+    if invocation.device is None and core.placement is not None and not any_tensor(invocation):
+        return True
+    return any(type(each) in GLOBALS for each in (*(invocation.out or ()), *invocation.inputs))
+
+
+def any_tensor(invocation: Invocation) -> bool:
+    """Is one of the operands or targets a tensor?"""
+    return any(isinstance(each, Tensor) for each in (*(invocation.out or ()), *invocation.inputs))

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, TensordError
+from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.opdef import no_kernel
 from ...interpreter.wire.forms import shown
 from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import plain_of
+from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
 
 
@@ -33,6 +35,11 @@ def foreign(tensor: Tensor) -> TensordError:
     return MetadataError("the tensor belongs to another session; publish it and look it up")
 
 
+def on_one_device(tensor: Tensor) -> Tensor:
+    """A plain tensor with the value: itself, or that of a global one, put together on its first device."""
+    return tensor.to_device(tensor.device.names[0]) if type(tensor) in GLOBALS else tensor  # type: ignore[attr-defined]
+
+
 def device_of(core: Core, name: str | None) -> str:
     """The device of that name; the machine's first one unless named."""
     devices = core.outbox.transport.devices
@@ -42,6 +49,17 @@ def device_of(core: Core, name: str | None) -> str:
         known, hint = ", ".join(devices), f"; {core.hint}" if core.hint else ""
         raise located(MetadataError(f"there is no device {shown(plain_of(name))}; there are {known}{hint}"))
     return name
+
+
+def home_of(core: Core, given: Any) -> Any:
+    """The home of a new tensor: a device, or a placement; the session's placement, or first device, unless given."""
+    if given is None and core.placement is not None:
+        return core.placement
+    if isinstance(given, Placement):
+        for name in given.names:
+            device_of(core, name)
+        return given
+    return device_of(core, given)
 
 
 def without_kernel(core: Core, op: str, device: str) -> MetadataError:

@@ -17,6 +17,7 @@ from ...interpreter.types.sizes import size
 from ...interpreter.wire.names import check_names
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
+from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
 from .checks import foreign, own
 from .scopes import Scope, Scopes, hand, open_from
@@ -94,7 +95,8 @@ class Context:
         """Name a tensor. If a context inside this one holds it, this one does from now on."""
         scope = self._opened()
         check_name(name)
-        hand(self._own(tensor), scope)
+        for one in tensors_in(self._own(tensor)):
+            hand(one, scope)
         scope.names[name] = tensor
 
     def __getitem__(self, name: str) -> Tensor:
@@ -171,7 +173,9 @@ def tensors_in(kept: Any) -> list[Tensor]:
     while pending:
         one = pending.pop()
         parts = parts_of(one)
-        if isinstance(one, Tensor):
+        if type(one) in GLOBALS:
+            pending += one._parts
+        elif isinstance(one, Tensor):
             found.append(one)
         elif parts is not None:
             if id(one) not in seen:

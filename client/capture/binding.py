@@ -11,15 +11,17 @@ from types import SimpleNamespace
 from typing import Any, Final, NoReturn, cast
 
 from ...interpreter.errors import MetadataError, MetadataOverflowError, MetadataTypeError
-from ...interpreter.programs.convention import PARAMETER, Convention, Fixed, Nested, Node, Other, Place
+from ...interpreter.programs.convention import GLOBAL, PARAMETER, Convention, Fixed, Nested, Node, Other, Place
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import SCALAR_TYPES, Meta
 from ..calls.checks import own
 from ..core.core import Core
+from ..global_tensors.published import label_of
+from ..global_tensors.tensor import GlobalTensor
 from ..locations.locations import located
 from ..tensor.tensor import Tensor
 from .numbers import SymbolicNumber, fixed
-from .structure import exact, is_named, is_number, joined, members, plain_number
+from .structure import exact, is_named, is_number, is_plain_tensor, joined, members, plain_number
 from .symbolic import SymbolicTensor
 
 CONTAINERS: Final = {"dict": dict, "list": list, "tuple": tuple, "slice": slice}
@@ -35,7 +37,7 @@ class Described:
         self._numbers = 0
 
     def node(self, value: Any) -> Node:
-        if isinstance(value, Tensor):
+        if is_plain_tensor(value):
             return Place(PARAMETER, self._tensors.setdefault(id(value), len(self._tensors)))
         if is_number(value):
             return self._number(plain_number(value))
@@ -54,6 +56,8 @@ class Described:
 
 
 def nested(value: Any, found: Sequence[tuple[Any, Any]], nodes: Sequence[Node]) -> Nested:
+    if type(value) is GlobalTensor:
+        return Nested(GLOBAL, label_of(value._form), (), tuple(nodes))
     for kind, container in CONTAINERS.items():
         if isinstance(value, container) and not is_named(value):
             names = tuple(name for name, _ in found) if kind == "dict" else ()
@@ -130,7 +134,10 @@ class Bound:
 
     def _check_kind(self, node: Nested, value: Any, path: str) -> None:
         """Check the kind of container. Classes do not travel: a named tuple or dataclass with the same members fits."""
-        if node.kind in CONTAINERS:
+        if node.kind == GLOBAL:
+            if type(value) is not GlobalTensor or label_of(value._form) != node.label:
+                self._refuse(path, f"is a global tensor, {node.label}", value)
+        elif node.kind in CONTAINERS:
             if not isinstance(value, CONTAINERS[node.kind]) or is_named(value):
                 self._refuse(path, f"is a {node.kind}", value)
         elif not isinstance(value, SimpleNamespace) and not (is_named(value) or is_dataclass(value)):

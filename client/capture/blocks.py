@@ -15,13 +15,14 @@ from ...interpreter.errors import CaptureError, MetadataError
 from ...interpreter.programs.numbers import DRAW, PARAMETER
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta
+from ..global_tensors.tensor import GlobalTensor
 from ..locations.locations import located, user_line
 from ..outbox.current import CURRENT
 from ..tensor.operators import SCALARS
 from ..tensor.tensor import Tensor
 from .capture import Capture, Constant
 from .numbers import SymbolicNumber
-from .structure import LOCATED, Replacing, members, rebuilt, short
+from .structure import LOCATED, Replacing, is_plain_tensor, members, rebuilt, short
 from .symbolic import SymbolicTensor, die
 
 
@@ -145,7 +146,7 @@ def captured(
     known: dict[int, Any] = {}
 
     def parameter(value: Any, name: str) -> Any:
-        if not isinstance(value, Tensor):
+        if not is_plain_tensor(value):
             return value
         if own or id(value) not in known:
             known[id(value)] = block.parameter(value, short(name))
@@ -167,7 +168,7 @@ def captured(
 
 def tensors_in(value: Any, *, strict: bool = True) -> Iterator[Tensor]:
     """The tensors of a nested value. If `strict`, CaptureError for anything else in it."""
-    if isinstance(value, Tensor):
+    if is_plain_tensor(value):
         yield value
     elif type(value) not in SCALARS and (found := members(value)) is not None:
         for _, each in found:
@@ -179,13 +180,15 @@ def tensors_in(value: Any, *, strict: bool = True) -> Iterator[Tensor]:
 
 def structure_of(value: Any) -> Any:
     """The structure of a nested result, without its tensors."""
-    if isinstance(value, Tensor) or value is None:
+    if is_plain_tensor(value) or value is None:
         return value is None
+    if type(value) is GlobalTensor:
+        return value._form
     return (type(value), *[(name, structure_of(each)) for name, each in members(value) or ()])
 
 
 def with_tensors(value: Any, tensors: Iterator[Tensor]) -> Any:
-    if isinstance(value, Tensor):
+    if is_plain_tensor(value):
         return next(tensors)
     if value is None:
         return None

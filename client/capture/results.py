@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...interpreter.errors import CaptureError
-from ...interpreter.programs.convention import CAPTURED, NUMBER, PARAMETER, RESULT, Fixed, Nested, Node, Place
+from ...interpreter.programs.convention import CAPTURED, GLOBAL, NUMBER, PARAMETER, RESULT, Fixed, Nested, Node, Place
+from ..global_tensors.published import of_published
+from ..global_tensors.tensor import GlobalTensor
 from ..locations.locations import located
 from ..tensor.tensor import Tensor
 from .binding import nested
 from .numbers import SymbolicNumber
-from .structure import members, rebuilt
+from .structure import is_plain_tensor, members, rebuilt
 from .symbolic import SymbolicTensor
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class Results:
         if type(value) is SymbolicNumber:
             value._symbol.check()
             return Place(NUMBER, value._symbol.number) if value._symbol.is_kept else Fixed(value._symbol.fixed())
-        found = None if isinstance(value, Tensor) else members(value)
+        found = None if is_fixed(value) else members(value)
         if found is not None:
             return nested(value, found, [self._node(each) for _, each in found])
         if isinstance(value, LAZY):
@@ -56,6 +58,13 @@ class Results:
         if variable not in self.variables:
             self.variables.append(variable)
         return Place(RESULT, self.variables.index(variable))
+
+
+def is_fixed(value: Any) -> bool:
+    """Is it a tensor from outside of the capture, the same at each run?"""
+    if type(value) is GlobalTensor:
+        return not any(type(part) is SymbolicTensor for part in value._parts)
+    return is_plain_tensor(value)
 
 
 def maker(node: Node, like: Any = None, captured: Sequence[Tensor] = ()) -> Make:
@@ -90,6 +99,8 @@ def container(node: Nested, like: Any, makers: Sequence[Make]) -> Make:
 def builder(node: Nested) -> Callable[[list[Any]], Any]:
     """A function that builds a container of its members. Classes of other programs are unknown here; fields are not."""
     names = node.names
+    if node.kind == GLOBAL:
+        return partial(of_published, node.label)
     if node.kind == "list":
         return list
     if node.kind == "slice":

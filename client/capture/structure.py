@@ -4,6 +4,7 @@
 two structures never have the same key:
 
 - of a tensor: its meta and its home; of a number: its type (NumPy's scalars count as numbers)
+- of a global tensor: its form, and then its parts, which are tensors
 - of a string, a bool, None: itself; of a container: its type, and the names or the number of its members
 - of any other object: its id(); whoever finds something by the key has to compare the objects, too
 
@@ -23,8 +24,9 @@ import numpy as np
 from ...interpreter.errors import MetadataTypeError, TensordError
 from ...interpreter.schema.promotion import WIRE_INTEGERS
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
+from ..global_tensors.tensor import GlobalTensor
 from ..locations.locations import located
-from ..tensor.operators import SCALARS
+from ..tensor.operators import GLOBALS, SCALARS
 from ..tensor.tensor import Tensor
 
 NUMBERS: Final = frozenset((int, float, complex))
@@ -66,6 +68,9 @@ class Arguments:
     def _add_other(self, value: Any) -> None:
         if value is None or value is True or value is False:
             self.key.append(NONE if value is None else TRUE if value else FALSE)
+        elif type(value) is GlobalTensor:
+            self.key.append((GlobalTensor, value._form))
+            self.add(value._parts)
         elif isinstance(value, str):
             self.key.append(value if type(value) is str else (str, str(value)))
         elif is_number(value):
@@ -104,8 +109,15 @@ def is_named(value: Any) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields") and hasattr(value, "_make")
 
 
+def is_plain_tensor(value: Any) -> bool:
+    """Is it a tensor, but no global one, which is a container of its parts?"""
+    return isinstance(value, Tensor) and type(value) not in GLOBALS
+
+
 def members(value: Any) -> list[tuple[Any, Any]] | None:
     """The members of a container by name or position; None if it is no container."""
+    if type(value) is GlobalTensor:
+        return list(enumerate(value._parts))
     if isinstance(value, dict):
         return list(value.items())
     if isinstance(value, list) or type(value) is tuple:
@@ -126,6 +138,8 @@ def rebuilt(value: Any, with_members: Iterable[Any]) -> Any:
         return type(value)(given)
     if type(value) is slice:
         return slice(*given)
+    if type(value) is GlobalTensor:
+        return GlobalTensor(given[0]._core, value._form, given)
     if is_named(value):
         return value._make(given)
     made = copy.copy(value)
@@ -157,7 +171,7 @@ class Replacing:
 
     def replaced(self, value: Any, name: str, leaf: Callable[[Any, str], Any]) -> Any:
         """A copy in which `leaf(member, name)` replaces each member that is no container."""
-        found = None if isinstance(value, Tensor) or type(value) in SCALARS else members(value)
+        found = None if is_plain_tensor(value) or type(value) in SCALARS else members(value)
         if found is None:
             return leaf(value, name)
         made = rebuilt(value, [self.replaced(each, joined(name, key), leaf) for key, each in found])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...interpreter.concurrency.finalisers import redone
 from ...interpreter.errors import MetadataTypeError, metadata_error
+from ...interpreter.layouts.placement import Placement
 from ...interpreter.ops.random import check_seed
 from ...interpreter.wire.addresses import is_local
 from ..locations.locations import located
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ..array_api.namespace import Namespace
     from ..calls.calls import Calls
     from ..calls.scopes import Scope, Scopes
+    from ..global_tensors.calls import GlobalCalls
     from ..session.session import Session
 
 
@@ -75,6 +77,7 @@ class Core:
     """
 
     calls: Calls
+    global_calls: GlobalCalls
     scopes: Scopes
     opened: dict[Scope, None]
     innermost: Callable[[], Scope | None]
@@ -83,6 +86,8 @@ class Core:
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
         self.address = address
         self.hint = hint
+        self.strict = False  # of placement: nothing moves that the user has not moved
+        self.placement: Placement | None = None  # of new tensors, unless they are given a device
         self.outbox = outbox
         self.release = outbox.release
         self.answers = Answers(outbox)

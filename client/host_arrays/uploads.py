@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataOverflowError, metadata_error
+from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.attributes import check_shape
 from ...interpreter.schema.promotion import WIRE_INTEGERS
 from ...interpreter.types.meta import Meta, Scalar
@@ -19,22 +20,25 @@ from ...interpreter.wire.forms import shown
 from ...interpreter.wire.gpu_payload import GpuPayload
 from ...interpreter.wire.messages import Upload, encode_message
 from ..calls.by_name import call
-from ..calls.checks import device_of, own
+from ..calls.checks import home_of, own
 from ..core.core import Core
 from ..device_arrays.given import handed_over, is_on_gpu, on_gpu, to_host
 from ..locations.locations import located
 from ..outbox.current import capture_of
-from ..tensor.operators import SCALARS, as_number
+from ..tensor.operators import GLOBALS, SCALARS, as_number
 from ..tensor.tensor import Tensor
 from .through_blocks import through_block
 
 
 def as_tensor(core: Core, values: ArrayLike | Tensor, device: str | None = None, dtype: Any = None) -> Tensor:
     """A tensor with a copy of those values; what `Session.asarray` gives."""
-    home = device_of(core, device)
+    given: Any = values
+    home = given.device if device is None and type(values) in GLOBALS else home_of(core, device)
     if isinstance(values, Tensor):
         moved = own(core, values).to_device(home)
         return moved if dtype is None else moved.astype(dtype)
+    if isinstance(home, Placement):
+        return core.global_calls.upload(core, values, home, dtype)
     on_device = is_on_gpu(values)
     capture = capture_of(core.outbox)
     if capture is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...interpreter.errors import MetadataTypeError
-from ...interpreter.programs.convention import CAPTURED, Convention, Fixed, Nested, Node, Other, Place
+from ...interpreter.programs.convention import CAPTURED, GLOBAL, Convention, Fixed, Nested, Node, Other, Place
 from ...interpreter.programs.program import Program
 from ..capture.binding import Bound, signature
 from ..capture.results import maker
+from ..global_tensors.published import label_of
+from ..global_tensors.tensor import GlobalTensor
 from ..locations.locations import located
 from ..locations.tracebacks import hides, make_public
 from ..outbox.current import CURRENT
@@ -68,6 +70,9 @@ def portable(convention: Convention, captured: tuple[Tensor, ...]) -> Convention
     def changed(node: Node) -> Node:
         if isinstance(node, Nested):
             return node._replace(members=tuple(map(changed, node.members)))
+        if isinstance(node, Fixed) and type(node.value) is GlobalTensor:
+            nodes = tuple([changed(Fixed(part)) for part in node.value._parts])
+            return Nested(GLOBAL, label_of(node.value._form), (), nodes)
         if isinstance(node, Fixed) and id(node.value) in places:
             return Place(CAPTURED, places[id(node.value)])
         return node

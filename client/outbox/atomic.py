@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 class AtomicBlock:
     """A block of one outbox, entered once. An exception from outside finds it begun, or not begun."""
 
-    __slots__ = ("__weakref__", "_lock", "_outbox")
+    __slots__ = ("__weakref__", "_leaves", "_lock", "_outbox")
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, *, leaves: bool = True) -> None:
         self._outbox = outbox
+        self._leaves = leaves
         self._lock: Lock | None = None  # which the block holds
 
     def __enter__(self) -> None:
@@ -29,7 +30,7 @@ class AtomicBlock:
         try:
             with outbox.lock, SHIELD:  # another thread's block may be open: that is not waited for in a region
                 lock = outbox.lock
-                outbox.begin_group()
+                outbox.begin_group(leaves=self._leaves)
                 lock.acquire()
                 self._lock = lock
                 SHIELD.hold(self)

@@ -76,6 +76,7 @@ class Outbox:
         self._flushes = 0
         self._seen_flushes = -1
         FORKS.inherited.add(self)
+        self._before: list[list[Any]] | None = None  # what a group is to be put behind
         self.depth = 0  # of atomic blocks, one inside the other
         self._riding = True  # may releases be marked on the calls of this batch?
         if transport.eager:  # nothing is unsent, but handles will be dropped
@@ -196,10 +197,20 @@ class Outbox:
         refuse_captured(self, "a routine's ops cannot be made atomic one by one (take the call as a whole)")
         return AtomicBlock(self)
 
-    def begin_group(self) -> None:
+    def grouped(self) -> AbstractContextManager[None]:
+        """Have the messages issued inside travel as one, at their place in the batch, which leaves when it is due.
+
+        Inside an atomic block they belong to that.
+        """
+        return AtomicBlock(self, leaves=False)
+
+    def begin_group(self, *, leaves: bool = True) -> None:
         """Begin an atomic block, perhaps a nested one. The caller holds the lock."""
         if not self.depth:
-            self.send()
+            if leaves:
+                self.send()
+            else:
+                self._before = self.messages
             self.messages = self.messages if type(self.messages) is Closed else Group()
         self.depth += 1
 
@@ -208,8 +219,30 @@ class Outbox:
         self.depth -= 1
         if self.depth or type(self.messages) is Closed:  # closed inside
             return False
-        self._send_group()
-        return True
+        if self._before is None:
+            self._send_group()
+            return True
+        self._join_group()
+        return False
+
+    def _join_group(self) -> None:
+        """Put the group behind the messages that were there before. It leaves now if numbers were given anew inside."""
+        group, before, self._before = self.messages, self._before, None
+        self.messages = [] if before is None else before
+        if len(group) > 1:
+            self.messages.append(encode_message(Atomic(list(group))))
+        else:
+            self.messages.extend(group)
+        if not self._riding:
+            self._send_riding_again()
+        self.appended()
+
+    def _send_riding_again(self) -> None:
+        """Send a group; the calls after it have the numbers of their own signatures."""
+        try:
+            self.send()
+        finally:
+            self._riding = True
 
     def _send_group(self) -> None:
         group = self.messages
@@ -217,9 +250,8 @@ class Outbox:
             self._add_releases(group)
         releases = [message for message in group if message[0] == RELEASE]
         inside = [message for message in group if message[0] != RELEASE]
-        self._riding = True
         self.messages = [encode_message(Atomic(inside)), *releases] if inside else releases
-        self.send()
+        self._send_riding_again()
 
     def _add_releases(self, batch: list[list[Any]]) -> None:
         self._release(batch, self._dropped())

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...interpreter.wire.messages import CALL, FETCH, SIGNATURE, Release, encode_message, mark_released
+from ...interpreter.wire.messages import ATOMIC, CALL, FETCH, SIGNATURE, Release, encode_message, mark_released
 from ...interpreter.wire.roles import own_ids
 
 RELEASED = 4096  # ids in one message
@@ -51,7 +51,11 @@ def add_releases(batch: list[list[Any]], released: set[int], scalars: Mapping[in
                 return
         elif kind != SIGNATURE:
             used = released & {message[1]} if kind == FETCH else released.intersection(own_ids(message))
-            if used:
+            if used and kind == ATOMIC:
+                inside: list[list[Any]] = message[1]
+                released -= used
+                add_releases(inside, used, scalars)
+            elif used:
                 batch[position + 1 : position + 1] = releases(used)
                 released -= used
     if released:

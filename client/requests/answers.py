@@ -29,20 +29,20 @@ class Answers:
         self._outbox = outbox
 
     def fetch(self, tensor: Handle) -> NDArray[Any]:
-        return fetched(tensor, self._outbox.await_reply(self._outbox.ask(self._question(tensor))))
+        return fetched(tensor, self._outbox.await_reply(self._outbox.ask(self.question(tensor))))
 
     def fetching(self, tensor: Handle) -> Steps[NDArray[Any]]:
-        return fetched(tensor, (yield self._outbox.ask(self._question(tensor))))
+        return fetched(tensor, (yield self._outbox.ask(self.question(tensor))))
 
     def fetching_all(self, tensors: Sequence[Handle]) -> Steps[list[NDArray[Any]]]:
         """The values of several tensors, in one round trip."""
-        replies = self._outbox.ask_all([self._question(tensor) for tensor in tensors])
+        replies = self._outbox.ask_all([self.question(tensor) for tensor in tensors])
         found = []
         for tensor, reply in zip(tensors, replies, strict=True):
             found.append(fetched(tensor, (yield reply)))
         return found
 
-    def _question(self, tensor: Handle) -> Build:
+    def question(self, tensor: Handle) -> Build:
         """The question for the value. A large value is read in the daemon's memory, as an *export* with its own id."""
         outbox, meta = self._outbox, tensor._meta
         exports = outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM

@@ -20,12 +20,13 @@ from ...interpreter.errors import MetadataError, MetadataIndexError, MetadataTyp
 from ...interpreter.programs.constructs import FORMS, LIMIT, MAX_ITERATIONS, check_head
 from ...interpreter.programs.program import CASE, COND, REPEAT, WHILE
 from ...interpreter.wire.forms import shown
-from ..calls.checks import own
+from ..calls.checks import on_one_device, own
 from ..capture.blocks import Draws, captured, check_structures, tensors_in, with_tensors
 from ..capture.capture import Capture
 from ..capture.numbers import fixed
-from ..capture.structure import LOCATED, is_number
+from ..capture.structure import LOCATED, is_number, members, rebuilt
 from ..core.core import Core
+from ..global_tensors.tensor import GlobalTensor
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..outbox.current import CURRENT, capture_of
@@ -99,6 +100,7 @@ class Construct(NamedTuple):
 def run(core: Any, asked: Construct) -> Any:
     """Record a step of control flow, or run a routine that consists of it."""
     step = asked._replace(head=asked.head.item()) if isinstance(asked.head, np.integer) else asked
+    step = step._replace(head=on_one_device(step.head)) if isinstance(step.head, Tensor) else step
     check(core, step)
     if step.op in (COND, CASE) and not isinstance(step.head, Tensor):
         return chosen(step.op, step.head, step.functions)(*step.args)
@@ -156,6 +158,10 @@ def record(capture: Capture, step: Construct) -> Any:
     """Record a step of control flow; its results, in the structure that the functions return."""
     op, head, functions, args, attributes = step
     draws, loops = capture.draws or Draws(capture), FORMS[op].loops
+    if op == WHILE:
+        functions = (partial(tested, functions[0]), *functions[1:])
+    if loops:
+        functions = (*functions[:-1], partial(laid_out, functions[-1], state_of(args)))
     blocks = [captured(capture, function, args, draws, own=loops) for function in functions]
     values = [state_of(args), as_state(blocks[-1].value, len(args))] if loops else [block.value for block in blocks]
     check_structures(op, values)
@@ -164,6 +170,27 @@ def record(capture: Capture, step: Construct) -> Any:
             op, head, arguments_of(args, own=loops), [each.block for each in blocks], attributes
         )
     return with_tensors(values[0], iter(results))
+
+
+def tested(test: Callable[..., Any], *state: Any) -> Any:
+    """The test's result, on one device."""
+    found = test(*state)
+    return on_one_device(found) if isinstance(found, Tensor) else found
+
+
+def laid_out(body: Callable[..., Any], before: Any, *state: Any) -> Any:
+    """The body's result, in which global tensors lie as those of the state before."""
+    return laid_as(as_state(body(*state), len(state)), before)
+
+
+def laid_as(value: Any, like: Any) -> Any:
+    """The value with the layouts of what is in the same place."""
+    if type(value) is GlobalTensor and type(like) is GlobalTensor:
+        return value if value._form is like._form else value.to_global(like.placement, like.layout)
+    found, others = None if isinstance(value, Tensor) else members(value), members(like)
+    if found is None or others is None or len(found) != len(others):
+        return value
+    return rebuilt(value, [laid_as(one, other) for (_, one), (_, other) in zip(found, others, strict=True)])
 
 
 def state_of(args: Sequence[Any]) -> Any:

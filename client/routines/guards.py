@@ -176,7 +176,7 @@ def behind(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[Any, str]]:
     """What a function may find by way of its arguments, and the call's key does not have, with names: other objects,
     and of containers their classes, and attributes that are no members."""
     for name, value in arguments:
-        if isinstance(value, Tensor) or type(value) in VALUES:
+        if isinstance(value, Tensor) or type(value) in VALUES:  # a global one, too: its form is in the key
             continue
         found = members(value)
         if found is None:

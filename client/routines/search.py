@@ -21,7 +21,7 @@ from operator import attrgetter
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Final, TypeAlias
 
-from ..capture.structure import joined
+from ..capture.structure import joined, members
 from ..tensor.tensor import Tensor
 from .contents import Kind, dict_of
 from .kinds import NOT_READ
@@ -108,6 +108,8 @@ class Search:
 
     def _look_at(self, value: Any, name: str) -> None:
         if isinstance(value, Tensor):
+            for key, part in members(value) or ():  # of a global tensor
+                self.tensors.setdefault(id(part), joined(name, key))
             self.tensors.setdefault(id(value), name)
         elif type(value) not in VALUES and id(value) not in self.objects:
             self.objects[id(value)] = (value, name)

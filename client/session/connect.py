@@ -103,7 +103,7 @@ def connect_inside(where: str | None, wanted: Wanted, outbox: type[Outbox]) -> S
         machine = connect_local(address, asked, wanted.name or "", strict=wanted.strict)
         if sought:
             tell_of_fallback(sought, address)
-        return Session(machine, wanted.frames, outbox, address=address, sought=sought)
+        return Session(machine, wanted.frames, outbox, address=address, sought=sought, strict=wanted.strict)
 
 
 def refuse_local(where: str, wanted: Wanted) -> None:
@@ -171,4 +171,4 @@ def connect_daemon(address: str, wanted: Wanted = USUAL, outbox: type[Outbox] = 
     with connecting(address), SHIELD:
         transport = RemoteTransport(address, socket_options(address, wanted.keys), wanted.name, strict=wanted.strict)
         close_at_exit(transport)
-        return Session(transport, wanted.frames, outbox, address=address)
+        return Session(transport, wanted.frames, outbox, address=address, strict=wanted.strict)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from time import monotonic
 
-from ..calls.checks import own
+from ..calls.checks import on_one_device, own
 from ..files.checkpoints import keeping_durable
 from ..locations.tracebacks import make_public
 from ..outbox.current import capture_of
@@ -30,7 +30,7 @@ class SideEffects(Facet):
         it raises, or an operand is poisoned, the effects behind it in the chain do not happen; `check_chain` raises
         the error.
         """
-        owned = [own(self._core, tensor) for tensor in tensors]
+        owned = [on_one_device(own(self._core, tensor)) for tensor in tensors]
         capture = capture_of(self._core.outbox)
         if capture is not None:
             capture.effect(callback, owned, chain)
@@ -52,7 +52,7 @@ class SideEffects(Facet):
         the end of the program, for some seconds at most. After an error of another effect in the chain nothing more is
         printed; `check_chain` says why.
         """
-        owned = [own(self._core, value) for value in values if isinstance(value, Tensor)]
+        owned = [on_one_device(own(self._core, value)) for value in values if isinstance(value, Tensor)]
         parts = [None if isinstance(value, Tensor) else str(value) for value in values]
         capture = capture_of(self._core.outbox)
         if capture is not None:

@@ -10,6 +10,7 @@ from ..calls.calls import Calls
 from ..calls.scopes import Scopes
 from ..core.core import Core
 from ..files.savings import Savings
+from ..global_tensors.calls import GlobalCalls
 from ..outbox.outbox import Outbox
 from ..routines.control_flow import Flows
 from ..sharing.names import Names
@@ -39,6 +40,7 @@ class Parts(Core):
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
         super().__init__(outbox, address, hint)
         self.calls = Calls(outbox)
+        self.global_calls = GlobalCalls(outbox)
         self.scopes = Scopes(outbox)
         self.opened, self.innermost = self.scopes.opened, self.scopes.innermost
         self.savings = Savings()

@@ -13,6 +13,7 @@ from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar
 
 from ...interpreter.errors import MetadataTypeError
+from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.opdef import OpDef
 from ...interpreter.types.meta import Scalar
 from ..array_api.random import Random
@@ -21,6 +22,7 @@ from ..calls.checks import device_of
 from ..calls.contexts import Context
 from ..calls.handlers import Handler, Invocation
 from ..core.core import Core
+from ..global_tensors.checks import checked as checked_placement
 from ..locations.locations import located
 from ..locations.tracebacks import hides, make_public, signed
 from ..outbox.current import refuse_captured
@@ -57,9 +59,11 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         *,
         address: str = "local",
         sought: str = "",
+        strict: bool = False,
     ) -> None:
         hint = f"this machine is in your process; no daemon was found at {sought}" if sought else ""
         self._begin(Parts(kind(transport, frames), address, hint))
+        self._core.strict = strict
 
     def _begin(self, core: Parts) -> None:
         """Become the facade of a core."""
@@ -126,6 +130,19 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
     def devices(self) -> list[str]:
         """Names of the machine's devices; the first is the default."""
         return self._core.devices
+
+    @property
+    def placement(self) -> Placement | None:
+        """The placement of new tensors that are given no device: they are global then, equal everywhere. None at first.
+
+        `session.placement = td.placement(["sim:0", "sim:1"])`; MetadataError for devices that do not exist.
+        """
+        return self._core.placement
+
+    @placement.setter
+    def placement(self, placement: Placement | None) -> None:
+        refuse_captured(self._core.outbox, "the session's placement cannot be set")
+        self._core.placement = None if placement is None else checked_placement(self._core, placement)
 
     @property
     def handler(self) -> Handler:

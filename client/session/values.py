@@ -8,8 +8,12 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from ...interpreter.errors import MetadataTypeError
+from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.meta import Scalar
 from ..calls.checks import own
+from ..global_tensors.making import global_tensor, of_parts
+from ..global_tensors.tensor import GlobalTensor
+from ..global_tensors.values import fetching_all
 from ..host_arrays.host_arrays import HostPool, host_meta, new_host_array
 from ..host_arrays.host_results import HostResults
 from ..host_arrays.uploads import as_tensor, padded
@@ -43,6 +47,28 @@ class Values(Facet):
         if padded_to is not None:
             return padded(self._core, as_tensor(self._core, values, device, dtype), padded_to, fill)
         return as_tensor(self._core, values, device, dtype)
+
+    def global_tensor(
+        self,
+        values: Any = None,
+        placement: Placement | None = None,
+        layout: Any = None,
+        *,
+        parts: Sequence[Tensor] | None = None,
+        dtype: Any = None,
+    ) -> GlobalTensor:
+        """A global tensor: values in parts on the devices of a placement, by default the session's. Returns at once.
+
+        `layout`: `td.split(axis)`, `td.broadcast` (the default) or `td.partial("sum")`; a tuple of them for a grid of
+        two dimensions. Of an array each device gets only its part; of a tensor, what moves does so in the machine.
+        `parts`: plain tensors in place of values, one on each device. MetadataError for what does not fit.
+        """
+        where = self._core.placement if placement is None else placement
+        if parts is not None:
+            if values is not None:
+                raise located(MetadataTypeError("global_tensor: takes values, or parts=, not both"))
+            return of_parts(self._core, listed(parts), where, layout)
+        return global_tensor(self._core, values, where, layout, dtype)
 
     def empty_host(self, shape: int | Sequence[int], dtype: Any = None) -> NDArray[Any]:
         """A NumPy array to be filled, contents undefined: `asarray` of it, or of a packed view, copies nothing.
@@ -87,4 +113,4 @@ make_public(Values)
 def fetching(core: Parts, tensors: Iterable[Tensor]) -> Steps[list[NDArray[Any]]]:
     if not isinstance(tensors, Iterable):
         raise located(MetadataTypeError(f"fetch: takes a list of tensors, not {type(tensors).__name__}"))
-    return (yield from core.answers.fetching_all([own(core, tensor) for tensor in tensors]))
+    return (yield from fetching_all(core, [own(core, tensor) for tensor in tensors]))

@@ -24,6 +24,7 @@ Operand: TypeAlias = Any  # a Tensor, or a number
 
 SCALARS: Final = frozenset((bool, int, float, complex))
 OPERANDS: Final[set[type]] = set()  # what stands for tensors and numbers while a routine is captured
+GLOBALS: Final[set[type]] = set()  # tensors in parts on several devices
 NAMESPACES: Final[list[Callable[[], type]]] = []  # where errors look for a function: the class of `session.xp`, late
 UNARY: Final = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 BINARY: Final = {

@@ -7,6 +7,7 @@ A convention is a tree of nodes. On the wire a node is an array:
     ["number", n, value]                             of an argument: the nth number that a run is given; of a result:
                                                      the number in slot n. With a value: it has to be that one
     ["fixed", value, null]                           a text, bool, number or None
+    ["global", label, [], nodes]                     a global tensor of parts; `label` says how they lie
     [kind, label, names, nodes]                      a container: dict, list, tuple, slice, named (a named tuple),
                                                      fields (a dataclass); `label` is the name of its class
 """
@@ -15,9 +16,11 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..errors import MetadataTypeError, ProtocolError
+from ..layouts.text import parsed
 from ..types.meta import SCALAR_TYPES, Scalar
 from ..wire.forms import shown
 from .program import CHARACTERS, OTHERS, SURROGATE, Program
@@ -27,9 +30,10 @@ CAPTURED: Final = "captured"
 RESULT: Final = "result"
 NUMBER: Final = "number"
 FIXED: Final = "fixed"
+GLOBAL: Final = "global"
 PLACES: Final = frozenset((PARAMETER, CAPTURED, RESULT, NUMBER))
 LABELLED: Final = frozenset(("named", "fields"))  # containers whose members have identifiers for names
-KINDS: Final = frozenset(("dict", "list", "tuple", "slice")) | LABELLED
+KINDS: Final = frozenset(("dict", "list", "tuple", "slice", GLOBAL)) | LABELLED
 
 NODES: Final = 1 << 12  # of a convention: some milliseconds, during which no other session is served
 DEEPEST: Final = 16  # levels of containers
@@ -220,6 +224,8 @@ class Decoder:
         keys = tuple(names)
         if (kind == "slice" and len(members) != 3) or (keys and len(keys) != len(members)):
             raise ValueError(f"a {kind} of {len(members)} members")
+        if kind == GLOBAL and prod(parsed(text(label))[0]) != len(members):
+            raise ValueError(f"{shown(label)} has another number of parts")
         if kind in LABELLED and not (is_identifier(label) and all(may_be_member(kind, key) for key in keys)):
             raise ValueError(f"{shown(label)} has members without names")
         if kind in LABELLED or kind == "dict":

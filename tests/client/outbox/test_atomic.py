@@ -268,3 +268,53 @@ def test_a_restart_says_how_many_cancellations_it_knows(session: Session, sent: 
     session.restart()
     assert [message for message in sent if message[0] == RESTART] == [[RESTART, 1], [RESTART, 3]]
     assert session.asarray([1.0]).tolist() == [1.0]
+
+
+def test_a_group_within_a_batch_keeps_its_place_and_waits_with_the_rest(session: Session, sent: list[Any]) -> None:
+    x = session.asarray([1.0, 2.0])
+    x += 1.0
+    with session._core.outbox.grouped():
+        x *= 2.0
+        x -= 1.0
+    y = x * 3.0
+    assert y.tolist() == [9.0, 15.0]
+    assert kinds(sent)[:6] == [UPLOAD, SIGNATURE, CALL, ATOMIC, SIGNATURE, CALL]
+
+
+def test_a_group_of_one_or_no_message_is_none(session: Session, sent: list[Any]) -> None:
+    x = session.asarray([1.0, 2.0])
+    x *= 1.0
+    for _ in range(2):
+        with session._core.outbox.grouped():
+            pass
+        with session._core.outbox.grouped():
+            x *= 1.0
+    session.flush()
+    assert kinds(sent) == [UPLOAD, SIGNATURE, CALL, CALL, CALL]
+
+
+def test_a_group_inside_a_block_belongs_to_it(session: Session, sent: list[Any]) -> None:
+    x = session.asarray([1.0, 2.0])
+    with session.atomic():
+        with session._core.outbox.grouped():
+            x += 1.0
+            x *= 2.0
+        x -= 1.0
+    assert kinds(sent) == [UPLOAD, ATOMIC]
+    assert [message[0] for message in sent[-1][1]] == [SIGNATURE, CALL, SIGNATURE, CALL, SIGNATURE, CALL]
+
+
+def test_what_was_issued_before_a_group_leaves_first_where_the_group_takes_its_numbers(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signatures, "KNOWN", 2)
+    x = session.asarray([1.0, 2.0])
+    y = x + 1.0
+    with session._core.outbox.grouped():
+        for n in range(2, 6):
+            x = session.xp.reshape(x, (1,) * n + (2,))
+            y = y * 2.0
+    del x
+    assert y.tolist() == [32.0, 48.0]
+    session.sync()
+    assert session.stats()["session"]["tensors"] == 1

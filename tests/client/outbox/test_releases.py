@@ -43,10 +43,22 @@ def test_what_nothing_uses_is_released_first() -> None:
     assert released([call((1, 2), (3,))], 8, 9)[0] == [RELEASE, (8, 9)]
 
 
-@each_case("user", [[FETCH, 5, 1, 0, 0], [TO_DEVICE, 4, 5, "cpu:0", 0], [ATOMIC, [call((5, 1), (2,))]]])
+@each_case("user", [[FETCH, 5, 1, 0, 0], [TO_DEVICE, 4, 5, "cpu:0", 0], [ATOMIC, [[TO_DEVICE, 4, 5, "cpu:0", 0]]]])
 def test_behind_any_other_message_that_uses_it_comes_a_message(user: list[Any]) -> None:
     signature = [SIGNATURE, 1, "add", (), (), "cpu:0", None]
-    assert released([user, signature], 5) == [user, [RELEASE, (5,)], signature]
+    inside = user[0] == ATOMIC
+    expected = [[ATOMIC, [*user[1], [RELEASE, (5,)]]]] if inside else [user, [RELEASE, (5,)]]
+    assert released([user, signature], 5) == [*expected, signature]
+
+
+def test_a_release_rides_on_a_call_in_a_group() -> None:
+    group = [ATOMIC, [call((1, 2), (3,)), call((5, 2), (4,))]]
+    assert released([call((1, 1), (2,)), group, call((3, 4), (6,))], 1, 2, 8) == [
+        [RELEASE, (8,)],
+        call((1, 1), (2,)),
+        [ATOMIC, [[*call((1, 2), (3,))[:4], 0b01, 0], [*call((5, 2), (4,))[:4], 0b10, 0]]],
+        call((3, 4), (6,)),
+    ]
 
 
 def test_an_operand_beyond_the_bits_of_a_call_is_released_behind_it() -> None:

@@ -1,0 +1,7 @@
+"""Global tensors: one value in parts on several devices.
+
+- `tensor`: the handle; `form`: its meta, placement and layout; `values`: waiting for it, and reading
+- `making`: from values and tensors to global ones; `checks`: of arguments; `published`: of parts from elsewhere
+- `plan`: which layouts a call takes and gives; `calls`: issues calls, in one group each
+- `boxing`: from one layout and placement to another
+"""

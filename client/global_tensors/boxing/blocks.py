@@ -1,0 +1,88 @@
+"""Which pieces of the old parts a new part is made of.
+
+The pieces of a new part form a grid, since every layout cuts a value along whole axes. So a new part is put together by
+joining pieces along one axis after the other.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise, product
+from math import prod
+from typing import NamedTuple
+
+from ....interpreter.layouts.layout import Partial
+from ....interpreter.layouts.shares import Share
+from ..form import Form, places
+
+Interval = tuple[int, int]
+
+
+class Piece(NamedTuple):
+    """A part's piece: the number of the part, and the intervals in it, () for all of it."""
+
+    source: int
+    cut: tuple[Interval, ...]
+    size: int
+
+
+class Block(NamedTuple):
+    """A new part: its pieces, row-major in a grid with so many along each axis."""
+
+    counts: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+
+
+@lru_cache(maxsize=512)
+def blocks(before: Form, after: Form) -> tuple[Block, ...]:
+    """The new parts, of the old ones. A piece that a device has is not taken from another one."""
+    kept = [dim for dim, atom in enumerate(before.layout) if isinstance(atom, Partial)]
+    lines = [tuple(place[dim] for dim in kept) for place in places(before.placement.grid)]
+    made = []
+    for number, share in enumerate(after.shares):
+        name = after.placement.names[number]
+        sources = [n for n in range(len(before.shares)) if not kept or lines[n] == lines[number]]
+        sources.sort(key=lambda n: before.placement.names[n] != name)  # its own first
+        made.append(block(before.shares, sources, share))
+    return tuple(made)
+
+
+def block(parts: tuple[Share, ...], sources: list[int], share: Share) -> Block:
+    """One new part, of the parts with these numbers, the preferred one first."""
+    if not prod(share.shape):
+        return Block((0,) * len(share.shape), ())
+    ends = [begin + size for begin, size in zip(share.begin, share.shape, strict=True)]
+    cuts = []
+    for axis, (first, end) in enumerate(zip(share.begin, ends, strict=True)):
+        found = {first, end}
+        for n in sources:
+            begin = parts[n].begin[axis]
+            found.update(at for at in (begin, begin + parts[n].shape[axis]) if first < at < end)
+        cuts.append(list(pairwise(sorted(found))))
+    cuts = [whole_if_one_has_it(axis_cuts, parts, sources, axis) for axis, axis_cuts in enumerate(cuts)]
+    cells = [piece(parts, sources, cell) for cell in product(*cuts)]
+    return Block(tuple(map(len, cuts)), tuple(cells))
+
+
+def whole_if_one_has_it(
+    cuts: list[Interval], parts: tuple[Share, ...], sources: list[int], axis: int
+) -> list[Interval]:
+    """The intervals along an axis, as one if the preferred part has all of it."""
+    first, end = cuts[0][0], cuts[-1][1]
+    begin, size = parts[sources[0]].begin[axis], parts[sources[0]].shape[axis]
+    return [(first, end)] if begin <= first and end <= begin + size else cuts
+
+
+def piece(parts: tuple[Share, ...], sources: list[int], cell: tuple[Interval, ...]) -> Piece:
+    """A cell of the value as a piece of the first part that has it."""
+    for n in sources:
+        part = parts[n]
+        inside = all(
+            begin <= low and high <= begin + size
+            for (low, high), begin, size in zip(cell, part.begin, part.shape, strict=True)
+        )
+        if inside:
+            cut = tuple((low - begin, high - begin) for (low, high), begin in zip(cell, part.begin, strict=True))
+            whole = all(high - low == size for (low, high), size in zip(cut, part.shape, strict=True))
+            return Piece(n, () if whole else cut, prod(high - low for low, high in cell))
+    raise AssertionError("the parts hold the whole value")

@@ -1,0 +1,17 @@
+"""How fast bytes move between devices, as far as choices depend on that: the same at each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ....interpreter.layouts.placement import kind_of
+
+# Bytes a second between devices of a kind. The order matters more than the figures.
+BANDWIDTHS: Final = {"cpu": 10e9, "cuda": 25e9, "sim": 0.5e9}
+UNKNOWN: Final = 1e9
+
+
+def bandwidth(names: Iterable[str]) -> float:
+    """Bytes a second to or from the slowest of these devices."""
+    return min(BANDWIDTHS.get(kind_of(name), UNKNOWN) for name in names)

@@ -1,0 +1,49 @@
+"""Pieces of plain tensors: cut out, and joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....interpreter.schema.opdef import REGISTRY
+from ...tensor.methods import frozen_index
+from ...tensor.tensor import Tensor
+from .blocks import Block, Interval
+
+_GETITEM = REGISTRY["getitem"]
+
+
+def cut(tensor: Tensor, intervals: tuple[Interval, ...]) -> Tensor:
+    """The part of a tensor within these intervals, one for each axis; () is all of it."""
+    if not intervals or all(each == (0, size) for each, size in zip(intervals, tensor.shape, strict=True)):
+        return tensor
+    index = frozen_index(tuple(slice(low, high) for low, high in intervals), _GETITEM)
+    return tensor._core.calls.operate(_GETITEM, tensor, attributes=index)
+
+
+def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Tensors on one device, one behind the other along an axis."""
+    if len(tensors) == 1:
+        return tensors[0]
+    core = tensors[0]._core
+    return core.calls.call(core, "concat", tensors, {"axis": axis})[0]
+
+
+def put_together(parts: Sequence[Tensor], block: Block, home: str) -> Tensor:
+    """A new part on its device. At least one piece is there."""
+    pieces = [
+        cut(parts[piece.source], piece.cut).to_device(home)
+        if parts[piece.source]._home != home
+        else cut(parts[piece.source], piece.cut)
+        for piece in block.pieces
+    ]
+    for axis in range(len(block.counts) - 1, -1, -1):
+        count = block.counts[axis]
+        pieces = [joined(pieces[first : first + count], axis) for first in range(0, len(pieces), count)]
+    (whole,) = pieces
+    return whole
+
+
+def zeros(like: Tensor, shape: tuple[int, ...], home: str) -> Tensor:
+    """Zeros in the dtype of a tensor."""
+    core = like._core
+    return core.calls.call(core, "zeros", (), {"shape": shape, "dtype": like.dtype.name}, device=home)[0]

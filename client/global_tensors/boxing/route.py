@@ -1,0 +1,63 @@
+"""From one form of a value to another: which steps lead there.
+
+Addends are summed first, then slices and copies move, then what is an addend elsewhere is filled up with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from ....interpreter.layouts.layout import BROADCAST, Atom, Partial, Split
+from ...tensor.tensor import Tensor
+from ..form import Form
+from .steps import Assembly, Filling, Reduction, Step
+
+
+@lru_cache(maxsize=1024)
+def route(before: Form, after: Form) -> tuple[Step, ...]:
+    """The steps, in order."""
+    steps: list[Step] = []
+    at, here = before, before.placement == after.placement
+    if before is after or before.meta is None:
+        return ()
+    for dim, atom in enumerate(before.layout):
+        if isinstance(atom, Partial) and not (here and after.layout[dim] == atom):
+            reduced = at.at(dim, reduced_to(at, after, dim, here=here))
+            steps.append(Reduction(at, reduced, dim))
+            at = reduced
+    goal = Form.of(after.meta, after.placement, tuple(moved(at, after, here=here)))
+    if (at.placement, at.layout) != (goal.placement, goal.layout):
+        steps.append(Assembly(at, goal))
+    if goal is not after:
+        steps.append(Filling(goal, after))
+    return tuple(steps)
+
+
+def reduced_to(at: Form, after: Form, dim: int, *, here: bool) -> Atom:
+    """What the addends along a dimension of the grid become: the slices that are wanted, if they can."""
+    wanted = after.layout[dim] if here else BROADCAST
+    if isinstance(wanted, Split) and not at.splits(wanted.axis) and after.splits(wanted.axis) == [dim]:
+        return wanted
+    return BROADCAST
+
+
+def moved(at: Form, after: Form, *, here: bool) -> list[Atom]:
+    """The layout that is wanted, with copies in place of new addends."""
+    return [
+        BROADCAST if isinstance(new, Partial) and not (here and at.layout[dim] == new) else new
+        for dim, new in enumerate(after.layout)
+    ]
+
+
+def seconds(before: Form, after: Form) -> float:
+    """How long boxing takes."""
+    return sum(step.seconds for step in route(before, after))
+
+
+def box(parts: Sequence[Tensor], before: Form, after: Form) -> list[Tensor]:
+    """Issue the steps; the new parts, some of which may be the old ones."""
+    made = list(parts)
+    for step in route(before, after):
+        made = step.issue(made)
+    return made

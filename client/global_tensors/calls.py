@@ -1,0 +1,240 @@
+"""Calls on global tensors: each is one call for each part, in one atomic group with what has to move first.
+
+The results' metas are inferred on the whole, so that errors raise at the user's line as those of plain tensors do. The
+plan of a kind of call (`plan`) is kept: the second call of the kind looks it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.layouts.layout import BROADCAST, layout_of
+from ...interpreter.layouts.placement import Placement
+from ...interpreter.schema.infer import check_distinct
+from ...interpreter.schema.opdef import FrozenAttributes, OpDef
+from ...interpreter.schema.promotion import check_scalars
+from ..calls.checks import device_of, own
+from ..calls.handlers import Invocation
+from ..calls.signatures import SignatureKey, as_floats, inferred, operand_meta
+from ..core.core import Core
+from ..locations.locations import located
+from ..outbox.current import CURRENT, capture_of
+from ..outbox.outbox import Outbox
+from ..tensor.tensor import Tensor
+from .boxing.route import box
+from .checks import checked
+from .form import Form
+from .making import global_tensor
+from .plan import Asked, Plan, planned
+from .tensor import GlobalTensor
+
+KNOWN: Final = 4096  # kinds of calls whose plans are kept
+
+
+class GlobalCalls:
+    """Issues the calls of one session that global tensors take part in."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._plans: dict[Asked, Plan] = {}
+
+    # -- ops -------------------------------------------------------------------------------------------------------
+
+    def operate(self, op: OpDef, x: Tensor, y: Any, attributes: FrozenAttributes, *, in_place: bool) -> Tensor:
+        """An op of one operand, or of two."""
+        core = x._core
+        inputs = (x,) if y is None else (x, y)
+        out = (x,) if in_place else None
+        return self.carry_out(core, Invocation(core.as_session(), op, inputs, attributes, out, None))[0]
+
+    def carry_out(self, core: Core, invocation: Invocation) -> list[Tensor]:
+        """Issue an op, with what has to move first; its results are global tensors, or the targets."""
+        try:
+            return self._carried_out(core, invocation)
+        except MetadataError as error:
+            raise located(error) from None
+
+    def _carried_out(self, core: Core, invocation: Invocation) -> list[Tensor]:
+        placement = placement_of(core, invocation)
+        inputs = tuple([global_operand(core, invocation.op, each, placement) for each in invocation.inputs])
+        invocation = invocation._replace(inputs=inputs, device=None)
+        asked, floats = self._asked(core, invocation, placement)
+        if floats is not None:
+            return self._carried_out(core, invocation._replace(inputs=floats))
+        plan = self._plans.get(asked) or self._plan(asked)
+        if plan.moves:
+            self.refuse_moves(core, plan)
+        with self.grouped():
+            return self._issue(core, invocation, plan)
+
+    def _asked(self, core: Core, invocation: Invocation, placement: Placement) -> tuple[Asked, tuple[Any, ...] | None]:
+        """The kind of a call; and its operands with floats for large ints, if there are such."""
+        op, inputs, targets = invocation.op, invocation.inputs, invocation.out
+        operands = tuple(
+            [each._form if type(each) is GlobalTensor else operand_meta(core, op, each) for each in inputs]
+        )
+        check_distinct(op.name, targets or ())
+        out = None if targets is None else tuple([each._form for each in targets if type(each) is GlobalTensor])
+        asked = Asked(op, operands, invocation.attributes, placement, out)
+        floats = None
+        if int in operands:
+            key = SignatureKey(op, asked.metas, invocation.attributes, "", None)
+            floats = as_floats(key, inputs)
+            if floats is None:
+                check_scalars(op.name, inputs, asked.metas, dict(invocation.attributes))
+        return asked, floats
+
+    def _plan(self, asked: Asked) -> Plan:
+        """Plan a kind of call that was not made before."""
+        targets = None if asked.out is None else tuple([form.meta for form in asked.out])
+        key = SignatureKey(asked.op, asked.metas, asked.attributes, "", targets)
+        inferred(CURRENT.infer, key)
+        outputs = CURRENT.infer.infer(asked.op, asked.metas, asked.attributes)
+        plan = planned(asked, outputs, CURRENT.infer)
+        while len(self._plans) >= KNOWN:
+            del self._plans[next(iter(self._plans))]
+        self._plans[asked] = plan
+        return plan
+
+    def refuse_moves(self, core: Core, plan: Plan) -> None:
+        """MetadataError if placement is strict: bytes would move that the user has not moved."""
+        if core.strict:
+            moved = [
+                f"{old} to {new}"
+                for old, new in zip(plan.asked.operands, plan.operands, strict=True)
+                if new is not None and old is not new
+            ]
+            name = plan.asked.op.name
+            text = "; ".join(moved) or "the result to the layout of out="
+            raise MetadataError(f"{name}: placement is strict, and bytes would move: {text}; use to_global", op=name)
+
+    def grouped(self) -> AbstractContextManager[None]:
+        """One group of what is issued inside. A run of a routine is one message, anyway."""
+        return self._outbox.grouped() if capture_of(self._outbox) is None else nullcontext()
+
+    def _issue(self, core: Core, invocation: Any, plan: Plan) -> list[Tensor]:
+        operands: list[Sequence[Any]] = []
+        count = len(plan.attributes)
+        for given, wanted in zip(invocation.inputs, plan.operands, strict=True):
+            operands.append([given] * count if wanted is None else box(given._parts, given._form, wanted))
+        targets = [each._parts for each in invocation.out or ()] if plan.direct else None
+        made = [
+            core.calls.carry_out(
+                core,
+                Invocation(
+                    invocation.session,
+                    invocation.op,
+                    tuple([each[part] for each in operands]),
+                    attributes,
+                    None if targets is None else tuple([each[part] for each in targets]),
+                    home,
+                ),
+                None,
+            )
+            for part, (attributes, home) in enumerate(zip(plan.attributes, plan.asked.placement.names, strict=True))
+        ]
+        if invocation.out is not None:
+            if not plan.direct:
+                for target, form, parts in zip(invocation.out, plan.outputs, zip(*made, strict=True), strict=True):
+                    self.overwrite(target, form, parts)
+            return list(invocation.out)
+        return [
+            GlobalTensor(core, form, parts) for form, parts in zip(plan.outputs, zip(*made, strict=True), strict=True)
+        ]
+
+    def overwrite(self, target: Any, form: Form, parts: Sequence[Tensor]) -> None:
+        """Write a value, of which these are the parts, to a global tensor."""
+        for part, value in zip(target._parts, box(parts, form, target._form), strict=True):
+            part[...] = value if value.dtype == part.dtype else value.astype(part.dtype)
+
+    # -- made of values, and moves -------------------------------------------------------------------------------
+
+    def upload(self, core: Core, values: Any, placement: Placement, dtype: Any) -> Tensor:
+        """A global tensor of values, in equal parts."""
+        return global_tensor(core, values, placement, None, dtype)
+
+    def to_global(self, tensor: Any, placement: Any, layout: Any) -> GlobalTensor:
+        """The value of a tensor, plain or global, in another placement and layout."""
+        core = tensor._core
+        own(core, tensor)
+        given = placed(tensor)
+        wanted = given._form.placement if placement is None else checked(core, placement)
+        atoms = given._form.layout if layout is None and placement is None else BROADCAST if layout is None else layout
+        if layout is None and placement is not None:
+            atoms = (BROADCAST,) * len(wanted.grid)
+        meta = given._meta
+        if meta is None:
+            meta = given._known_meta()
+        try:
+            form = Form.of(meta, wanted, layout_of(atoms, len(wanted.grid), meta))
+        except MetadataError as error:
+            raise located(error) from None
+        return self.boxed(given, form)
+
+    def boxed(self, given: GlobalTensor, form: Form) -> GlobalTensor:
+        """A global tensor of that form, whose parts are its own."""
+        with self.grouped():
+            parts = box(given._parts, given._form, form)
+            mine = {id(part) for part in given._parts}
+            parts = [part.copy() if id(part) in mine else part for part in parts]
+        return GlobalTensor(given._core, form, parts)
+
+    def to_device(self, tensor: Any, device: Any) -> Tensor:
+        """The value on one device, as a plain tensor; on a placement, in equal parts."""
+        core = tensor._core
+        if isinstance(device, Placement):
+            return self.to_global(tensor, device, None)
+        alone = Placement((device_of(core, device),), (1,))
+        (part,) = self.to_global(tensor, alone, BROADCAST)._parts
+        return part
+
+
+def placement_of(core: Core, invocation: Invocation) -> Placement:
+    """The one placement of a call; MetadataError if there are several, and for plain targets."""
+    op, found = invocation.op.name, []
+    for each in (*(invocation.out or ()), *invocation.inputs):
+        if type(each) is GlobalTensor:
+            own(core, each)
+            found.append(each._form.placement)
+    for each in invocation.out or ():
+        if type(each) is not GlobalTensor:
+            raise MetadataTypeError(f"{op}: out= is a tensor of one device: make it global (to_global)", op=op)
+    if isinstance(invocation.device, Placement):
+        found.append(checked(core, invocation.device))
+    elif not found and core.placement is not None:
+        found.append(core.placement)
+    elif invocation.device is not None:
+        raise MetadataError(f"{op}: a global tensor is on several devices: device= is a placement", op=op)
+    if len(set(found)) > 1:
+        one, other = found[0], next(each for each in found if each != found[0])
+        raise MetadataError(
+            f"{op}: its operands are on two placements, {one} and {other}: bring them to one with to_global", op=op
+        )
+    return found[0]
+
+
+def global_operand(core: Core, op: OpDef, given: Any, placement: Placement) -> Any:
+    """An operand of a call on global tensors: a plain tensor without dimensions counts as one with equal parts."""
+    if not isinstance(given, Tensor) or type(given) is GlobalTensor:
+        return given
+    own(core, given)
+    if given._meta is not None and not given._meta.ndim and not core.strict:
+        return spread(given, placement)
+    message = f"{op.name}: a tensor of one device among global tensors: use session.global_tensor(tensor, placement)"
+    raise MetadataTypeError(message, op=op.name)
+
+
+def spread(tensor: Tensor, placement: Placement) -> GlobalTensor:
+    """A plain tensor in equal parts."""
+    form = Form.of(tensor._meta, placement, (BROADCAST,) * len(placement.grid))
+    return GlobalTensor(tensor._core, form, [tensor.to_device(name) for name in placement.names])
+
+
+def placed(tensor: Any) -> GlobalTensor:
+    """A plain tensor as a global one on its device; a global one as it is."""
+    if type(tensor) is GlobalTensor:
+        return tensor
+    return GlobalTensor(tensor._core, Form.of(tensor._meta, Placement((tensor._home,), (1,)), (BROADCAST,)), [tensor])

@@ -1,0 +1,99 @@
+"""From values and tensors to global tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.layouts.layout import BROADCAST, Layout, Partial, layout_of
+from ...interpreter.layouts.placement import Placement
+from ...interpreter.types.meta import Meta
+from ..calls.checks import own
+from ..core.core import Core
+from ..device_arrays.given import is_on_gpu
+from ..host_arrays.uploads import as_tensor, copied
+from ..locations.locations import located
+from ..outbox.current import plain_of
+from ..tensor.tensor import Tensor
+from .checks import checked
+from .form import Form, places
+from .published import whole_shape
+from .tensor import GlobalTensor
+
+
+def global_tensor(core: Core, values: Any, placement: Any, layout: Any, dtype: Any) -> GlobalTensor:
+    """A global tensor of values: each device gets only its part of an array. Of a tensor, what moves does so there."""
+    where = checked(core, placement)
+    if isinstance(values, Tensor):
+        found = core.global_calls.to_global(
+            own(core, values), where, BROADCASTS[len(where.grid)] if layout is None else layout
+        )
+        return found if dtype is None else found.astype(dtype)  # type: ignore[return-value]
+    if is_on_gpu(values):
+        return global_tensor(core, as_tensor(core, values, where.names[0], dtype), where, layout, None)
+    array = host_values(values, dtype)
+    meta = Meta.of(array.shape, array.dtype) if dtype is None else Meta.of(array.shape, dtype)
+    form = form_of(meta, where, layout)
+    with core.global_calls.grouped():
+        parts = [as_tensor(core, part_of(array, form, number), name, dtype) for number, name in enumerate(where.names)]
+    return GlobalTensor(core, form, parts)
+
+
+BROADCASTS = {1: (BROADCAST,), 2: (BROADCAST, BROADCAST)}
+
+
+def host_values(values: Any, dtype: Any) -> Any:
+    """The values as an array on the host, of which parts can be taken; checked where they are uploaded."""
+    if isinstance(values, np.ndarray):
+        return values
+    _, array = copied(plain_of(values), dtype, lambda meta: np.empty(meta.shape, meta.dtype))
+    return array
+
+
+def part_of(array: Any, form: Form, number: int) -> Any:
+    """One device's part: its share of the values, or zeros where others have the addend."""
+    begin, shape = form.shares[number]
+    share = array[tuple(slice(low, low + size) for low, size in zip(begin, shape, strict=True))]
+    place = places(form.placement.grid)[number]
+    is_zero = any(at and atom == Partial("sum") for at, atom in zip(place, form.layout, strict=True))
+    return np.zeros_like(share) if is_zero else share
+
+
+def form_of(meta: Meta, placement: Placement, layout: Any) -> Form:
+    """The form; MetadataError at the user's line for a layout that does not fit."""
+    try:
+        atoms: Layout = layout_of(
+            BROADCASTS[len(placement.grid)] if layout is None else layout, len(placement.grid), meta
+        )
+    except MetadataError as error:
+        raise located(error) from None
+    return Form.of(meta, placement, atoms)
+
+
+def of_parts(core: Core, parts: Sequence[Any], placement: Any, layout: Any) -> GlobalTensor:
+    """A global tensor of plain tensors that lie on the devices of the placement. Its parts are copies, as values are.
+
+    MetadataError for parts of the wrong number, home, shape or dtype.
+    """
+    where = checked(core, placement)
+    if len(parts) != len(where.names):
+        raise located(MetadataError(f"global_tensor: {len(where.names)} parts are wanted, {len(parts)} given"))
+    for part, name in zip(parts, where.names, strict=True):
+        if type(own(core, part)) is GlobalTensor:
+            raise located(MetadataTypeError("global_tensor: a part is a plain tensor"))
+        if part._home != name:
+            raise located(MetadataError(f"global_tensor: the part for {name} is on {part._home}: use to_device"))
+    metas = [part._known_meta() for part in parts]
+    try:
+        atoms = layout_of(BROADCASTS[len(where.grid)] if layout is None else layout, len(where.grid), metas[0])
+    except MetadataError as error:
+        raise located(error) from None
+    form = form_of(Meta.of(whole_shape(metas, where.grid, atoms), metas[0].dtype), where, atoms)
+    for meta, wanted, name in zip(metas, form.metas, where.names, strict=True):
+        if meta is not wanted:
+            raise located(MetadataError(f"global_tensor: the part on {name} is {meta}, and would have to be {wanted}"))
+    with core.global_calls.grouped():
+        return GlobalTensor(core, form, [part.copy() for part in parts])

@@ -1,0 +1,150 @@
+"""Plans: which layouts a call on global tensors takes and gives, chosen once for each kind of call.
+
+Of the signatures that the op's rule lists, for each dimension of the grid one, those are taken whose boxing takes the
+least time; of equal ones those that box the fewest operands; then those that are listed first. What cannot be inferred
+on the shares (a maximum of an empty part) is passed over. The last candidate has everything equal everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ...interpreter.errors import MetadataError
+from ...interpreter.layouts.layout import BROADCAST, Layout
+from ...interpreter.layouts.placement import Placement
+from ...interpreter.layouts.rules import Call, Signature, divided, signatures, whole
+from ...interpreter.schema.infer import InferCache
+from ...interpreter.schema.opdef import FrozenAttributes, OpDef
+from ...interpreter.types.meta import Meta, OperandMeta
+from .boxing.route import route, seconds
+from .form import Form
+
+
+class Asked(NamedTuple):
+    """A kind of call. `operands`: the forms of global tensors, the types of numbers; `out`: forms of targets."""
+
+    op: OpDef
+    operands: tuple[Any, ...]
+    attributes: FrozenAttributes
+    placement: Placement
+    out: tuple[Form, ...] | None
+
+    @property
+    def metas(self) -> tuple[OperandMeta | None, ...]:
+        """The operands' metas."""
+        return tuple([one.meta if isinstance(one, Form) else one for one in self.operands])
+
+
+class Plan(NamedTuple):
+    """How such calls are issued. `operands`: the form that each is boxed to, None for a number; `attributes`: those of
+    each part's call; `outputs`: forms of the results; `direct`: the parts' calls may write to the targets' parts."""
+
+    asked: Asked
+    operands: tuple[Form | None, ...]
+    attributes: tuple[FrozenAttributes, ...]
+    outputs: tuple[Form, ...]
+    direct: bool
+
+    @property
+    def moves(self) -> bool:
+        """Do bytes go from one device to another?"""
+        pairs = [*zip(self.asked.operands, self.operands, strict=True)]
+        if self.asked.out is not None and not self.direct:
+            pairs += zip(self.outputs, self.asked.out, strict=True)
+        boxed = ((old, new) for old, new in pairs if new is not None and old is not new)
+        return any(any(step.received) for old, new in boxed for step in route(old, new))
+
+    @property
+    def boxes(self) -> bool:
+        """Is any operand boxed?"""
+        return any(
+            new is not None and old is not new for old, new in zip(self.asked.operands, self.operands, strict=True)
+        )
+
+
+class Candidate(NamedTuple):
+    """One way to issue a call: layouts of operands and results, and the calls of the parts."""
+
+    operands: tuple[Layout | None, ...]
+    outputs: tuple[Layout, ...]
+    calls: tuple[Call, ...]
+
+
+def planned(asked: Asked, outputs: tuple[Meta | None, ...], cache: InferCache) -> Plan:
+    """The plan for such calls, whose results are of these metas."""
+    for candidate in sorted(candidates(asked, outputs), key=lambda one: cost(asked, one, outputs)):
+        plan = tried(asked, candidate, outputs, cache)
+        if plan is not None:
+            return plan
+    raise AssertionError("equal parts everywhere can be computed wherever the whole can")
+
+
+def candidates(asked: Asked, outputs: tuple[Meta | None, ...]) -> Iterator[Candidate]:
+    """All ways that the op's rule has, in listed order."""
+    call = Call(asked.metas, dict(asked.attributes), outputs)  # type: ignore[arg-type]
+    for chosen, calls in chains(asked, (), [call]):
+        operands = tuple(
+            None if isinstance(meta, type) else tuple([one.inputs[n] or BROADCAST for one in chosen])
+            for n, meta in enumerate(asked.metas)
+        )
+        results = tuple(tuple([one.outputs[n] for one in chosen]) for n in range(len(outputs)))
+        yield Candidate(operands, results, tuple(calls))
+
+
+def chains(
+    asked: Asked, chosen: tuple[Signature, ...], calls: list[Call]
+) -> Iterator[tuple[tuple[Signature, ...], list[Call]]]:
+    """Signatures, one for each dimension of the grid, and the calls of the parts that they lead to."""
+    grid = asked.placement.grid
+    if len(chosen) == len(grid):
+        yield chosen, calls
+        return
+    parts = grid[len(chosen)]
+    for one in (whole(calls[0]),) if None in asked.metas else signatures(asked.op, calls, parts):
+        yield from chains(asked, (*chosen, one), divided(calls, one, parts))
+
+
+def cost(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None]) -> tuple[float, int]:
+    """Seconds of boxing, and how much is boxed."""
+    time, count = 0.0, 0
+    for given, layout in zip(asked.operands, candidate.operands, strict=True):
+        if layout is not None and given.layout != layout:
+            time += seconds(given, given.laid(layout))
+            count += 1
+    for target, layout, meta in zip(asked.out or (), candidate.outputs, outputs, strict=False):
+        if target.layout != layout:
+            time += seconds(Form.of(meta, asked.placement, layout), target)
+            count += 1
+    return time, count
+
+
+def tried(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None], cache: InferCache) -> Plan | None:
+    """The plan of that way; None if the op cannot be inferred on the shares."""
+    pairs = zip(asked.operands, candidate.operands, strict=True)
+    operands = tuple(None if layout is None else given.laid(layout) for given, layout in pairs)
+    made = tuple(
+        Form.of(meta, asked.placement, layout) for meta, layout in zip(outputs, candidate.outputs, strict=True)
+    )
+    try:
+        attributes = tuple(frozen(asked, call, cache) for call in candidate.calls)
+    except MetadataError:
+        if all(form is None or all(atom == BROADCAST for atom in form.layout) for form in operands):
+            raise
+        return None
+    direct = asked.out is not None and all(
+        target.layout == form.layout for target, form in zip(asked.out, made, strict=True)
+    )
+    return Plan(asked, operands, attributes, made, direct)
+
+
+def frozen(asked: Asked, call: Call, cache: InferCache) -> FrozenAttributes:
+    """The attributes of one part's call. MetadataError if the op does not take the part."""
+    whole_attributes = dict(asked.attributes)
+    attributes = asked.attributes if call.attributes == whole_attributes else asked.op.freeze(call.attributes)
+    found = cache.infer(asked.op, call.metas, attributes)
+    if found != call.outputs:
+        raise AssertionError(
+            f"{asked.op.name}: a part's result is {found}, not {call.outputs}: its layout rule is wrong"
+        )
+    return attributes

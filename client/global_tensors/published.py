@@ -1,0 +1,53 @@
+"""Global tensors of parts that came from elsewhere: of a run of a routine, or from under a name.
+
+What lies how is told by a label (`interpreter/layouts/text`); the devices are the parts' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...interpreter.errors import MetadataError, ProtocolError
+from ...interpreter.layouts.layout import Layout, Split, layout_of
+from ...interpreter.layouts.placement import placement
+from ...interpreter.layouts.text import parsed, spelled
+from ...interpreter.types.meta import Meta
+from ..tensor.tensor import Tensor
+from .form import Form, places
+from .tensor import GlobalTensor
+
+
+def label_of(form: Form) -> str:
+    """How the parts of such a tensor lie."""
+    return spelled(form.placement.grid, form.layout)
+
+
+def of_published(label: str, parts: Sequence[Tensor]) -> GlobalTensor:
+    """The global tensor of these parts; ProtocolError if they are not as the label says."""
+    try:
+        grid, layout = parsed(label)
+        names = [part._home for part in parts]
+        rows = names if len(grid) == 1 else [names[n * grid[1] : (n + 1) * grid[1]] for n in range(grid[0])]
+        where = placement(rows)
+        metas = [part._known_meta() for part in parts]
+        meta = Meta.of(whole_shape(metas, grid, layout), metas[0].dtype)
+        form = Form.of(meta, where, layout_of(layout, len(grid), meta))
+    except (MetadataError, ValueError) as error:
+        raise ProtocolError(f"the parts of a global tensor do not fit each other: {error}") from None
+    if tuple(metas) != form.metas:
+        raise ProtocolError(f"the parts of a global tensor, {metas}, are not those of {form}")
+    return GlobalTensor(parts[0]._core, form, parts)
+
+
+def whole_shape(metas: Sequence[Meta], grid: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
+    """The shape of the value of which these are the parts, as far as they fit each other."""
+    shape = list(metas[0].shape)
+    for axis in {atom.axis for atom in layout if isinstance(atom, Split) and atom.axis < len(shape)}:
+        dims = [dim for dim, atom in enumerate(layout) if atom == Split(axis)]
+        line = [
+            meta.shape[axis] if len(meta.shape) == len(shape) else 0
+            for meta, place in zip(metas, places(grid), strict=True)
+            if not any(at for dim, at in enumerate(place) if dim not in dims)
+        ]
+        shape[axis] = sum(line)
+    return tuple(shape)

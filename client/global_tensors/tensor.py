@@ -1,0 +1,259 @@
+"""GlobalTensor: a handle to a value whose parts lie on several devices.
+
+It has all methods of `Tensor`, and `isinstance` takes it for one, but it is no subclass (as a symbolic tensor), so that
+the hot path of plain tensors, which asks for their very class, costs what it always has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+
+from numpy.typing import NDArray
+
+from ...interpreter.errors import MetadataBufferError, MetadataError, TensordError
+from ...interpreter.layouts.layout import Layout, spelt
+from ...interpreter.layouts.placement import Placement
+from ...interpreter.types.meta import Meta
+from ..core.core import Core
+from ..locations.locations import located
+from ..locations.tracebacks import make_public, refusing
+from ..tensor import reading
+from ..tensor.methods import Methods
+from ..tensor.operators import GLOBALS, OPERANDS
+from ..tensor.tensor import Tensor
+from ..waiting.steps import Awaiting, on_thread
+from . import values
+from .form import Form
+
+if TYPE_CHECKING:
+    Base = Tensor
+else:
+    Base = Methods
+
+_WAY: Final = "take .numpy(), or one of .parts()"
+
+
+class Itself:
+    """Stands in an expression for itself, on either side."""
+
+    __slots__ = ()
+
+    def as_operand(self, tensor: Tensor) -> Tensor:
+        """The tensor is an operand as it is."""
+        return tensor
+
+
+class GlobalTensor(Base):
+    """A tensor in parts on several devices. Made by `session.global_tensor`, and by ops on global tensors.
+
+    `layout` says how the parts lie: slices, equal, or addends of the value; `placement`, which is its `device`, where.
+    An op on it is one op on each device, in one atomic group; what has to move first does so in the machine.
+    """
+
+    __slots__ = ("__weakref__", "_core", "_form", "_home", "_id", "_meta", "_parts", "_reading")
+    _symbol = Itself()
+
+    def __init__(self, core: Core, form: Form, parts: Sequence[Tensor]) -> None:
+        self._core = core
+        self._form = form
+        self._meta = form.meta
+        self._home: Any = form.placement
+        self._parts = tuple(parts)
+        self._id = 0  # the parts have ids, and lives of their own
+        self._reading = reading.EXPOSED
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """Tensor, as which it can be used."""
+        return Tensor
+
+    # -- where it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def placement(self) -> Placement:
+        """The devices of its parts, in a grid."""
+        return self._form.placement
+
+    @property
+    def layout(self) -> Layout:
+        """For each dimension of the grid: how the parts lie along it."""
+        return self._form.layout
+
+    @property
+    def device(self) -> Any:
+        """Its placement: what is made there is a global tensor, too."""
+        return self._form.placement
+
+    def parts(self) -> tuple[Tensor, ...]:
+        """Its parts as plain tensors, row-major in the grid. Values are independent: writes to them do not change it.
+
+        They share memory with it until one of the two is written.
+        """
+        return tuple([part.copy() for part in self._parts])
+
+    def to_global(self, placement: Any = None, layout: Any = None) -> GlobalTensor:
+        """The same value on another placement, or in another layout; what moves does so in the machine.
+
+        On another placement the layout is broadcast unless it is given. MetadataError for what does not fit.
+        """
+        return self._core.global_calls.to_global(self, placement, layout)
+
+    def to_device(self, device: Any, /, *, stream: None = None) -> Tensor:
+        """The whole value as a plain tensor on one device; on a placement, as a global one that is equal everywhere."""
+        if stream is not None:
+            raise located(MetadataError("to_device: the machine's streams are its own; leave it out"))
+        return self._core.global_calls.to_device(self, device)
+
+    def copy(self) -> Tensor:
+        """A new global tensor with this value, placement and layout. No bytes move until one of the two is written."""
+        return GlobalTensor(self._core, self._form, self.parts())
+
+    __copy__ = copy
+
+    def __deepcopy__(self, _memo: object) -> Tensor:
+        return self.copy()
+
+    def pin(self) -> Self:
+        """Keep each part at home; see `Tensor.pin`."""
+        return self._each("pin")
+
+    def unpin(self) -> Self:
+        """Take back one `pin`."""
+        return self._each("unpin")
+
+    def evict(self) -> Self:
+        """Let each part leave its home; see `Tensor.evict`."""
+        return self._each("evict")
+
+    def prefetch(self, device: str | None = None) -> Self:
+        """Bring each part to its home, or all to a device; see `Tensor.prefetch`."""
+        return self._each("prefetch", device)
+
+    def _each(self, hint: str, device: str | None = None) -> Self:
+        for part in self._parts:
+            self._core.calls.hint(part, hint, device)
+        return self
+
+    # -- its life --------------------------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Release the parts now. Using the handle afterwards is an error; releasing it twice is none."""
+        for part in self._parts:
+            part.release()
+
+    def _check_living(self) -> None:
+        for part in self._parts:
+            if part._id <= 0:
+                part._check_living()
+
+    def _living(self) -> Self:
+        for part in self._parts:
+            part._living()
+        return self
+
+    @refusing
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a global tensor cannot be pickled: publish it by name (session.publish), or take .numpy()")
+
+    # -- its value -------------------------------------------------------------------------------------------------
+
+    def numpy(self) -> NDArray[Any]:
+        """Its value as a NumPy array, put together on the host. Waits; raises a failed part's error, with its device.
+
+        Of equal parts one is read: the first that is there.
+        """
+        return on_thread(self._core.outbox, values.value(self))
+
+    _value = numpy
+
+    def numpy_async(self) -> Awaiting[NDArray[Any]]:
+        """`array = await t.numpy_async()`: see `numpy`."""
+        return self._awaiting(values.value(self))
+
+    def item_async(self) -> Awaiting[Any]:
+        """`number = await t.item_async()`: see `item`."""
+        return self._awaiting(values.item(self))
+
+    def tolist_async(self) -> Awaiting[Any]:
+        """`rows = await t.tolist_async()`: see `tolist`."""
+        return self._awaiting(values.rows(self))
+
+    def wait(self, timeout: float | None = None) -> Self:
+        """Wait until all parts are there; raises a failed part's error, with its device, or TimeoutError."""
+        on_thread(self._core.outbox, values.ready(self, timeout))
+        return self
+
+    def __await__(self) -> Any:
+        """Wait until all parts are there, as `wait`; gives the tensor."""
+        return self._awaiting(values.ready(self)).__await__()
+
+    def is_ready(self) -> bool:
+        """Are all parts there, or has one failed? Never waits."""
+        return on_thread(self._core.outbox, values.is_ready(self))
+
+    def is_ready_async(self) -> Awaiting[bool]:
+        """See `is_ready`."""
+        return self._awaiting(values.is_ready(self))
+
+    @property
+    def error(self) -> TensordError | None:
+        """The error of the first part that has failed; None if none has, yet. Never waits."""
+        return on_thread(self._core.outbox, values.error_of(self))
+
+    def error_async(self) -> Awaiting[TensordError | None]:
+        """See `error`."""
+        return self._awaiting(values.error_of(self))
+
+    def residency(self) -> dict[str, str]:
+        """Devices that hold a current copy of a part ("valid"), or will ("planned")."""
+        return on_thread(self._core.outbox, values.residency(self))
+
+    def residency_async(self) -> Awaiting[dict[str, str]]:
+        """See `residency`."""
+        return self._awaiting(values.residency(self))
+
+    def _known_meta(self) -> Meta:
+        if type(self._meta) is not Meta:
+            self.wait()
+        meta: Any = self._meta
+        return meta  # type: ignore[no-any-return]
+
+    def __dlpack__(self, **_options: Any) -> NoReturn:
+        """BufferError: no other library has arrays in parts."""
+        raise located(MetadataBufferError(f"a global tensor lies on several devices: {_WAY}", op="__dlpack__"))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """BufferError: it lies on several devices."""
+        raise located(MetadataBufferError(f"a global tensor lies on several devices: {_WAY}", op="__dlpack_device__"))
+
+    def cupy(self) -> NoReturn:
+        """BufferError: it lies on several devices."""
+        raise located(MetadataBufferError(f"a global tensor lies on several devices: {_WAY}", op="cupy"))
+
+    def __repr__(self) -> str:
+        """Shape, dtype, layout, devices, and the state of its parts. Waits for no value."""
+        meta = "of unknown shape" if self._meta is None else repr(self._meta)
+        where = ", ".join(self.placement.names)
+        return f"<global tensor {meta} {spelt(self.layout)} on {where}, {values.state_of(self)}>"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return values.html(self)
+
+
+_OF_THE_CLASS: Final = frozenset(
+    ("__annotations__", "__del__", "__dict__", "__doc__", "__module__", "__slots__", "__weakref__", "__init__")
+)
+for _kind in (kind for kind in Tensor.__mro__ if kind not in GlobalTensor.__mro__):
+    for _name, _method in vars(_kind).items():
+        if (
+            _name not in vars(GlobalTensor)
+            and _name not in _OF_THE_CLASS
+            and not isinstance(_method, MemberDescriptorType)
+        ):
+            setattr(GlobalTensor, _name, _method)
+make_public(GlobalTensor, frozenset(("__copy__", "__deepcopy__", "__await__", "__dlpack__", "__dlpack_device__")))
+OPERANDS.add(GlobalTensor)
+GLOBALS.add(GlobalTensor)

@@ -1,0 +1,216 @@
+"""Waiting for a global tensor, and reading it: the parts' values put together on the host, in steps.
+
+Of equal parts one is read, the first in the grid that has no error: a lost replica is no error of the value. Where
+other sessions may write to the tensor, copies of the parts are taken in one group first: no half of a write is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import Failure, TensordError
+from ...interpreter.layouts.layout import Broadcast, Partial
+from ...interpreter.types.meta import Meta
+from ..core.core import Core
+from ..requests.answers import fetched, seconds
+from ..tensor import reading, waiting
+from ..tensor.display import FONT, LONGEST_HTML, value_text
+from ..tensor.display import state_of as state_of_part
+from ..tensor.operators import GLOBALS
+from ..tensor.tensor import Tensor
+from ..transport.interface import Reply
+from ..waiting.steps import Steps, Within
+from .form import Form, places
+
+if TYPE_CHECKING:
+    from .tensor import GlobalTensor
+
+REDUCED: Final[Mapping[str, np.ufunc]] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+Place = tuple[int, ...]
+
+
+def value(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
+    """`numpy`."""
+    return (yield from asked_for(tensor))
+
+
+def asked_for(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
+    """Ask for the value now; the steps that take the answers."""
+    parts = stable(tensor)
+    needed = sources(tensor._form)
+    questions = [tensor._core.answers.question(parts[numbers[0]]) for numbers in needed.values()]
+    return answered(tensor, parts, needed, tensor._core.outbox.ask_all(questions))
+
+
+def answered(
+    tensor: GlobalTensor, parts: Sequence[Tensor], needed: Mapping[Place, list[int]], replies: Sequence[Reply]
+) -> Steps[NDArray[Any]]:
+    """The value, of the answers about its parts."""
+    found: dict[Place, NDArray[Any]] = {}
+    for (place, numbers), reply in zip(needed.items(), replies, strict=True):
+        try:
+            found[place] = fetched(parts[numbers[0]], (yield reply))
+        except TensordError as error:
+            found[place] = yield from replica(parts, numbers, error)
+    learn(tensor)
+    return whole(tensor._form, found)
+
+
+def replica(parts: Sequence[Tensor], numbers: Sequence[int], error: TensordError) -> Steps[NDArray[Any]]:
+    """The value of a part that equals one with an error; that error if all have one."""
+    for number in numbers[1:]:
+        try:
+            return (yield from parts[number]._core.answers.fetching(parts[number]))
+        except TensordError:
+            continue
+    raise named(error, parts[numbers[0]]._home) from None
+
+
+def named(error: Failure, home: str) -> Failure:
+    """A copy of the error that says on which device the part lies."""
+    if not isinstance(error, TensordError):
+        return error
+    message = f"{error.message} (the part on {home})"
+    made = type(error)(message, op=error.op, location=error.location, instruction=error.instruction)
+    made.__cause__ = error.__cause__
+    return made
+
+
+def stable(tensor: GlobalTensor) -> tuple[Tensor, ...]:
+    """The parts, or copies made at one moment if other sessions may write to the parts."""
+    parts = tensor._living()._parts
+    if all(part._reading is not reading.EXPOSED for part in parts):
+        return parts
+    with tensor._core.outbox.grouped():
+        return tuple([part.copy() for part in parts])
+
+
+def sources(form: Form) -> dict[Place, list[int]]:
+    """The places in the grid whose parts make up the value, each with the numbers of the parts that equal its own."""
+    found: dict[Place, list[int]] = {}
+    for number, place in enumerate(places(form.placement.grid)):
+        first = tuple(0 if isinstance(atom, Broadcast) else at for at, atom in zip(place, form.layout, strict=True))
+        found.setdefault(first, []).append(number)
+    return found
+
+
+def whole(form: Form, found: dict[Place, NDArray[Any]]) -> NDArray[Any]:
+    """The value, of the parts' values."""
+    for dim, atom in enumerate(form.layout):
+        if isinstance(atom, Partial):
+            found = combined(found, dim, REDUCED[atom.reduction])
+    if len(found) == 1:
+        (alone,) = found.values()
+        return alone
+    meta: Any = form.meta
+    made = np.empty(meta.shape, meta.dtype)
+    shares = dict(zip(places(form.placement.grid), form.shares, strict=True))
+    for place, part in found.items():
+        begin, shape = shares[place]
+        made[tuple(slice(low, low + size) for low, size in zip(begin, shape, strict=True))] = part
+    return made
+
+
+def combined(found: dict[Place, NDArray[Any]], dim: int, function: np.ufunc) -> dict[Place, NDArray[Any]]:
+    """The parts' values with those along one dimension of the grid combined, in its order."""
+    made: dict[Place, NDArray[Any]] = {}
+    for place, part in sorted(found.items()):
+        rest = (*place[:dim], 0, *place[dim + 1 :])
+        made[rest] = np.asarray(function(made[rest], part)) if rest in made else part
+    return made
+
+
+def fetching_all(core: Core, tensors: Sequence[Any]) -> Steps[list[NDArray[Any]]]:
+    """The values of several tensors, plain and global, in one round trip."""
+    if not any(type(tensor) in GLOBALS for tensor in tensors):
+        return (yield from core.answers.fetching_all(tensors))
+    asked: list[Any] = [
+        asked_for(tensor) if type(tensor) in GLOBALS else core.outbox.ask(core.answers.question(tensor))
+        for tensor in tensors
+    ]
+    found = []
+    for tensor, each in zip(tensors, asked, strict=True):
+        found.append((yield from each) if type(tensor) in GLOBALS else fetched(tensor, (yield each)))
+    return found
+
+
+def item(tensor: GlobalTensor) -> Steps[Any]:
+    return waiting.one_value((yield from value(tensor)))
+
+
+def rows(tensor: GlobalTensor) -> Steps[Any]:
+    """`tolist`."""
+    return (yield from value(tensor)).tolist()
+
+
+def ready(tensor: GlobalTensor, timeout: float | None = None) -> Steps[GlobalTensor]:
+    """`wait`, and `await tensor`."""
+    limit = seconds("wait", timeout)
+    replies = [tensor._core.answers.ask_ready(part) for part in tensor._living()._parts]
+    for part, reply in zip(tensor._parts, replies, strict=True):
+        try:
+            waiting.learn(part, (yield Within(reply, limit)))
+        except TensordError as error:
+            raise named(error, part._home) from None
+    learn(tensor)
+    return tensor
+
+
+def learn(tensor: GlobalTensor) -> None:
+    """Learn the meta from the parts, which are equal if data have decided it."""
+    if tensor._meta is None:
+        tensor._meta = next((part._meta for part in tensor._parts if part._meta is not None), None)
+        tensor._form = Form.of(tensor._meta, tensor._form.placement, tensor._form.layout)
+        for part in tensor._parts:
+            part._meta = tensor._meta
+
+
+def is_ready(tensor: GlobalTensor) -> Steps[bool]:
+    done = True
+    for part in tensor._living()._parts:
+        done = (yield from waiting.is_ready(part)) and done
+    return done
+
+
+def error_of(tensor: GlobalTensor) -> Steps[TensordError | None]:
+    """`error`."""
+    for part in tensor._living()._parts:
+        error = yield from waiting.error_of(part)
+        if error is not None:
+            return named(error, part._home)
+    return None
+
+
+def residency(tensor: GlobalTensor) -> Steps[dict[str, str]]:
+    found: dict[str, str] = {}
+    for part in tensor._living()._parts:
+        for device, state in (yield from waiting.residency(part)).items():
+            found[device] = "valid" if "valid" in (state, found.get(device)) else state
+    return found
+
+
+def state_of(tensor: GlobalTensor) -> str:
+    """ "ready", "pending", or what is wrong with a part; for `repr`, which waits for no value."""
+    if any(part._id < 0 for part in tensor._parts):
+        return "released"
+    if any(part._id == 0 for part in tensor._parts):
+        return "of a capture"
+    states = [state_of_part(part)[0] for part in tensor._parts]
+    for state, part in zip(states, tensor._parts, strict=True):
+        if state not in ("ready", "pending"):
+            return f"{part._home} {state}"
+    return "pending" if "pending" in states else "ready"
+
+
+def html(tensor: GlobalTensor) -> str:
+    """The summary, and the value if it is there: for notebooks."""
+    head = f"<code {FONT}>{escape(repr(tensor))}</code>"
+    if not repr(tensor).endswith("ready>") or type(tensor._meta) is not Meta:
+        return head
+    text = value_text(tensor)
+    return f"{head}<pre {FONT}>{escape(text[:LONGEST_HTML])}</pre>"

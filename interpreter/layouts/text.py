@@ -1,0 +1,37 @@
+"""How the parts of a global tensor lie, as text: `2x2: split(0), broadcast` is a grid and its layout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from .layout import BROADCAST, Atom, Layout, Partial, Split
+
+_TEXT: Final = re.compile(r"(\d{1,4})(?:x(\d{1,4}))?: (.+)", re.ASCII)
+_ATOM: Final = re.compile(r"(broadcast)|split\((\d{1,2})\)|partial\((sum|max|min)\)", re.ASCII)
+
+
+def spelled(grid: Sequence[int], layout: Layout) -> str:
+    """The text."""
+    return f"{'x'.join(map(str, grid))}: {', '.join(map(repr, layout))}"
+
+
+def parsed(text: str) -> tuple[tuple[int, ...], Layout]:
+    """Grid and layout of a text from outside; ValueError if it is none."""
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:80]!r} is no grid and layout")
+    grid = tuple(int(size) for size in found.groups()[:2] if size is not None)
+    layout = tuple(map(_atom, found[3].split(", ")))
+    if len(grid) != len(layout) or not all(grid):
+        raise ValueError(f"{text[:80]!r} has another number of dimensions")
+    return grid, layout
+
+
+def _atom(text: str) -> Atom:
+    found = _ATOM.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:80]!r} is no layout")
+    equal, axis, reduction = found.groups()
+    return BROADCAST if equal else Partial(reduction) if axis is None else Split(int(axis))
