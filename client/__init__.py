@@ -11,6 +11,7 @@
 - `tensor/`: a handle and its ops
 - `calls/`: from a call to a message; contexts
 - `host_arrays/`: from arrays to tensors, and results that come near the host
+- `collectives/`: tensors on several devices, computed with together
 - `global_tensors/`: one value in parts on several devices
 - `array_api/`: the namespace of the standard, and functions beyond it
 - `pipelines/`: stages on several devices, one microbatch behind the other

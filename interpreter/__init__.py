@@ -6,6 +6,7 @@
 - `programs/`: programs: ops in order, to be run as one message
 - `files/`: files of tensors: what is in them, reading and writing them
 - `checkpoints/`: generations of what has a name, on disk: writing, reading, collecting them
+- `collectives/`: what several devices compute together, as steps between two of them
 - `wire/`: messages, frames, addresses
 - `types/`: metas and dtypes
 - `concurrency/`: how threads wait: leader and followers, the background thread, Ctrl-C

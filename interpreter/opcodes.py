@@ -16,6 +16,9 @@ class Opcode(StrEnum):
 
     A FENCE is done when its device has completed all that was launched there before it at admission.
 
+    A collective is a group: an ALLOCATE for each result, then the steps, each a MOVE or a MERGE of one chunk, and at
+    last one COMPLETE for all, which fails if any of them has.
+
     An UPLOAD reads bytes of the host that nobody changes, and a device alone sees its effect, so events order others
     behind it.
     """
@@ -30,6 +33,10 @@ class Opcode(StrEnum):
     WAIT = "Wait"
     RUN = "RunRoutine"
     FENCE = "Fence"
+    ALLOCATE = "Allocate"
+    MOVE = "MoveChunk"
+    MERGE = "MergeChunk"
+    COMPLETE = "CompleteCollective"
 
 
 class Traits(NamedTuple):
@@ -42,7 +49,8 @@ class Traits(NamedTuple):
     cancellation of its session may doom it. `copies`: it writes another copy of a version that exists elsewhere, so its
     failure does not harm the version. `covers_session`: it waits for every earlier instruction of its session.
     `tolerant`: it runs although an operand is poisoned, and says itself which of its results are. `computes`: it calls
-    kernels.
+    kernels. `exchanges`: it may wait for others on several devices, so no edge to or from it is elided: no stream ever
+    waits for what another device may never do.
     """
 
     category: str
@@ -55,6 +63,7 @@ class Traits(NamedTuple):
     covers_session: bool = False
     tolerant: bool = False
     computes: bool = False
+    exchanges: bool = False
 
 
 TRAITS: dict[Opcode, Traits] = {
@@ -77,6 +86,10 @@ TRAITS: dict[Opcode, Traits] = {
     ),
     Opcode.RUN: Traits("routine", tolerant=True, computes=True),
     Opcode.FENCE: Traits("fence", holds_memory=False, cancellable=False),
+    Opcode.ALLOCATE: Traits("collective"),
+    Opcode.MOVE: Traits("collective", exchanges=True),
+    Opcode.MERGE: Traits("collective", exchanges=True),
+    Opcode.COMPLETE: Traits("collective", on_control=True, exchanges=True),
     Opcode.WAIT: Traits("wait", on_control=True, host_visible=True, holds_memory=False, needs_device=False),
 }
 

@@ -8,6 +8,7 @@
 - `sim/`: simulated accelerators
 - `disk/`: the tier below the host
 - `threads/`: threads of streams, helpers of kernels, and how one stream waits for another
+- `merging`: what comes from another device is added piece by piece
 - `pool`: memory that is reused
 - `faults`: fault injection
 """

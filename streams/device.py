@@ -26,6 +26,7 @@ from .stream import Stream, StreamKind
 from .threads.crew import Crew
 
 LOOKS: Final = 64  # at a stream, for a small value: some 50 us on a GPU
+MERGED: Final = 1 << 20  # bytes of a piece of what is merged
 PIECE: Final = 4 << 20  # bytes of host memory through which a value goes between a device and the store
 
 
@@ -284,6 +285,22 @@ class Device(ABC):
     @abstractmethod
     def peer_copy(self, target: Array, source: Array) -> None:
         """Copy an array of a device that this one reaches into an array of this one. Called on the p2p stream."""
+
+    def merge(
+        self,
+        target: Array,
+        base: Array,
+        source: Array,
+        function: str,
+        receive: Callable[[Array, Array], None] | None = None,
+    ) -> None:
+        """Merge `base` and `source`, in this order, by a function of the array module, into an array of this device.
+
+        `receive` copies a piece of the source into this device's memory (`copy_in`, `peer_copy`): then the source comes
+        piece by piece, through a buffer of `MERGED` bytes at the most, which the stream keeps. None: it is read where
+        it lies. Called on the stream that brings the source.
+        """
+        raise NotImplementedError(f"{self.name} merges nothing: {target.shape}, {function}")
 
     def drain(self, source: Array, write: Callable[[NDArray[np.uint8], int], None]) -> None:
         """Give all bytes of a packed array to `write`, in order: host arrays of some MiB, each with its offset, which

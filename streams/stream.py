@@ -109,6 +109,7 @@ class Stream(ABC):
         self.events = False
         self.late_errors = False
         self.steered = False
+        self.merge_buffer: Any = None  # memory for pieces of what is merged here (`merging`)
         self.unwatched: deque[Any] = deque()  # fences that the driving thread looks for itself
 
     @abstractmethod

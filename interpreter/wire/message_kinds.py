@@ -39,3 +39,4 @@ class MessageKind(IntEnum):
     CHECKPOINT = 28
     RESTORE = 29
     SHARE = 30
+    COLLECTIVE = 31

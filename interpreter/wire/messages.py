@@ -362,6 +362,18 @@ class Share(NamedTuple):
     export: fields.NewId
 
 
+class Collective(NamedTuple):
+    """Compute together on tensors that are at home on different devices (`interpreter.collectives`). A new tensor is
+    made on each home; by a broadcast, of one tensor, on each of the `devices`, which are empty for all other kinds."""
+
+    kind: fields.Name
+    inputs: fields.OneOrMoreIds
+    outputs: fields.NewIds
+    devices: fields.Names
+    attributes: fields.Attributes
+    location: fields.LocationNumber
+
+
 # In the order of their numbers.
 NamedMessage: TypeAlias = (
     Call
@@ -395,6 +407,7 @@ NamedMessage: TypeAlias = (
     | Checkpoint
     | Restore
     | Share
+    | Collective
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = dict(zip(MessageKind, get_args(NamedMessage), strict=True))

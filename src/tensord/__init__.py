@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
     from . import array_api as array_api
+    from . import collectives as collectives
     from .client.calls.contexts import Context
     from .client.host_arrays.host_arrays import HostPool
     from .client.pipelines.pipeline import Pipeline, Stage, pipeline
@@ -93,7 +94,7 @@ _HOMES = {
     "placement": "interpreter.layouts.placement",
     "split": "interpreter.layouts.layout",
 }
-_MODULES = ("array_api", "handlers")
+_MODULES = ("array_api", "collectives", "handlers")
 _Given = ParamSpec("_Given")
 
 

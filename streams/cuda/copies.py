@@ -22,6 +22,7 @@ from ...interpreter.types.meta import Meta
 from ..device import LOOKS
 from ..launching.launch_stream import Burst, LaunchStream
 from ..launching.launcher import Launcher
+from ..merging import merge_in_pieces
 from ..pool import PooledDevice
 from ..stream import Task
 from .pinned import PinnedPool, is_packed_and_pinned
@@ -142,6 +143,20 @@ class CopyingDevice(PooledDevice):
             )
         else:
             target[...] = source  # an elementwise kernel on this device reads the peer's memory
+
+    def merge(
+        self,
+        target: Array,
+        base: Array,
+        source: Array,
+        function: str,
+        receive: Callable[[Array, Array], None] | None = None,
+    ) -> None:
+        merge = getattr(self._cupy, function)
+        if receive is None:  # a kernel on this device reads the peer's memory
+            merge(base, source, out=target)
+        else:
+            merge_in_pieces(self, (target, base, source), merge, receive, self._launcher.launching.stream)
 
     def tell_late(self, task: Task, checks: Sequence[Check]) -> None:
         """As declared: the values are copied behind the launch, and looked at by who waits for its mark."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -21,6 +22,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.host_memory import room_of
 from ..device import Buffer, FusionKernel, KernelCall
 from ..faults import Fault, Faults
+from ..merging import merge_in_pieces
 from ..pool import PooledBuffer, PooledDevice
 from ..stream import StreamKind
 from ..threads.crew import Crew, InParts
@@ -46,6 +48,7 @@ class HostDevice(PooledDevice):
     def __init__(self, name: str, limit: int, missing: Iterable[str], keep: int, *, late_errors: bool) -> None:
         super().__init__(name, np, limit, missing, keep)
         self.segments = self.takes_numbers = True
+        self._own = threading.local()  # of each thread: its buffer for merges
         self.faults = Faults(self, late_errors=late_errors)
         self._compute: tuple[WorkerStream, ...] = ()
         self._copies: MappingProxyType[StreamKind, WorkerStream] = MappingProxyType({})
@@ -119,6 +122,21 @@ class HostDevice(PooledDevice):
 
     def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
         return np.ndarray(meta.shape, meta.dtype, buffer.raw, offset, strides)
+
+    def merge(
+        self,
+        target: Array,
+        base: Array,
+        source: Array,
+        function: str,
+        receive: Callable[[Array, Array], None] | None = None,
+    ) -> None:
+        merge = getattr(np, function)
+        with np.errstate(all="ignore"):
+            if receive is None:
+                merge(base, source, out=target)
+            else:
+                merge_in_pieces(self, (target, base, source), merge, receive, self._own)
 
     # -- steering, for tests and for chaos ---------------------------------------------------------------------
 

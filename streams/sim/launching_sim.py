@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic, perf_counter_ns
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from ..device import LOOKS, PIECE, Buffer, FusionKernel, KernelCall
 from ..faults import Fault, FaultKind
 from ..launching.launch_stream import LaunchStream
 from ..launching.launcher import Launcher
+from ..merging import merge_in_pieces
 from ..pool import PooledBuffer
 from ..stream import Sink, StreamKind, Task
 from .sim import SimDevice, SimOptions, owner_of
@@ -229,6 +231,31 @@ class LaunchingSimDevice(SimDevice):
     def peer_copy(self, target: Array, source: Array) -> None:
         self._check("peer_copy", target, self.name, source, owner_of(source) or "another sim device")
         self._copy(target, source, StreamKind.P2P)
+
+    def merge(
+        self,
+        target: Array,
+        base: Array,
+        source: Array,
+        function: str,
+        receive: Callable[[Array, Array], None] | None = None,
+    ) -> None:
+        stream: Any = self._launcher.launching.stream
+        merge = getattr(np, function)
+
+        def launch(base: Array, piece: Array, out: Array) -> None:
+            stream.queue.launch(partial(merge, out=out), (base, piece), large=out.nbytes > LARGE)
+
+        if receive is None:
+            span = self._span_of_reading(source)
+            stream.queue.launch(partial(merge, out=target), (base, source), span, large=target.nbytes > LARGE)
+        else:
+            merge_in_pieces(self, (target, base, source), launch, receive, stream)
+
+    def _span_of_reading(self, source: Array) -> int:
+        """Nanoseconds that it takes to read an array where it lies: those of a transfer, if another device has it."""
+        elsewhere = owner_of(source) != self.name
+        return int(self.options.delay(StreamKind.P2P, source.nbytes) * 1e9) if elsewhere else 0
 
     def drain(self, source: Array, write: Callable[[NDArray[np.uint8], int], None]) -> None:
         queue, flat = self._queue(), source.reshape(-1).view("uint8")

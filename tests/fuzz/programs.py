@@ -26,6 +26,7 @@ from tensord.interpreter.wire.messages import (
     Atomic,
     Call,
     Chain,
+    Collective,
     Effect,
     Fetch,
     Hint,
@@ -141,6 +142,7 @@ class Writer:
             self.fetch,
             self.fetch,
             self.share,
+            self.collective,
             self.wait,
             self.sync,
             self.release,
@@ -319,6 +321,15 @@ class Writer:
     def share(self, client: Client) -> Share:
         """A value in the memory of a GPU, which there is not."""
         return Share(self.known(client), self.request(client), 0, self.new(client, None))
+
+    def collective(self, client: Client) -> Collective:
+        """A collective on what is there, mostly with something wrong."""
+        rnd, ids = self.rnd, [self.known(client) for _ in range(self.rnd.choice((1, 1, 1, 2)))]
+        kind = rnd.choice(("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "gossip"))
+        attributes = {rnd.choice(("axis", "reduction", "merge", "timeout")): rnd.choice((0, "sum", "copy", -1, 2**62))}
+        devices = ["cpu:0"] * rnd.choice((0, 1)) if kind != "broadcast" else ["cpu:0"]
+        made = [self.new(client, None) for _ in range(rnd.choice((len(ids), len(ids), 3)))]
+        return Collective(kind, ids, made, devices, rnd.choice(({}, attributes)), rnd.randint(0, 2))
 
     def wait(self, client: Client) -> Wait:
         """A wait for some."""

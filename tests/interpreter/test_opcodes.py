@@ -51,6 +51,10 @@ EXPECTED: dict[str, tuple[str, dict[str, bool]]] = {
     ),
     "RunRoutine": ("routine", {"tolerant": True, "computes": True}),
     "Fence": ("fence", {"holds_memory": False, "cancellable": False}),
+    "Allocate": ("collective", {}),
+    "MoveChunk": ("collective", {"exchanges": True}),
+    "MergeChunk": ("collective", {"exchanges": True}),
+    "CompleteCollective": ("collective", {"on_control": True, "exchanges": True}),
     "Wait": ("wait", {"on_control": True, "host_visible": True, "holds_memory": False, "needs_device": False}),
 }
 USUAL = {
@@ -63,7 +67,9 @@ USUAL = {
     "covers_session": False,
     "tolerant": False,
     "computes": False,
+    "exchanges": False,
 }
+EXCHANGING = [Opcode.MOVE, Opcode.MERGE, Opcode.COMPLETE]
 HOST_VISIBLE = [Opcode.ACCESS, Opcode.RELEASE, Opcode.BARRIER, Opcode.WAIT]
 
 
@@ -113,11 +119,11 @@ class TestHostVisible:
         x = parts.tensor()
         first = parts.op(writes=[x], opcode=Opcode.CALL if into else opcode, before=fix_stream)
         if first.retired:  # on the driving thread, with nothing to wait for
-            assert opcode in HOST_VISIBLE
+            assert opcode in HOST_VISIBLE or opcode is Opcode.COMPLETE
             return
         second = parts.op(reads=[x], writes=[x], opcode=opcode if into else Opcode.CALL, before=fix_stream)
         elided = [elided for *_, elided in second.edges]
-        hard = opcode in HOST_VISIBLE or (into and late and TRAITS[opcode].tolerant)
+        hard = opcode in {*HOST_VISIBLE, *EXCHANGING} or (into and late and TRAITS[opcode].tolerant)
         assert elided == [not hard]
         assert second.hard == hard
         parts.drain()

@@ -30,6 +30,7 @@ from ...interpreter.wire.messages import (
     Call,
     Chain,
     Checkpoint,
+    Collective,
     Convention,
     Effect,
     Fetch,
@@ -75,6 +76,7 @@ from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
 from .calls import Calls
 from .cancellation import Cancellation
+from .collectives import Collectives
 from .durable import Durable
 from .exports import Exports
 from .files import Files
@@ -156,6 +158,7 @@ class Admission:
             Checkpoint: durable.checkpoint,
             Restore: durable.restore,
             Share: Shares(scheduler, residency, exports, rejection).share,
+            Collective: Collectives(scheduler, residency, rejection).collective,
         }
         dispatcher = scheduler.dispatcher
         run_inline = inline.run_and_leave if scheduler.launching else inline.run

@@ -57,7 +57,7 @@ def most_of(instruction: Instruction) -> int:
 
 def scratch_of(instruction: Instruction) -> int:
     """The bytes of its kernel's temporaries."""
-    return 0 if instruction.plan is None else instruction.plan.scratch
+    return instruction.beside if instruction.plan is None else instruction.plan.scratch
 
 
 def take(instruction: Instruction, needy: list[Binding]) -> bool:

@@ -83,6 +83,7 @@ class Instruction:
         "aliases",
         "arguments",
         "author",
+        "beside",
         "bytes_moved",
         "dependents",
         "device",
@@ -104,6 +105,7 @@ class Instruction:
         "kernel",
         "label",
         "launch",
+        "limit",
         "location",
         "most",
         "on_control",
@@ -183,6 +185,8 @@ class Instruction:
         self.on_retire: Callable[[Instruction], None] | None = None
         self.on_doom: Callable[[Instruction], None] | None = None
         self.scratch = 0  # bytes set aside for its kernel's temporaries, from its dispatch until it was executed
+        self.beside = 0  # bytes of temporaries, where there is no plan that says it
+        self.limit = 0  # nanoseconds that it may run; 0: any
         self.replans = 0  # how often memory was looked for beyond the plan
         self.launch = 0  # its number, if it was launched at admission; of a Fence the highest that it covers
         self.most = 0  # bytes that are planned for results whose size data decide, while it lives

@@ -56,7 +56,8 @@ def add_edge(source: Instruction, target: Instruction, reason: Reason, copy: int
 
 def is_hard(source: Instruction, target: Instruction) -> bool:
     """Must the source be done before the target may even be dispatched?"""
-    if target.traits.host_visible or target.pending or source.traits.host_visible:
+    here, there = target.traits, source.traits
+    if here.host_visible or target.pending or there.host_visible or here.exchanges or there.exchanges:
         return True
     if target.traits.tolerant and target.device.late_errors and target.device.launches is None:
         return True  # it looks at its operands' poison, which has to be final; launches hear of it later

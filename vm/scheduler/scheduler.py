@@ -78,6 +78,7 @@ class Scheduler:
                 device.launches = Launches(device)
         self.fences = Fences(self, list(tiers.values()))
         self.launching = bool(self.fences.devices)
+        self.collectives: dict[str, list[int]] = {}  # kind of collective -> [count, bytes]
         self.snapshots: dict[Storage, int] = {}  # how many of its sharers are a checkpoint's, and have not been read
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room

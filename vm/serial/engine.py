@@ -37,6 +37,7 @@ from ..log import log
 from ..model.session import ReplySink
 from ..model.signature import call_text
 from ..routines.programs import add_part, link
+from .collectives import Collectives
 from .durability import Durability
 from .effects import Effects
 from .files import Files
@@ -107,6 +108,7 @@ class SerialEngine(State):
             messages.Link: lambda session, message: link(session, message, self.devices),
             messages.Run: self.routines.run,
             messages.Share: self.share,
+            messages.Collective: Collectives(self).collective,
         }
 
     # -- the engine's interface ------------------------------------------------------------------------------------

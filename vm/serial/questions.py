@@ -72,6 +72,7 @@ def _stats(asked: Asked) -> dict[str, Any]:
             }
             for name, nbytes in held.items()
         },
+        "collectives": {},
         "transfers": {name: {} for name in engine.devices},
         "names": sorted(engine.names),
         "hung": [],

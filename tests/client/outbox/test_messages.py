@@ -10,6 +10,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
+from tensord.client.collectives.collectives import broadcast
 from tensord.client.linking.linked import Bindings, Linked
 from tensord.client.session.session import Session
 from tensord.interpreter.programs.builder import Builder
@@ -36,6 +37,7 @@ def everything(session: Session) -> None:
     with session.atomic():
         x += 1
     session.unpublish("x")
+    broadcast(x, ["cpu:0"])
     assert x.residency() == {"cpu:0": "valid"}
     x.prefetch()
     with NamedTemporaryFile() as file:

@@ -22,6 +22,7 @@ from tensord.interpreter.wire.messages import (
     Call,
     Chain,
     Checkpoint,
+    Collective,
     Convention,
     Effect,
     Fetch,
@@ -93,6 +94,7 @@ EXAMPLES: list[tuple[NamedMessage, list[int], list[int], int, int]] = [
     (Checkpoint("/there", ("a",), 2, 60, 70), [], [], 60, 70),
     (Restore("/there", 0, ("a",), deep=True, request=60), [], [], 60, 0),
     (Share(1, 60, 70, 3), [1], [3], 60, 70),
+    (Collective("all_reduce", (1, 2), (3, 4), (), {}, 70), [1, 2], [3, 4], 0, 70),
 ]
 IDS = [type(row[0]).__name__ for row in EXAMPLES]
 

@@ -33,6 +33,7 @@ from tensord.interpreter.wire.messages import (
     Call,
     Chain,
     Checkpoint,
+    Collective,
     Convention,
     Effect,
     Fetch,
@@ -180,6 +181,7 @@ def well_formed(
         Checkpoint(f"{FOLDER}/here", (), 2, REQUEST, 1),
         Restore(f"{FOLDER}/there", 0, (), deep=False, request=REQUEST),
         Share(tensor, REQUEST, 1, NEW),
+        Collective("all_reduce", (tensor,), (NEW,), (), (), 1),
     ]
     return {type(message): message for message in messages}
 

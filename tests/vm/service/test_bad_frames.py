@@ -35,6 +35,7 @@ from .raw_client import (
     BYE,
     CALL,
     CANCEL,
+    COLLECTIVE,
     EFFECT,
     FETCH,
     HELLO,
@@ -477,6 +478,13 @@ NO_MESSAGES = {  # what fields hold that are of a wrong type is refused in ../ad
     "a long name": [PUBLISH, ["x" * 100_000], [404], 0, False],
     "an upload without a place": [UPLOAD, 1, [1], "float64", "cpu:0", None, 0],
     "a query of nothing": [QUERY, "nothing", [], 0],
+    "a collective of nothing": [COLLECTIVE, "all_reduce", [], [40], [], {}, 0],
+    "a collective of what is not there": [COLLECTIVE, "all_reduce", [404], [40], [], {}, 0],
+    "a collective that is none": [COLLECTIVE, "gossip", [1], [40], [], {}, 0],
+    "a collective with too many results": [COLLECTIVE, "broadcast", [1], list(range(20, 40)), ["cpu:0"], {}, 0],
+    "a broadcast to a device twice": [COLLECTIVE, "broadcast", [1], [40, 41], ["cpu:0", "cpu:0"], {}, 0],
+    "a collective along a huge axis": [COLLECTIVE, "all_gather", [1], [40], [], {"axis": 2**62}, 0],
+    "a collective by a list": [COLLECTIVE, "all_reduce", [1], [40], [], {"merge": [[]]}, 0],
     "a timestamp for a shape": msgpack.Timestamp(1),
 }
 

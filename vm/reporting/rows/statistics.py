@@ -27,6 +27,9 @@ def statistics(engine: Engine, session: VmSession) -> dict[str, Any]:
         "by_status": dict(Counter(i.status.value for i in engine.live.values())),
         "infer_misses": engine.infer.misses,
         "devices": {name: device_statistics(device) for name, device in engine.pools.items()},
+        "collectives": {
+            kind: {"count": count, "bytes": nbytes} for kind, (count, nbytes) in engine.scheduler.collectives.items()
+        },
         "transfers": {name: transfers(device) for name, device in engine.pools.items()},
         "names": sorted(engine.directory.names),
         "session": {

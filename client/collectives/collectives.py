@@ -1,0 +1,115 @@
+"""Collectives on tensors: the functions of `tensord.collectives`, each one message.
+
+What does not fit raises MetadataError here, at the user's line, by the same checks as the machine's. The results of a
+call are there together, or carry the same error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeAlias
+
+from ...interpreter.collectives.collective import Kind
+from ...interpreter.collectives.request import Asked, asked_for
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.messages import Collective, encode_message
+from ..calls.checks import device_of, own
+from ..core.core import Core
+from ..locations.locations import located
+from ..outbox.current import refuse_captured
+from ..tensor.tensor import Tensor
+
+Merge: TypeAlias = Literal["copy", "stream"]
+
+
+def all_reduce(
+    tensors: Iterable[Tensor], reduction: str = "sum", *, merge: Merge = "copy", timeout: float | None = None
+) -> list[Tensor]:
+    """The sum of tensors of one meta, each on a device of its own, on each of these devices; also "max" and "min".
+
+    All results have the same bits. `merge`: "copy" brings pieces to a small buffer and adds them there; "stream" reads
+    the other device's memory where it lies, if it can be reached. `timeout`: seconds that one step may take; after
+    that the results fail, with the name of the device. MetadataError for tensors that do not fit.
+    """
+    given = {"reduction": reduction, "merge": merge, "timeout": seconds(timeout)}
+    return compute(Kind.ALL_REDUCE, listed(tensors), (), given)
+
+
+def all_gather(tensors: Iterable[Tensor], axis: int = 0, *, timeout: float | None = None) -> list[Tensor]:
+    """The tensors behind one another along an axis, along which their sizes may differ, on each of their devices."""
+    return compute(Kind.ALL_GATHER, listed(tensors), (), {"axis": axis, "timeout": seconds(timeout)})
+
+
+def reduce_scatter(
+    tensors: Iterable[Tensor],
+    reduction: str = "sum",
+    axis: int = 0,
+    *,
+    merge: Merge = "copy",
+    timeout: float | None = None,
+) -> list[Tensor]:
+    """As `all_reduce`, but each device gets one part of the result, cut along an axis as numpy.array_split cuts."""
+    given = {"reduction": reduction, "axis": axis, "merge": merge, "timeout": seconds(timeout)}
+    return compute(Kind.REDUCE_SCATTER, listed(tensors), (), given)
+
+
+def broadcast(tensor: Tensor, devices: Iterable[str], *, timeout: float | None = None) -> list[Tensor]:
+    """The tensor on each of these devices, which are of the same kind as its own; new tensors, also on its own."""
+    (own_one,) = listed((tensor,))
+    names = [device_of(own_one._core, name) for name in devices]
+    return compute(Kind.BROADCAST, [own_one], names, {"timeout": seconds(timeout)})
+
+
+def all_to_all(
+    tensors: Iterable[Tensor], split_axis: int, concat_axis: int, *, timeout: float | None = None
+) -> list[Tensor]:
+    """Each tensor is cut along one axis, a part for each device; the parts that a device gets are put behind one
+    another along another axis, along which the tensors' sizes may differ."""
+    given = {"axis": split_axis, "concat_axis": concat_axis, "timeout": seconds(timeout)}
+    return compute(Kind.ALL_TO_ALL, listed(tensors), (), given)
+
+
+def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """The tensors, which are of one session and were not released."""
+    found = list(tensors)
+    if not found:
+        raise located(MetadataError("a collective needs one tensor at the least"))
+    first = found[0]
+    if not isinstance(first, Tensor):
+        raise located(MetadataTypeError(f"expected a tensor, got {first.__class__.__name__}; use asarray"))
+    return [own(first._core, tensor) for tensor in found]
+
+
+def seconds(timeout: float | None) -> float:
+    """A timeout as it travels: 0 for none."""
+    return 0.0 if timeout is None else timeout
+
+
+def compute(kind: Kind, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]) -> list[Tensor]:
+    """Send one collective of tensors of one session; its results."""
+    core = tensors[0]._core
+    refuse_captured(core.outbox, f"{kind}: no collective can be recorded")
+    metas = [tensor._known_meta() for tensor in tensors]
+    homes = [tensor.device for tensor in tensors]
+    try:
+        asked = asked_for(kind, homes, metas, devices, attributes, len(devices or tensors))
+    except MetadataError as error:
+        raise located(error) from None
+    return issue(core, asked, tensors, devices, attributes)
+
+
+def issue(
+    core: Core, asked: Asked, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
+) -> list[Tensor]:
+    """Append the message, and make the handles of its results."""
+    outbox, ids = core.outbox, tuple([tensor._id for tensor in tensors])
+    metas: Sequence[Meta] = asked.collective.outputs()
+    with outbox.lock, SHIELD:
+        made = [Tensor(core, outbox.new_id(), meta, home) for meta, home in zip(metas, asked.devices, strict=True)]
+        outputs, location = tuple([tensor._id for tensor in made]), outbox.locations.issued()
+        message = Collective(str(asked.collective.kind), ids, outputs, tuple(devices), attributes, location)
+        outbox.messages.append(encode_message(message))
+    outbox.appended()
+    return made

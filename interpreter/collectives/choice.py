@@ -1,0 +1,42 @@
+"""Which algorithm carries a collective out: by its size and the number of ranks alone, so that values repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from .collective import Collective, Kind
+from .direct import Direct
+from .ring import Ring
+from .steps import Communicator, Steps, without_empty
+
+CHUNK: Final = 64 << 10  # bytes: below, the time that a step takes by itself counts more than what it moves
+RINGS: Final = frozenset({Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.BROADCAST})
+DIRECT: Final[Communicator] = Direct()
+RING: Final[Communicator] = Ring()
+
+
+class Schedule(NamedTuple):
+    """The steps of a collective, and the name of the algorithm."""
+
+    algorithm: str
+    steps: Steps
+
+
+def communicator_of(given: Collective) -> Communicator:
+    """The ring for what is large, and has chunks that go around; else direct."""
+    large = given.ranks > 1 and given.nbytes >= given.ranks * CHUNK
+    return RING if large and given.kind in RINGS else DIRECT
+
+
+def schedule_of(given: Collective) -> Schedule:
+    """The steps of a collective."""
+    chosen = communicator_of(given)
+    make: dict[Kind, Callable[[Collective], Steps]] = {
+        Kind.ALL_REDUCE: chosen.all_reduce,
+        Kind.ALL_GATHER: chosen.all_gather,
+        Kind.REDUCE_SCATTER: chosen.reduce_scatter,
+        Kind.BROADCAST: chosen.broadcast,
+        Kind.ALL_TO_ALL: chosen.all_to_all,
+    }
+    return Schedule(chosen.name, without_empty(make[given.kind](given)))

@@ -1,0 +1,72 @@
+"""Direct: each rank reads what it needs from where it is. The fewest steps one after another, for small values.
+
+A reduce_scatter or an all_to_all moves as many bytes like this as around a ring, and needs no memory for sums on their
+way, so they are always direct.
+"""
+
+from __future__ import annotations
+
+from .collective import Collective
+from .regions import Region, along, cut, whole
+from .steps import Place, Step, Steps
+
+
+class Direct:
+    """`Communicator` without stops on the way."""
+
+    name = "direct"
+
+    def all_reduce(self, given: Collective) -> Steps:
+        """Each rank merges all inputs, in the order of the ranks: n - 1 whole values arrive."""
+        region = whole((given.inputs[0].size,))
+        return [step for rank in range(given.ranks) for step in merged(rank, range(given.ranks), region, region)]
+
+    def all_gather(self, given: Collective) -> Steps:
+        """Each rank reads each input, its own first, then its neighbour's."""
+        axis, ranks = given.axis, given.ranks
+        regions = along(given.outputs()[0].shape, axis, [meta.shape[axis] for meta in given.inputs])
+        return [
+            Step(Place(rank, regions[n], n), Place(n, whole(given.inputs[n].shape)))
+            for rank in range(ranks)
+            for n in around(rank, ranks)
+        ]
+
+    def reduce_scatter(self, given: Collective) -> Steps:
+        """Each rank merges its part of all inputs, its own first, then its neighbour's."""
+        regions = cut(given.inputs[0].shape, given.axis, given.ranks)
+        return [
+            step
+            for rank, region in enumerate(regions)
+            for step in merged(rank, around(rank, given.ranks), region, whole(region.shape))
+        ]
+
+    def broadcast(self, given: Collective) -> Steps:
+        """Each rank reads the input."""
+        region = whole((given.inputs[0].size,))
+        return [Step(Place(rank, region, 0), Place(0, region)) for rank in range(given.ranks)]
+
+    def all_to_all(self, given: Collective) -> Steps:
+        """Each rank reads its part of each input, its own first, then its neighbour's."""
+        ranks, gathered = given.ranks, given.concat_axis
+        parts = [cut(meta.shape, given.axis, ranks) for meta in given.inputs]
+        steps = []
+        for rank, made in enumerate(given.outputs()):
+            regions = along(made.shape, gathered, [part[rank].shape[gathered] for part in parts])
+            steps += [Step(Place(rank, regions[n], n), Place(n, parts[n][rank])) for n in around(rank, ranks)]
+        return steps
+
+
+def merged(rank: int, order: range | list[int], region: Region, result: Region) -> Steps:
+    """The steps by which a rank merges a region of all inputs, in that order, into a region of its result."""
+    first, *others = order
+    target, begin = Place(rank, result, 0), Place(first, region)
+    if not others:
+        return [Step(target, begin)]
+    # What is in its own memory need not be copied.
+    start = [Step(target, Place(others.pop(0), region), begin) if first == rank else Step(target, begin)]
+    return start + [Step(target, Place(other, region), target) for other in others]
+
+
+def around(rank: int, ranks: int) -> list[int]:
+    """All ranks, from one on."""
+    return [(rank + n) % ranks for n in range(ranks)]

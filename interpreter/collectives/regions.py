@@ -1,0 +1,69 @@
+"""Regions: boxes of a value's elements, as values are cut into."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from ..types.meta import Shape
+
+
+class Region(NamedTuple):
+    """The elements from `begin` on, as many along each axis as `shape` says."""
+
+    begin: Shape
+    shape: Shape
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return math.prod(self.shape)
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """What takes the region out of an array."""
+        return tuple([slice(b, b + n) for b, n in zip(self.begin, self.shape, strict=True)])
+
+
+def whole(shape: Shape) -> Region:
+    """All elements."""
+    return Region((0,) * len(shape), shape)
+
+
+def cut_sizes(size: int, parts: int) -> list[int]:
+    """The sizes of nearly equal parts, the larger ones first: the rule of numpy.array_split."""
+    each, larger = divmod(size, parts)
+    return [each + (n < larger) for n in range(parts)]
+
+
+def along(shape: Shape, axis: int, sizes: Sequence[int]) -> list[Region]:
+    """The regions of those sizes, one behind the other along an axis."""
+    begins = accumulate(sizes, initial=0)
+    return [
+        Region(
+            tuple([begin if one == axis else 0 for one in range(len(shape))]),
+            (*shape[:axis], size, *shape[axis + 1 :]),
+        )
+        for begin, size in zip(begins, sizes, strict=False)
+    ]
+
+
+def cut(shape: Shape, axis: int, parts: int) -> list[Region]:
+    """The regions of nearly equal parts along an axis."""
+    return along(shape, axis, cut_sizes(shape[axis], parts))
+
+
+def pieces(shape: Shape, most: int) -> Iterator[tuple[int | slice, ...]]:
+    """Indices that cut an array of that shape into pieces of at most `most` elements, in the order of its memory."""
+    axis = next(n for n in range(len(shape) + 1) if math.prod(shape[n + 1 :]) <= most)
+    if not shape or math.prod(shape) == 0:
+        yield ()
+        return
+    rows = max(1, most // math.prod(shape[axis + 1 :]))
+    for outer in np.ndindex(shape[:axis]):
+        for begin in range(0, shape[axis], rows):
+            yield (*outer, slice(begin, begin + rows))

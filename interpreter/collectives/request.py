@@ -1,0 +1,110 @@
+"""What a client asks for beside tensors: the attributes of a COLLECTIVE message, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ..errors import MetadataError
+from ..types.meta import Meta
+from .collective import REDUCTIONS, Collective, Kind, collective
+
+COPY: Final = "copy"  # a piece is copied to a buffer, and merged while the next one is on its way
+STREAM: Final = "stream"  # the peer's memory is read where it lies, if it can be
+LONGEST: Final = 86_400.0  # seconds of a timeout
+
+
+class Request(NamedTuple):
+    """The attributes. `merge` is how values are merged, `timeout` the seconds that a step may take, 0 for any."""
+
+    reduction: str = "sum"
+    axis: int = 0
+    concat_axis: int = 0
+    merge: str = COPY
+    timeout: float = 0.0
+
+    def collective(self, kind: str, metas: Sequence[Meta], ranks: int, root: int = 0) -> Collective:
+        """The collective on tensors of these metas; MetadataError for what does not fit."""
+        reduction, axis, concat_axis = self[:3]
+        return collective(kind, metas, ranks, reduction=reduction, axis=axis, concat_axis=concat_axis, root=root)
+
+
+def is_axis(value: Any) -> bool:
+    """An integer that an axis may be."""
+    return type(value) is int and -(1 << 31) < value < 1 << 31
+
+
+def is_timeout(value: Any) -> bool:
+    """Seconds, not negative."""
+    return type(value) in {int, float} and 0 <= value <= LONGEST
+
+
+# Attribute -> its check, and what it has to be.
+CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "reduction": (lambda value: type(value) is str, f"one of {', '.join(REDUCTIONS)}"),
+    "axis": (is_axis, "the number of an axis"),
+    "concat_axis": (is_axis, "the number of an axis"),
+    "merge": (lambda value: type(value) is str and value in (COPY, STREAM), f"{COPY!r} or {STREAM!r}"),
+    "timeout": (is_timeout, f"seconds from 0 to {LONGEST:g}"),
+}
+
+
+def request_of(attributes: Mapping[Any, Any] | Sequence[Any]) -> Request:
+    """The request in attributes from outside; MetadataError for one that is unknown, or not what it has to be."""
+    try:
+        given = dict(attributes)
+    except (TypeError, ValueError):
+        raise MetadataError("attributes are pairs of a name and a value") from None
+    for name, value in given.items():
+        if type(name) is not str or name not in CHECKS:
+            raise MetadataError(f"a collective has another attribute than {', '.join(CHECKS)}")
+        check, meaning = CHECKS[name]
+        if not check(value):
+            raise MetadataError(f"{name} of a collective has to be {meaning}")
+    return Request(**given)
+
+
+class Asked(NamedTuple):
+    """What a message asks for: the request, the collective, and the device of each rank."""
+
+    request: Request
+    collective: Collective
+    devices: list[str]
+
+
+def asked_for(
+    kind: str,
+    homes: Sequence[str],
+    metas: Sequence[Meta | None],
+    devices: Sequence[str],
+    attributes: Mapping[Any, Any] | Sequence[Any],
+    results: int,
+) -> Asked:
+    """What a message asks for, on tensors with these homes and metas; MetadataError for what does not fit."""
+    request = request_of(attributes)
+    ranks = devices if kind == Kind.BROADCAST else homes
+    if devices and ranks is not devices:
+        raise MetadataError(f"{kind}: only a broadcast takes devices; all others work on the homes of tensors", op=kind)
+    if results != len(ranks):
+        raise MetadataError(f"{kind}: {results} results for {len(ranks)} devices", op=kind)
+    check_devices(kind, ranks, homes)
+    known = [meta for meta in metas if meta is not None]
+    if len(known) < len(metas):
+        raise MetadataError(f"{kind}: data have not decided on a shape yet; wait for the tensors first", op=kind)
+    root = ranks.index(homes[0]) if homes[0] in ranks else 0
+    return Asked(request, request.collective(kind, known, len(ranks), root), list(ranks))
+
+
+def check_devices(kind: str, ranks: Sequence[str], homes: Sequence[str]) -> None:
+    """MetadataError for a device twice, or devices of several kinds: their kernels differ in bits."""
+    twice = [name for n, name in enumerate(ranks) if name in ranks[:n]]
+    if twice:
+        raise MetadataError(f"{kind}: {twice[0]} twice; each tensor has to be on a device of its own", op=kind)
+    kinds = dict.fromkeys(kind_of(name) for name in (*ranks, *homes))
+    if len(kinds) > 1:
+        raise MetadataError(f"{kind}: devices of one kind are needed, not of {' and '.join(kinds)}", op=kind)
+
+
+def kind_of(device: str) -> str:
+    """`sim` of `sim:0`, on whatever machine."""
+    return device.rpartition("/")[2].partition(":")[0]

@@ -1,0 +1,77 @@
+"""Steps of collectives, and the interface of what makes them.
+
+A step moves one chunk from one rank's memory to another's, and is a copy or a merge. Steps are listed in an order in
+which they may be done one after the other. Those that touch no chunk in common may be done at the same time, so a step
+need only wait for the chunks that it reads.
+
+Source: Ray's `Communicator` (`python/ray/experimental/channel/communicator.py`) for the narrow interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from .collective import Collective
+from .regions import Region
+
+
+class Place(NamedTuple):
+    """A region of a rank's result, which is a chunk of it, or of an input (`chunk` is -1)."""
+
+    rank: int
+    region: Region
+    chunk: int = -1
+
+    @property
+    def is_input(self) -> bool:
+        """Is it of an input?"""
+        return self.chunk < 0
+
+
+class Step(NamedTuple):
+    """`target`, a chunk of the receiving rank's result, becomes what `source` holds; or `base` merged with that, in
+    this order. `base` is of the same rank as the target."""
+
+    target: Place
+    source: Place
+    base: Place | None = None
+
+    @property
+    def rank(self) -> int:
+        """The rank that receives."""
+        return self.target.rank
+
+
+Steps: TypeAlias = Sequence[Step]
+
+
+class Communicator(Protocol):
+    """A way to carry collectives out between ranks; all methods give the steps.
+
+    The order in which values are merged depends on the collective alone, and all ranks get the same bits of a value
+    that all of them get. No step with an empty region is among the steps. A link with collectives of its own, such as
+    NCCL, is another implementation: one step for each device.
+    """
+
+    name: str
+
+    def all_reduce(self, given: Collective) -> Steps:
+        """Each rank's result is the inputs merged."""
+
+    def all_gather(self, given: Collective) -> Steps:
+        """Each rank's result is the inputs behind one another."""
+
+    def reduce_scatter(self, given: Collective) -> Steps:
+        """Each rank's result is its part of the inputs merged."""
+
+    def broadcast(self, given: Collective) -> Steps:
+        """Each rank's result is the one input."""
+
+    def all_to_all(self, given: Collective) -> Steps:
+        """Each rank's result is its parts of all inputs behind one another."""
+
+
+def without_empty(steps: Steps) -> Steps:
+    """The steps that move anything."""
+    return [step for step in steps if step.target.region.size]

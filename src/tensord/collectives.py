@@ -1,0 +1,12 @@
+"""Collectives: what several devices compute together, on tensors of which each is on a device of its own.
+
+    first, second = tensord.collectives.all_reduce([x.to_device("sim:0"), y.to_device("sim:1")])
+
+See docs/collectives.md.
+"""
+
+from __future__ import annotations
+
+from .client.collectives.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
+
+__all__ = ["all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter"]

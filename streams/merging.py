@@ -1,0 +1,46 @@
+"""Merging piece by piece: what comes from elsewhere is copied into a small buffer, and merged from there.
+
+A stream has one buffer, which grows with the pieces that the stream gets and is kept. It is small and not counted, as
+what a pool keeps is not; while a merge runs, its bytes are set aside like a kernel's temporaries.
+
+Source: OCANNL's merge buffers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..interpreter.collectives.regions import pieces
+from ..interpreter.schema.opdef import Array
+from ..interpreter.types.meta import Meta, Shape
+from .device import MERGED, Device
+
+Receive = Callable[[Array, Array], None]
+
+
+def merge_in_pieces(
+    device: Device, arrays: tuple[Array, Array, Array], merge: Callable[..., object], receive: Receive, keeper: Any
+) -> None:
+    """Merge (target, base, source) piece by piece: `receive(piece, source)` copies a piece, `merge(base, piece,
+    out=target)` merges it. `keeper` keeps the buffer: the stream, or what is a thread's own."""
+    target, base, source = arrays
+    for index in pieces(target.shape, max(MERGED // target.dtype.itemsize, 1)):
+        part = source[index]
+        piece = device.lay_over(buffer_of(device, keeper, part.nbytes), Meta.of(part.shape, part.dtype), 0, None)
+        receive(piece, part)
+        merge(base[index], piece, out=target[index])
+
+
+def buffer_of(device: Device, keeper: Any, nbytes: int) -> Array:
+    """The buffer of a stream, of so many bytes at the least."""
+    kept = getattr(keeper, "merge_buffer", None)
+    if kept is None or kept.nbytes < nbytes:
+        kept = keeper.merge_buffer = device.workspace(nbytes)
+    return kept
+
+
+def merged_bytes(shape: Shape, itemsize: int) -> int:
+    """Bytes of the buffer that a merge of that shape needs."""
+    return min(math.prod(shape) * itemsize, max(MERGED, itemsize))

@@ -1,0 +1,181 @@
+"""What each collective gives, by both algorithms, against NumPy; and what is not one."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensord.interpreter.collectives.choice import CHUNK, DIRECT, RING, communicator_of, schedule_of
+from tensord.interpreter.collectives.collective import Collective, Kind, collective
+from tensord.interpreter.collectives.regions import cut, cut_sizes, pieces
+from tensord.interpreter.collectives.steps import Step, Steps, without_empty
+from tensord.interpreter.collectives.values import carry_out, compute
+from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.types.meta import Meta
+
+RANKS = (1, 2, 3, 4, 7)
+SHAPES = ((), (0,), (5,), (4, 6), (2, 3, 8))
+MERGES: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def values_of(shapes: Any, dtype: str = "float32") -> list[Any]:
+    rng = np.random.default_rng(len(shapes))
+    return [(rng.standard_normal(shape) * 4).astype(dtype) for shape in shapes]
+
+
+def collective_of(kind: Kind, inputs: list[Any], ranks: int, **given: Any) -> Collective:
+    return collective(kind, [Meta.of(array.shape, array.dtype) for array in inputs], ranks, **given)
+
+
+def results_by(communicator: Any, given: Collective, inputs: list[Any]) -> list[Any]:
+    results: list[Any] = [np.full(meta.shape, 99, meta.dtype) for meta in given.outputs()]
+    carry_out(given, without_empty(getattr(communicator, given.kind)(given)), inputs, results)
+    return results
+
+
+def reduced(inputs: list[Any], reduction: str) -> Any:
+    result = inputs[0]
+    for other in inputs[1:]:
+        result = MERGES[reduction](result, other)
+    return result
+
+
+@pytest.mark.parametrize("communicator", [DIRECT, RING], ids=lambda one: one.name)
+@pytest.mark.parametrize("reduction", MERGES)
+def test_all_reduce_gives_all_ranks_the_same_bits(communicator: Any, reduction: str) -> None:
+    for ranks, shape, dtype in product(RANKS, SHAPES, ("float32", "int8")):
+        inputs = values_of([shape] * ranks, dtype)
+        given = collective_of(Kind.ALL_REDUCE, inputs, ranks, reduction=reduction)
+        first, *others = results_by(communicator, given, inputs)
+        assert all(np.array_equal(first, other) for other in others)
+        expected = reduced(inputs, reduction)
+        if reduction == "sum" and dtype == "float32":
+            np.testing.assert_allclose(first, expected, rtol=1e-5, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(first, expected)
+
+
+@pytest.mark.parametrize("communicator", [DIRECT, RING], ids=lambda one: one.name)
+def test_all_gather_takes_uneven_and_empty_parts(communicator: Any) -> None:
+    for ranks, axis in product(RANKS, (0, 1, -1)):
+        inputs = values_of([tuple(np.insert([2, 3], axis % 3, rank % 3)) for rank in range(ranks)])
+        given = collective_of(Kind.ALL_GATHER, inputs, ranks, axis=axis)
+        for result in results_by(communicator, given, inputs):
+            np.testing.assert_array_equal(result, np.concatenate(inputs, axis))
+
+
+@pytest.mark.parametrize("reduction", MERGES)
+def test_reduce_scatter_gives_each_rank_its_part_of_the_sum(reduction: str) -> None:
+    for ranks, axis in product(RANKS, (0, 1)):
+        inputs = values_of([(5, 3)] * ranks, "int32")
+        given = collective_of(Kind.REDUCE_SCATTER, inputs, ranks, reduction=reduction, axis=axis)
+        found = results_by(DIRECT, given, inputs)
+        for result, part in zip(found, np.array_split(reduced(inputs, reduction), ranks, axis), strict=True):
+            np.testing.assert_array_equal(result, part)
+
+
+@pytest.mark.parametrize("communicator", [DIRECT, RING], ids=lambda one: one.name)
+def test_broadcast_gives_the_value_to_all(communicator: Any) -> None:
+    for ranks, shape in product(RANKS, SHAPES):
+        (value,) = inputs = values_of([shape])
+        for root in range(ranks):
+            given = collective_of(Kind.BROADCAST, inputs, ranks, root=root)
+            for result in results_by(communicator, given, inputs):
+                np.testing.assert_array_equal(result, value)
+
+
+def test_all_to_all_exchanges_parts() -> None:
+    for ranks, split, concat in product(RANKS, (0, 1), (0, 1)):
+        sizes = [rank % 3 + 1 for rank in range(ranks)]
+        inputs = values_of([tuple(size if axis == concat else 5 for axis in (0, 1)) for size in sizes])
+        given = collective_of(Kind.ALL_TO_ALL, inputs, ranks, axis=split, concat_axis=concat)
+        parts = [np.array_split(value, ranks, split) for value in inputs]
+        for rank, result in enumerate(results_by(DIRECT, given, inputs)):
+            np.testing.assert_array_equal(result, np.concatenate([part[rank] for part in parts], concat))
+
+
+def test_a_ring_moves_no_more_than_it_has_to_and_only_between_neighbours() -> None:
+    for ranks in RANKS[1:]:
+        given = collective(Kind.ALL_REDUCE, [Meta.of((ranks * 12,), "float32")] * ranks, ranks)
+        received = [0] * ranks
+        for step in RING.all_reduce(given):
+            assert step.source.rank == (step.rank - 1) % ranks
+            received[step.rank] += step.target.region.size
+        assert received == [2 * (ranks - 1) * 12] * ranks
+
+
+def reads_of(step: Step) -> list[tuple[int, int]]:
+    return [(place.rank, place.chunk) for place in (step.source, step.base) if place is not None and place.chunk >= 0]
+
+
+def test_a_step_reads_only_chunks_that_were_written_before() -> None:
+    for communicator, ranks in product((DIRECT, RING), RANKS):
+        metas = [Meta.of((8, 9), "float32")] * ranks
+        for kind in Kind:
+            given = collective(kind, metas[:1] if kind is Kind.BROADCAST else metas, ranks)
+            steps: Steps = getattr(communicator, kind)(given)
+            written: set[tuple[int, int]] = set()
+            for step in steps:
+                assert written.issuperset(reads_of(step))
+                written.add((step.rank, step.target.chunk))
+            assert {rank for rank, _ in written} == set(range(ranks))
+
+
+def test_size_and_ranks_decide_which_algorithm_it_is() -> None:
+    for ranks, (elements, expected) in product((2, 4), ((1, DIRECT), (CHUNK, RING))):
+        metas = [Meta.of((elements * ranks,), "int8")] * ranks
+        assert communicator_of(collective(Kind.ALL_REDUCE, metas, ranks)) is expected
+        assert communicator_of(collective(Kind.REDUCE_SCATTER, metas, ranks)) is DIRECT
+    assert communicator_of(collective(Kind.ALL_REDUCE, [Meta.of((CHUNK * 9,), "int8")], 1)) is DIRECT
+
+
+def test_empty_values_take_no_step_and_have_results() -> None:
+    inputs = values_of([(0, 3)] * 3)
+    given = collective_of(Kind.ALL_REDUCE, inputs, 3)
+    assert schedule_of(given).steps == []
+    assert [result.shape for result in compute(given, inputs)] == [(0, 3)] * 3
+
+
+@pytest.mark.parametrize("axis", [2, -3])
+def test_an_axis_out_of_bounds_is_refused(axis: int) -> None:
+    metas = [Meta.of((2, 2), "int8")] * 2
+    for kind, name in ((Kind.ALL_GATHER, "axis"), (Kind.REDUCE_SCATTER, "axis"), (Kind.ALL_TO_ALL, "concat_axis")):
+        with pytest.raises(MetadataError, match="out of bounds"):
+            collective(kind, metas, 2, **{name: axis})  # type: ignore[arg-type]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    one, other, flags = Meta.of((2, 2), "int8"), Meta.of((3, 2), "int8"), Meta.of((2,), "bool")
+    for text, given in (
+        ("no collective 'x'", lambda: collective("x", [one], 1)),
+        ("1 tensors for 2 devices", lambda: collective("all_reduce", [one], 2)),
+        ("0 tensors for 0 devices", lambda: collective("all_reduce", [], 0)),
+        ("2 tensors for 2 devices", lambda: collective("broadcast", [one, one], 2)),
+        ("have to be equal$", lambda: collective("all_reduce", [one, other], 2)),
+        ("equal but for axis 1", lambda: collective("all_gather", [one, other], 2, axis=1)),
+        ("no reduction 'mean'", lambda: collective("all_reduce", [one], 1, reduction="mean")),
+        ("not bool", lambda: collective("all_reduce", [flags], 1)),
+        ("not complex64", lambda: collective("all_reduce", [Meta.of((), "complex64")], 1, reduction="max")),
+        ("too large", lambda: collective("all_gather", [Meta.of((1 << 62,), "int8")] * 2, 2)),
+    ):
+        with pytest.raises(MetadataError, match=text):
+            given()
+
+
+def test_parts_are_cut_as_numpy_cuts_them() -> None:
+    for size, parts in product(range(9), range(1, 6)):
+        assert cut_sizes(size, parts) == [len(part) for part in np.array_split(np.empty(size), parts)]
+    assert [region.begin for region in cut((2, 5), 1, 2)] == [(0, 0), (0, 3)]
+
+
+def test_pieces_cover_a_value_once_and_are_small() -> None:
+    for shape, most in product([*SHAPES, (3, 1, 4)], (1, 2, 5, 12, 1000)):
+        seen = np.zeros(shape, int)
+        for index in pieces(shape, most):
+            assert seen[index].size <= most
+            seen[index] += 1
+        assert seen.sum() == seen.size == math.prod(shape)

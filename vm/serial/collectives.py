@@ -1,0 +1,39 @@
+"""Collectives on the serial engine: their steps, one after the other, so that values have the machine's bits."""
+
+from __future__ import annotations
+
+from ...interpreter.collectives.request import asked_for
+from ...interpreter.collectives.values import compute
+from ...interpreter.errors import TensordError
+from ...interpreter.wire.messages import Collective
+from .state import State
+from .values import SerialSession, SerialTensor, Value, check_new, define, refuse_cancelled, tensor_of
+
+
+class Collectives:
+    """The handler of COLLECTIVE messages."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def collective(self, session: SerialSession, message: Collective) -> None:
+        """Compute the results. An error of one value is one of all results."""
+        kind, ids, outputs, devices, attributes, location = message
+        try:
+            refuse_cancelled(session)
+            check_new(session, outputs)
+            tensors = [tensor_of(session, id_) for id_ in ids]
+            homes, metas = [one.home for one in tensors], [one.meta for one in tensors]
+            _, given, homes = asked_for(kind, homes, metas, devices, attributes, len(outputs))
+            for name in homes:
+                self.state.check_device(name)
+        except TensordError as error:
+            self.state.reject(session, error, outputs, location, kind)
+            return
+        self.state.ids += 1
+        read = [tensor.value for tensor in tensors]
+        errors = tuple(dict.fromkeys(error for value in read for error in value.errors))
+        failed = any(value.array is None for value in read)
+        made = [None] * len(outputs) if failed else compute(given, [value.array for value in read])
+        for id_, meta, home, array in zip(outputs, given.outputs(), homes, made, strict=True):
+            define(session, id_, SerialTensor(Value(array, errors), meta, home))
