@@ -180,6 +180,19 @@ class Device(ABC):
         that lie elsewhere at other launches, of those that a kernel of our own does not take."""
         return Refused(f"{self.name} makes no graphs")
 
+    def keep_graph(self, graph: LaunchGraph) -> bool:
+        """Count a graph's memory as allocated, as long as it lives; False, and it is dropped, if that does not fit.
+        Called on the driving thread, as the next two are."""
+        raise NotImplementedError(f"{self.name} makes no graphs: {graph}")
+
+    def give_up_graphs(self) -> bool:
+        """Drop all graphs, since memory is short; False if there are none."""
+        return False
+
+    def graph_bytes(self) -> int:
+        """The bytes that count as allocated for graphs."""
+        return 0
+
     def ask(self, work: Callable[[], None]) -> None:
         """Have something done soon on the thread that launches tasks. For a device that makes `graphs`."""
         raise NotImplementedError(f"{self.name} has no such thread: {work}")

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..interpreter.compilation import mypyc_attr
 from ..interpreter.ops.positions import Check
 from ..interpreter.schema.opdef import BoundKernel
+
+NODE: Final = 1 << 12  # bytes that a driver keeps for a node, an estimate
 
 Call: TypeAlias = tuple[BoundKernel, Sequence[Any]]  # a kernel, and its operands, results and numbers
 
@@ -32,10 +34,12 @@ class Moving(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Why there is no graph of some calls; `call`: the one that is in the way, if it is one."""
+    """Why there is no graph of some calls; `call`: the one that is in the way, if it is one; `short`: memory was, so
+    another attempt may succeed."""
 
     reason: str
     call: int | None = None
+    short: bool = False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -48,6 +52,11 @@ class LaunchGraph(ABC):
         self.nbytes = nbytes  # of device memory that is the graph's own
         # What calls find out about their data (`ops.positions`): to be judged after each launch, by the call.
         self.checks = tuple(checks)
+
+    @property
+    def footprint(self) -> int:
+        """The bytes that it takes of the device, those of the driver among them."""
+        return self.nbytes + NODE * self.nodes
 
     @abstractmethod
     def patch(self, index: int, arguments: Sequence[Any]) -> bool:

@@ -10,7 +10,7 @@
 - `products`: cuBLAS within a capture; `replaced`: other functions in CuPy's modules meanwhile
 - `ipc`: blocks that other processes may open
 - `row_kernels`: softmax and norms as one launch each; `row_source`: their sources
-- `copies`: those between a GPU, the host and other GPUs; `pinned`: host memory that the GPU reaches directly; `staging`:
+- `copies`: between a GPU, the host and other GPUs; `pinned`: host memory that the GPU reaches directly; `staging`:
   pageable memory, through that
 - `scratch`: what CuPy's kernels take for temporaries
 - `kernel_cache`: where compiled kernels are kept

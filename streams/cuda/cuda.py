@@ -55,11 +55,12 @@ from .compiling import Compiling
 from .copies import CopyingDevice
 from .direct import DirectKernels
 from .fused import FusedKernels
-from .graphs import Graphs
+from .graphs import CudaGraph, Graphs
 from .ipc import SharedBlock, SharedBlocks, whole_pages
 from .nodes import ALIGNMENT
 from .scratch import least_temporaries
 
+GRAPHS: Final = 8  # the part of the memory that graphs may have
 _RUN_ARENA: Final = 64 << 20  # bytes of memory for runs at admission, at most
 
 _PATIENCE: Final = 0.001  # seconds between two looks at what is to end with the device
@@ -338,6 +339,7 @@ class CudaDevice(CopyingDevice):
 
     def got_to(self, number: int) -> None:
         super().got_to(number)
+        self.graph_bytes()
         self._graphs.collect()
 
     # -- what the launcher needs, and the end ------------------------------------------------------------------
@@ -414,6 +416,32 @@ class CudaDevice(CopyingDevice):
         if not self.launches:
             return Refused("there are several compute streams")
         return self._graphs.graph_of(calls, moving)
+
+    def keep_graph(self, graph: LaunchGraph) -> bool:
+        """As declared. All graphs together have a share of the memory; the one that was idle for longest goes first."""
+        graphs, need, most = self._graphs, graph.footprint, self.limit // GRAPHS
+        while self.graph_bytes() + need > most and graphs.drop_oldest(graph):
+            pass
+        if not isinstance(graph, CudaGraph) or graphs.counted + need > most or not self.set_aside(need):
+            graph.drop()
+            return False
+        graph.counted = need
+        graphs.counted += need
+        return True
+
+    def give_up_graphs(self) -> bool:
+        found = self._graphs.give_up()
+        self.graph_bytes()
+        self._graphs.collect()
+        return found
+
+    def graph_bytes(self) -> int:
+        graphs = self._graphs
+        while graphs.let_go:
+            nbytes = graphs.let_go.popleft()
+            graphs.counted -= nbytes
+            self.give_back(nbytes)
+        return graphs.counted
 
     def has_passed(self, event: Any) -> bool:
         """As declared. CuPy's `Event.done` raises nothing: on a lost device no event would ever be done."""

@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -78,6 +79,9 @@ class Graphs:
         self._stream: Any = None
         self._products = Products(cupy, self._new_block)
         self._living: WeakSet[CudaGraph] = WeakSet()
+        self.turns = count()  # of launches
+        self.counted = 0  # bytes of the device's that count as the graphs', by the driving thread
+        self.let_go: deque[int] = deque()  # those of dropped graphs, which are to be counted off
         self._dropped: deque[Held] = deque()
 
     def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | Refused:
@@ -91,7 +95,8 @@ class Graphs:
             try:
                 self._products.prepare(self._new_stream())
             except (OSError, MemoryError, RuntimeError) as error:
-                return Refused(f"products cannot be captured: {error}")
+                short = isinstance(error, MemoryError)
+                return Refused(f"products cannot be captured: {error}", short=short)
             found = self._attempt(self._driver, calls, moving)
         return found
 
@@ -140,15 +145,19 @@ class Graphs:
         """Keep what a graph held until the device has no use for it. No call of CUDA: this may be a finalizer."""
         self._dropped.append(held)
 
-    @property
-    def nbytes(self) -> int:
-        """The memory that is the graphs' own."""
-        return sum(graph.nbytes for graph in list(self._living))
-
-    def give_up(self) -> None:
-        """Drop all graphs, since memory is short. For the thread that uses them."""
-        for graph in list(self._living):
+    def give_up(self) -> bool:
+        """Drop all graphs, since memory is short; False if there are none. For the thread that uses them."""
+        living = [graph for graph in self._living if not graph.dropped]
+        for graph in living:
             graph.drop()
+        return bool(living)
+
+    def drop_oldest(self, but: LaunchGraph) -> bool:
+        """Drop the graph that was not launched for longest, of all others; False if there are none."""
+        living = [graph for graph in self._living if graph.counted and graph is not but]
+        if living:
+            min(living, key=lambda graph: graph.used).drop()
+        return bool(living)
 
     def collect(self) -> None:
         """Free what dropped graphs held, of those whose last launch is complete. Any thread."""
@@ -206,6 +215,8 @@ class CudaGraph(LaunchGraph):
         self._calls = recording.calls
         self._current = graphs.current_stream
         self._held: Held | None = held
+        self.counted = 0  # bytes
+        self.used = 0  # its last launch among those of all graphs
 
     def patch(self, index: int, arguments: Sequence[Any]) -> bool:
         return self._calls[index].patch(self._driver, self._living().executable, arguments)
@@ -213,6 +224,7 @@ class CudaGraph(LaunchGraph):
     def launch(self) -> None:
         held = self._living()
         held.stream = stream = self._current()
+        self.used = next(self._graphs.turns)
         self._driver.launch(held.executable, stream.ptr)
 
     def _living(self) -> Held:
@@ -229,6 +241,8 @@ class CudaGraph(LaunchGraph):
         self._calls, self.checks = [], ()
         if held is not None:
             self._graphs.drop(held)
+            self._graphs.let_go.append(self.counted)
+            self.counted = 0
 
     def __del__(self) -> None:
         self.drop()

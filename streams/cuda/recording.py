@@ -75,7 +75,7 @@ class Recording:
                 try:
                     self._call(kernel, arguments, moves.get(index, ()))
                 except Exception as error:
-                    return Refused(f"{type(error).__name__}: {error}", index)
+                    return Refused(f"{type(error).__name__}: {error}", index, isinstance(error, MemoryError))
                 self.checks += [(index, check) for check in found]
                 found.clear()
         finally:

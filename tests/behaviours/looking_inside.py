@@ -127,6 +127,6 @@ def assert_sound(session: Session) -> None:
     stats = session.stats()
     assert (stats["live"], stats["pending"]) == (0, 0)
     for device, entry in stats["devices"].items():
-        assert entry["allocated"] == entry["planned"], f"{device}: {entry}"
+        assert entry["allocated"] == entry["planned"] + entry["kept_for_runs"], f"{device}: {entry}"
         assert entry["waiting_for_memory"] == 0
         assert entry["queued"] == {}

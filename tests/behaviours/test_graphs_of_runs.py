@@ -213,6 +213,25 @@ def test_a_graph_is_given_up_where_memory_is_short_and_runs_go_on(gpu: Gpu, sess
     assert_sound(session)
 
 
+@replaces_parts
+def test_a_graph_that_was_made_while_kernels_were_compiled_is_made_again(
+    gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pending = [True]
+    monkeypatch.setattr(graphing, "COMPILING", SEEN)
+    monkeypatch.setattr(graphing, "is_pending", lambda _call: pending[0])
+    x = put(session, np.arange(SIZE))
+    f = session.routine(lambda x: (x + 1.0) * x)
+    run_until_there_is_a_graph(gpu, session, lambda: f(x))
+    (first,) = device_of(session, "cuda:0")._graphs._living
+    pending[0] = False
+    f(x).wait()
+    assert first.dropped
+    run_until_there_is_a_graph(gpu, session, lambda: f(x))
+    np.testing.assert_array_equal(f(x).numpy(), (np.arange(SIZE) + 1.0) * np.arange(SIZE))
+    assert_sound(session)
+
+
 def test_what_no_graph_takes_runs_call_by_call_and_the_report_says_why(session: Any) -> None:
     """A number of a library's kernel is baked in; this one is another one at each run."""
     x = put(session, np.arange(SIZE))

@@ -66,13 +66,14 @@ class RunsAtOnce:
         launches = plan.device.launches
         if launches is None and not (plan.stream.inline and recipe.work <= self.limit and is_small(segment)):
             return False
-        if plan.reports or not has_room(session, segment):
+        own = segment.has_own_arena()
+        if plan.reports or not has_room(session, segment, own=own):
             return False
         operands = Operands(segment.passing)
         if not operands.find(session, segment, ids):
             return False
         if launches is None:
-            return self.run_with(operands, session, segment, ids, numbers, location, stamps)
+            return self.run_with(operands, session, segment, ids, numbers, location, stamps, own=own)
         if not launches.is_warm(plan, tuple(operands.strides)):
             return False
         backend = plan.device.backend
@@ -80,7 +81,7 @@ class RunsAtOnce:
         try:
             if backend.lost is not None:
                 return False
-            return self.run_with(operands, session, segment, ids, numbers, location, stamps)
+            return self.run_with(operands, session, segment, ids, numbers, location, stamps, own=own)
         finally:
             backend.leave(before)
 
@@ -93,14 +94,17 @@ class RunsAtOnce:
         numbers: Sequence[Scalar],
         location: int,
         stamps: Stamps | None,
+        *,
+        own: bool,
     ) -> bool:
-        """Run a segment with these operands; False, and nothing is changed, if there is no memory."""
+        """Run a segment with these operands; False, and nothing is changed, if there is no memory. `own`: is its arena
+        what all runs at admission have? Else it is the last of the buffers."""
         plan, recipe, scheduler = segment.plan, segment.recipe, self.scheduler
-        buffers = self.allocate(segment)
+        buffers = self.allocate(segment, own=own)
         if buffers is None:
             return False
         launches = plan.device.launches
-        backend, own = plan.device.backend, segment.own
+        backend = plan.device.backend
         arrays, copies, written = operands.arrays, operands.copies, operands.written
         met = () if launches is None else edges_met(copies, written)
         traced: list[int] = []
@@ -114,7 +118,7 @@ class RunsAtOnce:
         for buffer, (_, meta, _, _) in zip(buffers, segment.made, strict=False):
             arrays.append(buffer.array if buffer.meta is meta else backend.bind(buffer, meta))
         started = scheduler.clock()
-        graph, failure = segment.graph if stamps is None else None, None
+        graph, failure = segment.graph if stamps is None and own else None, None
         if graph is not None and launches is not None and graph.launch(arrays, numbers, operands.passing):
             launches.order.issued += 1
         else:
@@ -126,7 +130,7 @@ class RunsAtOnce:
                     graph.note(replay.arena, arrays, numbers)
                 segment.give_back(replay, operands.passing)
         if failure is None:
-            used = backend.allocated + (recipe.arena if own else 0)
+            used = backend.allocated + (recipe.arena if segment.own else 0)
             launch = 0 if launches is None else launches.order.issued
             scheduler.keep_record(plan.traits, tuple(traced), started, location, used, 0, launch, met)
             if stamps is not None:
@@ -149,11 +153,11 @@ class RunsAtOnce:
             backend.free(buffers[-1])
         return True
 
-    def allocate(self, segment: Segment) -> list[Any] | None:
-        """Memory for the results, and last for an arena that no replay keeps; None if not all of it is free."""
+    def allocate(self, segment: Segment, *, own: bool) -> list[Any] | None:
+        """Memory for the results, and last for an arena, unless it is there; None if not all of it is free."""
         backend = segment.plan.device.backend
         found: list[Any] = []
-        for nbytes in segment.sizes:
+        for nbytes in segment.sizes if own else (*segment.sizes, segment.recipe.arena):
             buffer = backend.allocate(nbytes)
             if buffer is None:
                 for taken in found:
@@ -286,10 +290,11 @@ def is_small(segment: Segment) -> bool:
     return segment.recipe.largest <= segment.plan.device.inline_work and not segment.recipe.scratch
 
 
-def has_room(session: VmSession, segment: Segment) -> bool:
-    """Do results, arena and temporaries fit at once, and in the session's quotas?"""
+def has_room(session: VmSession, segment: Segment, *, own: bool) -> bool:
+    """Do results, arena and temporaries fit at once, and in the session's quotas? `own`: the arena may be there."""
     plan, account, need = segment.plan, session.account, segment.need + segment.recipe.scratch
     device, backend = plan.device, plan.device.backend
+    need -= segment.recipe.arena if own and segment.long else 0
     if device.unreserved and not has_spare(device, need):
         return False
     if device.lost is not None or backend.lost is not None:

@@ -2,6 +2,7 @@
 
 - `ledger`: planned memory, instructions that have not reserved theirs, instructions that wait for memory
 - `allocation`: allocating buffers; `release`: releasing them
+- `run_memory`: what runs keep between them, given up where memory is short
 - `recycling`: reusing the objects of a released result
 - `replicas`: copies that are also valid elsewhere
 - `making_room`: what leaves where a plan exceeds its device; `victims`: in which order, by how lately it was used

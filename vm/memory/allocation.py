@@ -11,6 +11,7 @@ from typing import Any
 from ...streams.device import Buffer
 from ..model.instruction import Instruction
 from .replicas import drop_idle
+from .run_memory import give_up
 
 
 def reuse(instruction: Instruction, nbytes: int) -> Buffer | None:
@@ -31,7 +32,7 @@ def allocate(instruction: Instruction, nbytes: int) -> Buffer | None:
     if launches is not None and stream is not None and stream is not launches.queue.stream:
         backend.prefer_reached(nbytes)  # else a copy waits for launches, and all copies behind it on its stream
     buffer = backend.allocate(nbytes)
-    while buffer is None and may_drop(instruction) and drop_idle(device):
+    while buffer is None and make_spare(instruction):
         buffer = backend.allocate(nbytes)
     return buffer
 
@@ -41,7 +42,7 @@ def adopt(instruction: Instruction, array: Any) -> Buffer | None:
     device = instruction.device
     backend = device.backend
     buffer = backend.adopt(array)
-    while buffer is None and may_drop(instruction) and drop_idle(device):
+    while buffer is None and make_spare(instruction):
         buffer = backend.adopt(array)
     return buffer
 
@@ -51,7 +52,7 @@ def set_aside(instruction: Instruction, nbytes: int) -> bool:
     device = instruction.device
     backend = device.backend
     while not backend.set_aside(nbytes):
-        if not (may_drop(instruction) and drop_idle(device)):
+        if not make_spare(instruction):
             return False
     instruction.scratch = nbytes
     return True
@@ -61,6 +62,12 @@ def give_back(instruction: Instruction) -> None:
     """The instruction's temporaries are gone, or were never made."""
     nbytes, instruction.scratch = instruction.scratch, 0
     instruction.device.backend.give_back(nbytes)
+
+
+def make_spare(instruction: Instruction) -> bool:
+    """Give up what runs keep, or drop an idle replica if the instruction may; False if neither is there."""
+    device = instruction.device
+    return give_up(device) or (may_drop(instruction) and drop_idle(device))
 
 
 def may_drop(instruction: Instruction) -> bool:

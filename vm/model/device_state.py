@@ -83,6 +83,7 @@ class DeviceState:
         "launches",
         "leaving",
         "live",
+        "long_arena",
         "lost",
         "mapped",
         "moved",
@@ -122,6 +123,7 @@ class DeviceState:
         self.unsettled: list[Storage] | None = None  # of a lost device; None until they are looked at
         self.abandoned = False  # it is lost, nothing on it is live, and none of its copies is healthy
         self.arena: Any = None  # memory that no limit counts, for runs of segments at admission: one after the other
+        self.long_arena: Buffer | None = None  # for larger arenas, which the limit counts (`memory.run_memory`)
         self.launches: Launches | None = None  # set by the scheduler
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         self.tiers: tuple[DeviceState, ...] = ()

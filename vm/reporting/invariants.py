@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from ..memory.run_memory import run_bytes
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction, Status
 from ..model.session import VmSession
@@ -183,7 +184,7 @@ def memory_adds_up(census: Census) -> Iterator[str]:
             yield f"{instruction!r} does not run, and has {instruction.scratch} bytes set aside"
     for device in census.engine.tiers.values():
         held[device] += sum(buffer.nbytes for buffers in device.reusable.values() for buffer in buffers)
-        held[device] += sum(device.backend.blocks_left_open())
+        held[device] += sum(device.backend.blocks_left_open()) + run_bytes(device)
         if device.backend.allocated != held[device]:
             yield f"{device.name} has allocated {device.backend.allocated} bytes, {held[device]} have an owner"
 

@@ -63,6 +63,7 @@ def _stats(asked: Asked) -> dict[str, Any]:
                 "allocated": nbytes,
                 "planned": 0,
                 "limit": 0,
+                "kept_for_runs": 0,
                 "cached": 0,
                 "cached_blocks": 0,
                 "largest_cached": 0,

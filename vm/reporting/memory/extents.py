@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....streams.device import Buffer
 from ....streams.pool import owner_of
+from ...memory.run_memory import run_bytes
 from ...model.device_state import DeviceState
 from ...model.instruction import Instruction
 from ...model.tensor import Copy, Storage
@@ -40,9 +41,10 @@ IN_USE: Final = "in use"  # a stale copy that instructions still access
 ARENA: Final = "arena"  # what is inside of a run under way
 TEMPORARIES: Final = "temporaries"  # set aside for a kernel that runs
 STREAM: Final = "stream"  # a buffer whose users a stream has, and that only later instructions of the stream may reuse
+RUNS: Final = "runs"  # kept for runs of routines to come: graphs' own memory, and the arena of long segments
 LEFT_OPEN: Final = "left open"  # a block that a process whose session has ended may still have open
 VALUES: Final = frozenset({TENSOR, VIEW, MAPPED})
-SORTS: Final = (TENSOR, VIEW, MAPPED, CHECKPOINT, STANDBY, IN_USE, ARENA, TEMPORARIES, STREAM, LEFT_OPEN)
+SORTS: Final = (TENSOR, VIEW, MAPPED, CHECKPOINT, STANDBY, IN_USE, ARENA, TEMPORARIES, STREAM, RUNS, LEFT_OPEN)
 
 
 class Extent(NamedTuple):
@@ -134,6 +136,8 @@ class Walk:
         for device in engine.tiers.values():
             yield self._standing_by(device)
             yield self._reusable(device)
+            if kept := run_bytes(device):
+                yield [Extent(device.name, RUNS, kept, 0, 0, 0, ())]
             yield [Extent(device.name, LEFT_OPEN, nbytes, 0, 0, 0, ()) for nbytes in device.backend.blocks_left_open()]
 
     def _values(self, storage: Storage, holders: Sequence[int], names: Sequence[str]) -> list[Extent]:

@@ -107,7 +107,7 @@ def graph_row(segment: Segment) -> dict[str, Any]:
     if segment.graph is not None:
         return segment.graph.row()
     if segment.plan.device.backend.graphs:
-        return {"why": "its arena is larger than the memory for runs at admission"}
+        return {"why": "its arena has more than an eighth of the device's memory"}
     return {}
 
 

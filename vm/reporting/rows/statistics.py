@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ....interpreter.errors import ProtocolError
+from ...memory.run_memory import run_bytes
 from ...model.device_state import DeviceState
 from ...model.tensor import Moved, Tensor
 from .devices import transfers
@@ -62,6 +63,7 @@ def device_statistics(device: DeviceState) -> dict[str, Any]:
         "allocated": device.backend.allocated,
         "planned": device.planned,
         "limit": device.backend.limit,
+        "kept_for_runs": run_bytes(device),
         "cached": kept.nbytes,
         "cached_blocks": kept.blocks,
         "largest_cached": kept.largest,

@@ -9,7 +9,10 @@ An operand of a library's kernel that had not moved, and does now, ends the grap
 segment whose graphs end again and again has none any more.
 
 The graph has a replay of its own, whose inner values lie in the memory for runs at admission: the order of the stream
-keeps runs apart. Segments that need more memory than that have no graph.
+keeps runs apart. The device counts what a graph has of its own as allocated. Where memory is short, graphs and the
+block of larger arenas are given up (`memory.run_memory`), and made again when there is room, up to `GRAPHS` times.
+
+A graph that had to be made before the kernels of its fusions were compiled is made again when they are.
 """
 
 from __future__ import annotations
@@ -17,18 +20,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from ....interpreter.ops.positions import Check
 from ....interpreter.types.meta import Scalar
-from ....streams.device import Device
 from ....streams.graph import LaunchGraph, Moving, Refused
+from ...memory.run_memory import address_of
+from ...model.device_state import DeviceState
 from ..compiling.recipe import ARENA, Recipe, fill
 from .replay import Replay
 
 SEEN: Final = 4  # runs that are launched call by call before a graph is made
 COMPILING: Final = 256  # of such runs, while kernels of fusions are not compiled yet
 GRAPHS: Final = 4  # of a segment, one after the other
+SHORT: Final = "its memory was needed again and again"
 
 
 class Graphed:
@@ -68,10 +71,13 @@ class SegmentGraph:
     The driving thread calls all but `_make`.
     """
 
-    def __init__(self, recipe: Recipe, constants: dict[int, Scalar], device: Device) -> None:
+    def __init__(self, recipe: Recipe, constants: dict[int, Scalar], device: DeviceState) -> None:
         self.graphed: Graphed | None = None
         self.why = ""
-        self._recipe, self._constants, self._device = recipe, constants, device
+        self._recipe, self._constants = recipe, constants
+        self._state, self._device = device, device.backend
+        self._long = recipe.arena > device.backend.run_arena
+        self._early = False  # was the graph made while kernels were being compiled?
         self._made: Graphed | Refused | None = None  # by the other thread
         self._asked = False
         self._begin()
@@ -91,8 +97,12 @@ class SegmentGraph:
         graphed = self.graphed
         if graphed is None:
             return False
-        if graphed.graph.dropped:
-            self.give_up("its memory was needed again and again")
+        if graphed.graph.dropped or graphed.replay.block is not self._block():
+            self.give_up(SHORT)
+            return False
+        if self._early and not self._are_compiling():
+            self._left += 1
+            self.give_up("")
             return False
         missed = graphed.put(arrays, numbers)
         if missed is not None:
@@ -127,11 +137,13 @@ class SegmentGraph:
             self._moving.update(slot for slot, (now, before) in pairs if now != before)
         self._addresses = addresses
         self._seen += 1
-        if self._seen < SEEN or (self._seen < COMPILING and any(map(is_pending, self._recipe.calls))):
+        self._early = self._seen >= SEEN and self._are_compiling()
+        if self._seen < SEEN or (self._seen < COMPILING and self._early):
             return
         self._asked, self._made = True, None
         self._left -= 1
         replay = Replay(self._recipe, self._constants, arena, self._device, own=True)
+        replay.block = self._block()
         replay.patch(arrays, numbers)
         self._device.ask(lambda: self._make(replay, addresses, list(numbers)))
 
@@ -149,9 +161,21 @@ class SegmentGraph:
         made, self._made, self._asked = self._made, None, False
         if isinstance(made, Graphed):
             self.graphed = made
+            if made.replay.block is not self._block() or not self._device.keep_graph(made.graph):
+                self.give_up(SHORT)
+        elif made is not None and made.short:
+            self.give_up(SHORT)
         elif made is not None:
             at = "" if made.call is None else f"{self._recipe.calls[made.call].plan.label}: "
             self.why = at + made.reason
+
+    def _block(self) -> Any:
+        """The block in which a larger arena lies now."""
+        return self._state.long_arena if self._long else None
+
+    def _are_compiling(self) -> bool:
+        """Are kernels of its calls still being compiled?"""
+        return any(map(is_pending, self._recipe.calls))
 
     @property
     def checks(self) -> Sequence[tuple[int, Check]]:
@@ -180,8 +204,3 @@ def is_pending(call: Any) -> bool:
     """Is the kernel of a call still to be compiled, as far as that can be asked?"""
     pending = getattr(call.kernel, "is_pending", None)
     return pending is not None and bool(pending())
-
-
-def address_of(array: Any) -> int:
-    """Where an array begins, on the host or on a device."""
-    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)

@@ -20,6 +20,7 @@ from ....interpreter.types.meta import Meta, Scalar
 from ....interpreter.wire.fields import is_line
 from ....streams.device import Order
 from ....streams.stream import Stream
+from ...memory.run_memory import arena_at_admission, block_for, may_share_arena
 from ...model.device_state import DeviceState
 from ...model.instruction import Instruction
 from ...model.linked import Linked
@@ -28,7 +29,7 @@ from ...model.session import VmSession
 from ...model.signature import call_text, plain
 from ..compiling.recipe import Call, Place, Recipe, ResultsFailed, known_meta
 from ..compiling.segments import Piece, work_of_time
-from .graphing import SegmentGraph, address_of
+from .graphing import SegmentGraph
 from .parts import Part, parts_of, results_of
 from .refusals import Refusal, in_call, note_checks
 from .replay import Replay, Stamps, timed
@@ -131,11 +132,12 @@ class Segment:
         operands = (*self.reads, *self.written, *self.made)
         self.passing = [slot for slot, operand in enumerate(operands) if not operand.stays]
         self.need = recipe.arena + sum(operand.meta.nbytes for operand in self.made)
-        self.own = recipe.arena <= plan.device.backend.run_arena  # do its runs at admission share one arena?
-        backend = plan.device.backend
-        self.graph = SegmentGraph(recipe, program.constants, backend) if backend.graphs and self.own else None
-        # Of the blocks that a run at admission takes: its results, and last its arena, if no replay keeps that.
-        self.sizes = [operand.meta.nbytes for operand in self.made] + [recipe.arena] * (not self.own)
+        device = plan.device
+        self.own = recipe.arena <= device.backend.run_arena  # is its arena for runs at admission certain to be there?
+        self.long = not self.own and may_share_arena(device, recipe.arena)  # or may it be there?
+        graphs = device.backend.graphs and (self.own or self.long)
+        self.graph = SegmentGraph(recipe, program.constants, device) if graphs else None
+        self.sizes = [operand.meta.nbytes for operand in self.made]  # of the results
         self.more = len(recipe.made) + len(recipe.views)
         self.arena_meta = Meta.of((recipe.arena,), "uint8")
         self.slots = len(operands)
@@ -173,12 +175,21 @@ class Segment:
                 return replay
         return Replay(self.recipe, self.constants, arena, self.plan.device.backend)
 
+    def has_own_arena(self) -> bool:
+        """Is there memory for runs at admission that has room for the arena? A larger one is made, if it can be."""
+        return self.own or (self.long and block_for(self.plan.device, self.recipe.arena) is not None)
+
     def take_own(self) -> Replay:
         """A replay for a run at admission, rather one that was there before: its arena is what all these use, one after
         the other. Called by the driving thread."""
-        if self.ready:
-            return self.ready.pop()
-        return Replay(self.recipe, self.constants, self.own_arena(), self.plan.device.backend, own=True)
+        block = self.plan.device.long_arena if self.long else None
+        while self.ready:
+            replay = self.ready.pop()
+            if replay.block is block:
+                return replay
+        replay = Replay(self.recipe, self.constants, self.own_arena(), self.plan.device.backend, own=True)
+        replay.block = block
+        return replay
 
     def own_arena(self) -> Any:
         """The memory of all runs at admission, as much of it as these use."""
@@ -314,6 +325,8 @@ class RunInstruction(Instruction):
         """Launch the segment's graph, if it has one, and this is the thread that uses it."""
         graph = self.segment.graph
         if graph is None or not self.here or self.careful or self.stamps is not None:
+            return False
+        if not self.segment.has_own_arena():
             return False
         operands = self.arguments[: self.segment.slots]
         if graph.launch(operands, self.numbers, self.segment.passing):
@@ -484,16 +497,6 @@ class RunInstruction(Instruction):
 
     def own_failures(self) -> Sequence[TensordError]:
         return self.origins
-
-
-def arena_at_admission(device: DeviceState, nbytes: int) -> Any:
-    """The start of the memory of runs at admission, aligned like its values. No limit counts it."""
-    if device.arena is None:
-        backend, size = device.backend, device.backend.run_arena
-        memory = backend.workspace(size + backend.alignment)
-        start = -address_of(memory) % backend.alignment
-        device.arena = backend.lay_over(memory, Meta.of((size,), "uint8"), start, None)
-    return device.backend.lay_over(device.arena, Meta.of((nbytes,), "uint8"), 0, None)
 
 
 def is_same(left: Any, right: Any) -> bool:

@@ -63,6 +63,7 @@ class Replay:
         self._device = device
         self._lay_over = device.lay_over
         self.own = own
+        self.block: Any = None  # of the device's memory in which an arena of its own lies, if it is a larger one
         self.slots = len(recipe.reads) + len(recipe.written) + len(recipe.made)
         self._last: list[Any] = [None] * self.slots
         self._spots: list[Spots] = [[] for _ in range(self.slots)]
