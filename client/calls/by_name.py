@@ -14,7 +14,7 @@ from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import MEANT, hide, hides, signed, too_many
 from ..outbox.current import capture_of, plain_of
-from ..tensor.operators import SCALARS
+from ..tensor.operators import GLOBALS, SCALARS
 from ..tensor.tensor import Tensor
 from .handlers import Invocation
 from .signatures import SMALL
@@ -51,6 +51,10 @@ def call(
         large = entry is not None and entry.integers and any(type(x) is int and not 0 <= x <= SMALL for x in inputs)
         if entry is not None and not large:
             issued = calls.issue(core, entry, operands, out, core.outbox.locations.here())
+            if issued is not None:
+                return issued
+        if entry is None and key is not None and calls.native:
+            issued = core.global_calls.again(core, key, operands, out)
             if issued is not None:
                 return issued
         return call_anew(core, name, inputs, attributes, out, device, key)
@@ -95,6 +99,13 @@ def call_key(
         elif type(value) in SCALARS:
             metas.append(type(value))
             operands.append(value)
+        elif type(value) in GLOBALS:
+            if value._core is not core:
+                return UNKNOWN
+            metas.append(value._form)
+            operands.append(value)
+            if home is None:
+                home = value._home
         else:
             return UNKNOWN
     if home is None and core.placement is not None:
@@ -105,7 +116,7 @@ def call_key(
             return UNKNOWN
         if len(out) > 1 and len(set(map(id, out))) < len(out):
             return UNKNOWN  # the long way refuses it
-        targets = tuple([target._meta for target in out])
+        targets = tuple([target._form if type(target) in GLOBALS else target._meta for target in out])
     if attributes is None:
         return (name, tuple(metas), home, targets), tuple(operands)
     if type(attributes) is not dict:
@@ -124,7 +135,7 @@ def is_plain(value: Any) -> bool:
 
 
 def are_tensors(values: object) -> bool:
-    return isinstance(values, list | tuple) and all(type(value) is Tensor for value in values)
+    return isinstance(values, list | tuple) and all(type(value) is Tensor or type(value) in GLOBALS for value in values)
 
 
 def listed(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:

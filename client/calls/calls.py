@@ -33,7 +33,7 @@ from ..tensor.tensor import Tensor
 from .by_name import call
 from .checks import check_host, device_of, own
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
-from .signatures import SMALL, Entry, Signatures, as_floats, signature_of
+from .signatures import SMALL, Entry, SignatureKey, Signatures, as_floats, signature_of
 
 new = object.__new__
 
@@ -206,7 +206,7 @@ class Calls:
         In that case the next call with `key`, unless None, goes straight to its signature.
         """
         if is_global(core, invocation):
-            return core.global_calls.carry_out(core, invocation)
+            return core.global_calls.carry_out(core, invocation, key)
         if self.native and self.supports(invocation.op, self.place(core, invocation)):
             return self.execute(core, invocation, key)
         outer = HANDLED.frame
@@ -215,6 +215,10 @@ class Calls:
             return self.handler(invocation)
         finally:
             HANDLED.frame = outer
+
+    def entry(self, key: SignatureKey) -> Entry | None:
+        """The entry of a signature that was sent, and whose number still means it."""
+        return self._signatures.entries.get(key)
 
     def supports(self, op: OpDef, device: str) -> bool:
         missing = self._outbox.transport.devices.get(device)

@@ -26,7 +26,9 @@ from ..outbox.outbox import Outbox
 from ..tensor.tensor import Tensor
 from .boxing.route import box
 from .checks import checked
+from .explaining import note, note_move
 from .form import Form
+from .known import Known, KnownCalls
 from .making import global_tensor
 from .plan import Asked, Plan, planned
 from .tensor import GlobalTensor
@@ -40,6 +42,7 @@ class GlobalCalls:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._plans: dict[Asked, Plan] = {}
+        self.known = KnownCalls(outbox)
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
@@ -48,27 +51,62 @@ class GlobalCalls:
         core = x._core
         inputs = (x,) if y is None else (x, y)
         out = (x,) if in_place else None
-        return self.carry_out(core, Invocation(core.as_session(), op, inputs, attributes, out, None))[0]
+        key = (op, *[each._form if type(each) is GlobalTensor else type(each) for each in inputs], attributes, in_place)
+        known = self.known.get(key)
+        if known is not None and CURRENT.capture is None:
+            issued = self.known.issue(core, known, inputs, out, self._outbox.locations.here(2))
+            if issued is not None:
+                found: Tensor = issued[0]
+                return found
+        return self.carry_out(core, Invocation(core.as_session(), op, inputs, attributes, out, None), key)[0]
 
-    def carry_out(self, core: Core, invocation: Invocation) -> list[Tensor]:
-        """Issue an op, with what has to move first; its results are global tensors, or the targets."""
+    def again(self, core: Core, key: Any, operands: Sequence[Any], out: Sequence[Any] | None) -> list[Tensor] | None:
+        """Issue a call by name, if it was made before; None if not, or if it has to go the long way."""
+        known = None if CURRENT.capture is not None else self.known.get(key)
+        if known is None:
+            return None
+        return self.known.issue(core, known, operands, out, self._outbox.locations.here(2))
+
+    def carry_out(self, core: Core, invocation: Invocation, key: Any = None) -> list[Tensor]:
+        """Issue an op, with what has to move first; its results are global tensors, or the targets.
+
+        The next call with `key`, unless None, is issued by `known` if nothing has to move.
+        """
         try:
-            return self._carried_out(core, invocation)
+            return self._carried_out(core, invocation, key)
         except MetadataError as error:
             raise located(error) from None
 
-    def _carried_out(self, core: Core, invocation: Invocation) -> list[Tensor]:
+    def _carried_out(self, core: Core, invocation: Invocation, key: Any) -> list[Tensor]:
         placement = placement_of(core, invocation)
         inputs = tuple([global_operand(core, invocation.op, each, placement) for each in invocation.inputs])
         invocation = invocation._replace(inputs=inputs, device=None)
         asked, floats = self._asked(core, invocation, placement)
         if floats is not None:
-            return self._carried_out(core, invocation._replace(inputs=floats))
+            return self._carried_out(core, invocation._replace(inputs=floats), None)
         plan = self._plans.get(asked) or self._plan(asked)
+        note(plan)
         if plan.moves:
             self.refuse_moves(core, plan)
         with self.grouped():
-            return self._issue(core, invocation, plan)
+            made = self._issue(core, invocation, plan)
+        if key is not None and core.calls.native and CURRENT.capture is None and not plan.boxes:
+            self._note(core, key, plan)
+        return made
+
+    def _note(self, core: Core, key: Any, plan: Plan) -> None:
+        """Have the next such call issued by `known`, if the parts' calls have just been issued as they are."""
+        entries = []
+        asked, targets = plan.asked, plan.asked.out
+        for part, (attributes, home) in enumerate(zip(plan.attributes, asked.placement.names, strict=True)):
+            pairs = zip(plan.operands, asked.operands, strict=True)
+            metas = tuple([given if form is None else form.metas[part] for form, given in pairs])
+            written = None if targets is None else tuple([form.metas[part] for form in targets])
+            entry = core.calls.entry(SignatureKey(asked.op, metas, attributes, home, written))
+            if entry is None:
+                return
+            entries.append(entry)
+        self.known.add(key, Known(entries, plan.outputs))
 
     def _asked(self, core: Core, invocation: Invocation, placement: Placement) -> tuple[Asked, tuple[Any, ...] | None]:
         """The kind of a call; and its operands with floats for large ints, if there are such."""
@@ -176,6 +214,7 @@ class GlobalCalls:
 
     def boxed(self, given: GlobalTensor, form: Form) -> GlobalTensor:
         """A global tensor of that form, whose parts are its own."""
+        note_move("to_global", given._form, form)
         with self.grouped():
             parts = box(given._parts, given._form, form)
             mine = {id(part) for part in given._parts}

@@ -1,8 +1,10 @@
 """Plans: which layouts a call on global tensors takes and gives, chosen once for each kind of call.
 
 Of the signatures that the op's rule lists, for each dimension of the grid one, those are taken whose boxing takes the
-least time; of equal ones those that box the fewest operands; then those that are listed first. What cannot be inferred
-on the shares (a maximum of an empty part) is passed over. The last candidate has everything equal everywhere.
+least time; of equal ones those that box the fewest operands; then those that are listed first. Results that are addends
+have to be summed sometime, which counts as well where operands are boxed, but not where all fit: then nothing moves.
+What cannot be inferred on the shares (a maximum of an empty part) is passed over. The last candidate has everything
+equal everywhere.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ...interpreter.errors import MetadataError
-from ...interpreter.layouts.layout import BROADCAST, Layout
+from ...interpreter.layouts.layout import BROADCAST, Layout, Partial, Split
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.layouts.rules import Call, Signature, divided, signatures, whole
-from ...interpreter.schema.infer import InferCache
+from ...interpreter.schema.infer import InferCache, infer_once
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.types.meta import Meta, OperandMeta
 from .boxing.route import route, seconds
+from .boxing.steps import Reduction, Step
 from .form import Form
 
 
@@ -57,8 +60,9 @@ class Plan(NamedTuple):
 
     @property
     def boxes(self) -> bool:
-        """Is any operand boxed?"""
-        return any(
+        """Is any operand boxed, or a result?"""
+        boxed = self.asked.out is not None and not self.direct
+        return boxed or any(
             new is not None and old is not new for old, new in zip(self.asked.operands, self.operands, strict=True)
         )
 
@@ -78,6 +82,12 @@ def planned(asked: Asked, outputs: tuple[Meta | None, ...], cache: InferCache) -
         if plan is not None:
             return plan
     raise AssertionError("equal parts everywhere can be computed wherever the whole can")
+
+
+def alternatives(asked: Asked) -> list[Candidate]:
+    """All ways in the order of their cost."""
+    outputs = infer_once(asked.op, asked.metas, asked.attributes)
+    return sorted(candidates(asked, outputs), key=lambda one: cost(asked, one, outputs))
 
 
 def candidates(asked: Asked, outputs: tuple[Meta | None, ...]) -> Iterator[Candidate]:
@@ -116,7 +126,27 @@ def cost(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None]) -> 
         if target.layout != layout:
             time += seconds(Form.of(meta, asked.placement, layout), target)
             count += 1
-    return time, count
+    return time + (count and pending(asked, candidate, outputs)), count
+
+
+def pending(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None]) -> float:
+    """Seconds until results that are addends are summed, to slices where that can be."""
+    if asked.out is not None:
+        return 0.0
+    return sum(
+        min(one.seconds for one in reductions(Form.of(meta, asked.placement, layout)))
+        for meta, layout in zip(outputs, candidate.outputs, strict=True)
+        if any(isinstance(atom, Partial) for atom in layout)
+    )
+
+
+def reductions(form: Form) -> Iterator[Step]:
+    """What may become of addends."""
+    for dim, atom in enumerate(form.layout):
+        if isinstance(atom, Partial):
+            yield Reduction(form, form.at(dim, BROADCAST), dim)
+            if form.meta is not None and form.meta.ndim:
+                yield Reduction(form, form.at(dim, Split(0)), dim)
 
 
 def tried(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None], cache: InferCache) -> Plan | None:

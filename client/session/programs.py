@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from ...interpreter.programs.program import Program
+from ..global_tensors.explaining import Explanation
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
 from .parts import Facet
@@ -81,6 +82,16 @@ class Programs(Facet):
 
         made = partial(Routine, self._core, eager=eager, passes=passes, constants=constants)
         return made if function is None else made(function)
+
+    def explain(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
+        """What a call of the function with these arguments would move between devices, how much, and why.
+
+        The function is captured, as a routine is, and nothing runs. `print(session.explain(step, x, w))` is a table;
+        `.rows` are plain data. CaptureError if the function asks for a value.
+        """
+        from ..routines.explaining import explained
+
+        return explained(self._core, function, args, kwargs)
 
 
 make_public(Programs)

@@ -231,7 +231,7 @@ SESSION: Final[Mapping[str, str]] = {
     "run": "session.routine",
 }
 MODULE: Final[Mapping[str, str]] = {
-    **{name: f"tensord.array_api.{name}" for name in (*UNARY, *BINARY, *OTHERS)},
+    **{name: f"tensord.array_api.{name}" for name in (*UNARY, *BINARY, *OTHERS) if name != "split"},  # a layout
     **{name: f"tensord.array_api.{instead}" for name, instead in FUNCTIONS.items()},
     **ELSEWHERE,
     **dict.fromkeys(("compile", "jit"), "tensord.routine"),

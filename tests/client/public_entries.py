@@ -109,6 +109,7 @@ def nothing(*_: object) -> None:
 
 SESSION = {
     "asarray": "[1.0]",
+    "global_tensor": "[1.0], td.placement(['cpu:0'])",
     "fetch": "[x, one]",
     "sync": "",
     "load": "'there is no such file'",
@@ -135,6 +136,7 @@ SESSION_QUIET = {  # they say nothing about lines
     "names": "",
     "atomic": "",
     "routine": "nothing",
+    "explain": "operator.neg, 7",
     "context": "",
     "empty_host": "3",
     "pool": "3",
@@ -147,7 +149,7 @@ SESSION_QUIET = {  # they say nothing about lines
     "cancel": "",
     "restart": "",
 }
-SESSION_PROPERTIES = ("xp", "nn", "random", "devices", "handler", "closed", "address")
+SESSION_PROPERTIES = ("xp", "nn", "random", "devices", "handler", "closed", "address", "placement")
 TENSOR = {
     "numpy": "",
     "cupy": "",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....interpreter.layouts.layout import Partial, Split
 from ...tensor.tensor import Tensor
 from ..form import Form, groups, places
-from . import collectives
 from .blocks import blocks
+from .groups import exchange, gather, goes_around, reduce, scatter
 from .links import bandwidth
 from .pieces import put_together, zeros
 
@@ -53,24 +53,27 @@ class Reduction(Step):
 
     @property
     def received(self) -> tuple[int, ...]:
-        count = self.before.placement.grid[self.dim]
-        rounds = 1 if self.name == "reduce_scatter" else 2
-        return tuple(rounds * (count - 1) * meta.nbytes // count for meta in self.before.metas if meta is not None)
+        count, meta = self.before.placement.grid[self.dim], self.before.metas[0]
+        if meta is None or count == 1:
+            return (0,) * len(self.before.metas)
+        others = (count - 1) * meta.nbytes
+        if self.name == "reduce_scatter":
+            return (others // count,) * len(self.before.metas)
+        around = goes_around(meta, count, self.reduction)
+        return (2 * others // count if around else others,) * len(self.before.metas)
+
+    @property
+    def reduction(self) -> str:
+        """What makes the value of the addends."""
+        atom = self.before.layout[self.dim]
+        return atom.reduction if isinstance(atom, Partial) else ""
 
     def issue(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        partial, atom = self.before.layout[self.dim], self.after.layout[self.dim]
-        reduction = partial.reduction if isinstance(partial, Partial) else ""
-        made = list(parts)
-        for group in groups(self.before.placement.grid, self.dim):
-            some = [parts[n] for n in group]
-            new = (
-                collectives.scatter(some, reduction, atom.axis)
-                if isinstance(atom, Split)
-                else collectives.reduce(some, reduction)
-            )
-            for n, part in zip(group, new, strict=True):
-                made[n] = part
-        return made
+        atom = self.after.layout[self.dim]
+        if isinstance(atom, Split):
+            axis = atom.axis
+            return among(parts, self.before, self.dim, lambda some: scatter(some, self.reduction, axis))
+        return among(parts, self.before, self.dim, lambda some: reduce(some, self.reduction))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +101,51 @@ class Assembly(Step):
             for name, block in zip(after, blocks(self.before, self.after), strict=True)
         )
 
+    @property
+    def collective(self) -> tuple[int, int, int | None] | None:
+        """The dimension of the grid along which slices are gathered or exchanged, the old axis, and the new one; None
+        if it is not so simple."""
+        before, after = self.before, self.after
+        if before.placement != after.placement:
+            return None
+        changed = [dim for dim, atom in enumerate(before.layout) if atom != after.layout[dim]]
+        old, new = (form.layout[changed[0]] for form in (before, after))
+        if len(changed) > 1 or not isinstance(old, Split) or before.placement.grid[changed[0]] == 1:
+            return None
+        cut = {old.axis, new.axis} if isinstance(new, Split) else {old.axis}
+        others = [atom for dim, atom in enumerate(before.layout) if dim != changed[0]]
+        if any(isinstance(atom, Split) and atom.axis in cut for atom in others):
+            return None
+        return changed[0], old.axis, new.axis if isinstance(new, Split) else None
+
     def issue(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """By a collective where all parts of a group change alike, else piece by piece."""
+        found = self.collective
+        if found is None:
+            return self._pieced(parts)
+        dim, old, new = found
+        if new is None:
+            return among(parts, self.before, dim, lambda some: gather(some, old))
+        return among(parts, self.before, dim, lambda some: exchange(some, new, old))
+
+    def _pieced(self, parts: Sequence[Tensor]) -> list[Tensor]:
         after = self.after
         return [
             put_together(parts, block, home) if block.pieces else zeros(parts[0], share.shape, home)
             for home, block, share in zip(after.placement.names, blocks(self.before, after), after.shares, strict=True)
         ]
+
+
+def among(
+    parts: Sequence[Tensor], form: Form, dim: int, function: Callable[[Sequence[Tensor]], list[Tensor]]
+) -> list[Tensor]:
+    """The results of a function of each group of parts along a dimension of the grid; a part alone stays."""
+    made = list(parts)
+    if form.placement.grid[dim] > 1:
+        for group in groups(form.placement.grid, dim):
+            for n, part in zip(group, function([parts[n] for n in group]), strict=True):
+                made[n] = part
+    return made
 
 
 @dataclass(frozen=True, slots=True)

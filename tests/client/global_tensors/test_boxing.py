@@ -15,6 +15,7 @@ from tensord.client.global_tensors.form import Form
 from tensord.interpreter.layouts.layout import BROADCAST, Partial, Split, layout_of
 from tensord.interpreter.layouts.placement import placement
 from tensord.interpreter.types.meta import Meta
+from tensord.interpreter.wire.message_kinds import MessageKind
 
 from ...each_case import each_case
 
@@ -31,6 +32,7 @@ PLACEMENTS = [
 ]
 ATOMS = [Split(0), Split(1), BROADCAST, Partial("sum"), Partial("max")]
 EXAMPLES = 40
+COLLECTIVE = MessageKind.COLLECTIVE
 
 
 def layouts(where):
@@ -96,15 +98,36 @@ def test_two_splits_of_one_axis_are_gathered_in_their_order(session):
         assert tensor.to_global(layout=layout).tolist() == list(range(11))
 
 
-def test_sums_have_the_same_bits_each_time_and_whatever_they_become(session):
+@each_case("size", [(40, 30), (300, 200)], ids=["small", "large"])
+def test_sums_have_the_same_bits_each_time_and_in_a_routine(make_session, size):
+    session = make_session(devices=DEVICES)
     where = placement(["sim:0", "sim:1", "sim:2"])
-    parts = [session.asarray(np.random.default_rng(n).normal(size=(40, 30)), f"sim:{n}") for n in range(3)]
+    rng = np.random.default_rng(5)
+    parts = [session.asarray(rng.normal(size=size), name) for name in where.names]
     addends = session.global_tensor(parts=parts, placement=where, layout=td.partial("sum"))
-    one, two, three = parts
-    expected = one.numpy() + two.numpy() + three.numpy()
-    for layout in (BROADCAST, Split(0), Split(1)):
-        np.testing.assert_array_equal(addends.to_global(layout=layout).numpy(), expected)
-    np.testing.assert_array_equal(addends.numpy(), expected)
+
+    def sums(x):
+        return [x.to_global(layout=layout) for layout in (BROADCAST, Split(0), Split(1))]
+
+    op_by_op, again, captured = sums(addends), sums(addends), session.routine(sums)(addends)
+    for one, other, third in zip(op_by_op, again, captured, strict=True):
+        assert one.numpy().tobytes() == other.numpy().tobytes() == third.numpy().tobytes()
+        np.testing.assert_allclose(one.numpy(), addends.numpy(), rtol=1e-12, atol=1e-12)
+
+
+def test_slices_are_gathered_and_exchanged_by_collectives(session, monkeypatch):
+    tensor = session.global_tensor(np.eye(4), placement(["sim:0", "sim:1"]), Split(0))
+    sent = []
+    send = session._core.transport.send
+
+    def note(batch):
+        sent.extend(batch)
+        send(batch)
+
+    monkeypatch.setattr(session._core.transport, "send", note)
+    for layout in (BROADCAST, Split(1)):
+        np.testing.assert_array_equal(tensor.to_global(layout=layout).numpy(), np.eye(4))
+    assert [message[1] for message in sent if message[0] == COLLECTIVE] == ["all_gather", "all_to_all"]
 
 
 def test_a_moved_tensor_is_independent_of_the_one_that_it_was(session):

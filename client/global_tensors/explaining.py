@@ -1,0 +1,131 @@
+"""What calls on global tensors would move, how much, and why: noted while a function is captured, and nothing runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from ...interpreter.layouts.layout import Partial, spelt
+from ...interpreter.types.sizes import size
+from ..locations.locations import user_line
+from .boxing.links import bandwidth
+from .boxing.route import route
+from .form import Form
+from .plan import Asked, Plan, alternatives
+
+
+class Noting(threading.local):
+    """The rows that this thread notes, if it does."""
+
+    rows: list[dict[str, Any]] | None = None
+
+
+NOTING: Final = Noting()
+
+
+class Explanation:
+    """What a function's calls on global tensors move. `rows`: for each call plain data; as text, a table.
+
+    A row: `op`, `line`, `inputs` and `outputs` (layouts), `moves`, `bytes` (of all moves), `seconds` (at the bandwidths
+    that the choice was made with), and `why`. A move: `what` (all_gather, all_reduce, reduce_scatter, all_to_all, send;
+    slice and zeros move nothing), `of` (an operand by number, or "result"), `before` and `after` (layouts), `devices`,
+    `bytes`, and `bandwidth`, in bytes a second.
+    """
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        self.rows = list(rows)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that go from one device to another, in all."""
+        return sum(row["bytes"] for row in self.rows)
+
+    def __str__(self) -> str:
+        cells = [("line", "op", "layouts", "moves", "why"), *map(cells_of, self.rows)]
+        widths = [max(len(row[n]) for row in cells) for n in range(len(cells[0]))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+        return "\n".join([*map(str.rstrip, lines), f"{size(self.bytes)} in all"])
+
+    def __repr__(self) -> str:
+        return f"<explanation of {len(self.rows)} calls, which move {size(self.bytes)}>"
+
+
+def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
+    """A row as texts."""
+    moves = "; ".join(
+        f"{move['what']} of {move['of']}, {size(move['bytes'])}" if move["bytes"] else f"{move['what']} of {move['of']}"
+        for move in row["moves"]
+    )
+    layouts = f"{', '.join(row['inputs'])} -> {', '.join(row['outputs'])}"
+    return row["line"] or "", row["op"], layouts, moves or "nothing", row["why"]
+
+
+def note(plan: Plan) -> None:
+    """Note a call, if this thread notes calls."""
+    if NOTING.rows is None:
+        return
+    asked = plan.asked
+    moves = [
+        move
+        for place, (old, new) in enumerate(zip(asked.operands, plan.operands, strict=True))
+        if new is not None
+        for move in moves_of(old, new, place)
+    ]
+    if not plan.direct:
+        moves += [
+            move
+            for old, new in zip(plan.outputs, asked.out or (), strict=False)
+            for move in moves_of(old, new, "result")
+        ]
+    given = [spelt(form.layout) if form is not None else "number" for form in plan.operands]
+    add_row(asked.op.name, given, [spelt(form.layout) for form in plan.outputs], moves, why(asked, plan))
+
+
+def note_move(name: str, before: Form, after: Form) -> None:
+    """Note a move that the user has asked for."""
+    if NOTING.rows is not None:
+        moves = list(moves_of(before, after, 0))
+        add_row(name, [spelt(before.layout)], [spelt(after.layout)], moves, "as the program says")
+
+
+def add_row(op: str, inputs: list[str], outputs: list[str], moves: list[dict[str, Any]], reason: str) -> None:
+    rows: Any = NOTING.rows
+    total, time = sum(move["bytes"] for move in moves), sum(move["seconds"] for move in moves)
+    row = {"op": op, "line": user_line(), "inputs": inputs, "outputs": outputs, "moves": moves}
+    rows.append(row | {"bytes": total, "seconds": time, "why": reason})
+
+
+def moves_of(before: Form, after: Form, operand: int | str) -> Iterator[dict[str, Any]]:
+    """The steps of boxing, as plain data."""
+    for step in route(before, after):
+        names = list(dict.fromkeys((*step.before.placement.names, *step.after.placement.names)))
+        yield {
+            "what": step.name,
+            "of": operand if isinstance(operand, str) else f"operand {operand}",
+            "before": spelt(step.before.layout),
+            "after": spelt(step.after.layout),
+            "devices": names,
+            "bytes": sum(step.received),
+            "seconds": step.seconds,
+            "bandwidth": bandwidth(names),
+        }
+
+
+def why(asked: Asked, plan: Plan) -> str:
+    """Why these layouts were chosen."""
+    others = [one for one in alternatives(asked) if (one.operands, one.outputs) != chosen(plan)]
+    rule = asked.op.layouts
+    if isinstance(rule, str) and plan.moves:
+        return f"each device computes all of it: {rule or 'the op has no rule'}"
+    if not plan.boxes:
+        return "the layouts fit"
+    if any(isinstance(atom, Partial) for form in asked.operands if isinstance(form, Form) for atom in form.layout):
+        return f"the cheapest of {len(others) + 1} ways; addends are no value yet"
+    return f"the cheapest of {len(others) + 1} ways"
+
+
+def chosen(plan: Plan) -> tuple[Any, Any]:
+    """The layouts of a plan."""
+    operands = tuple(None if form is None else form.layout for form in plan.operands)
+    return operands, tuple(form.layout for form in plan.outputs)

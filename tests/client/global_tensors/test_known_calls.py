@@ -1,0 +1,131 @@
+"""Calls that were made before: one message with the calls of all parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.client.calls import signatures
+from tensord.interpreter.wire.messages import ATOMIC, CALL, LOCATION
+
+ROWS = np.arange(12.0).reshape(4, 3)
+
+
+@pytest.fixture
+def session(make_session):
+    return make_session(devices=["cpu:0", "sim:0", "sim:1"])
+
+
+@pytest.fixture
+def x(session):
+    return session.global_tensor(ROWS, td.placement(["sim:0", "sim:1"]))
+
+
+@pytest.fixture
+def sent(session, monkeypatch):
+    session.flush()
+    messages = []
+    send = session._core.transport.send
+
+    def note(batch):
+        messages.extend(batch)
+        send(batch)
+
+    monkeypatch.setattr(session._core.transport, "send", note)
+    return messages
+
+
+CALLS = {
+    "operator": lambda x: x + x,
+    "number": lambda x: x * 2,
+    "unary": lambda x: -x,
+    "in place": lambda x: x.__iadd__(1.5),
+    "by name": lambda x: x.sum(axis=0),
+    "out": lambda x: x._core.calls.call(x._core, "multiply", [x, 2.0], out=[x])[0],
+    "several results": lambda x: x._core.calls.call(x._core, "qr", [x])[1],
+    "view": lambda x: x[1:],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_second_call_of_a_kind_is_one_message_with_a_call_for_each_part(session, x, sent, name):
+    plain = session.asarray(x.numpy())
+    for _ in range(3):
+        sent.clear()
+        made, expected = CALLS[name](x), CALLS[name](plain)
+        session.flush()
+    groups = [message for message in sent if message[0] == ATOMIC]
+    assert [[inner[0] for inner in group[1]] for group in groups] == [[CALL, CALL]]
+    np.testing.assert_array_equal(made.numpy(), expected.numpy())
+    np.testing.assert_array_equal(x.numpy(), plain.numpy())
+
+
+def test_it_has_the_users_line(session, x, sent):
+    for _ in range(3):
+        _ = x + x
+    session.flush()
+    lines = {message[2] for message in sent if message[0] == LOCATION}
+    assert {line.split(" in ")[1] for line in lines} == {"test_it_has_the_users_line"}
+
+
+def test_large_ints_go_the_long_way(session):
+    n = session.global_tensor(np.arange(3, dtype="int8"), td.placement(["sim:0", "sim:1"]))
+    for _ in range(2):
+        assert (n + 100).tolist() == [100, 101, 102]
+    with pytest.raises(OverflowError):
+        _ = n + 200
+    assert (n + 1).tolist() == [1, 2, 3]
+
+
+def test_a_released_part_is_refused_each_time(x):
+    y = x + x
+    y = x + y
+    x.release()
+    for _ in range(2):
+        with pytest.raises(td.ProtocolError, match="was released"):
+            _ = x + y
+        with pytest.raises(td.ProtocolError, match="was released"):
+            y += x
+
+
+def test_signatures_whose_numbers_were_given_away_are_sent_again(x, monkeypatch):
+    monkeypatch.setattr(signatures, "KNOWN", 3)
+    y = x
+    for _ in range(3):
+        y = y + x
+        y = y * 2
+    assert y.sum().item() == ROWS.sum() * 22
+
+
+def test_calls_in_an_atomic_block_belong_to_its_group(session, x, sent):
+    y = x + x
+    session.flush()
+    sent.clear()
+    with session.atomic():
+        y = x + y
+        y = x + y
+    assert [message[0] for message in sent if message[0] != LOCATION] == [ATOMIC]
+    np.testing.assert_array_equal(y.numpy(), 4 * ROWS)
+
+
+def test_a_context_holds_the_parts_of_known_calls(session, x):
+    with session.context():
+        for _ in range(3):
+            y = x + x
+    with pytest.raises(td.ProtocolError, match="context ended"):
+        y.numpy()
+
+
+def test_the_same_under_handlers_and_in_sessions_that_find_periods(make_session):
+    found = []
+    for routines in (None, "auto"):
+        session = make_session(devices=["cpu:0", "sim:0", "sim:1"], routines=routines)
+        x = session.global_tensor(ROWS, td.placement(["sim:0", "sim:1"]))
+        for n in range(40):
+            y = x * 2 + x
+            x += y * 1e-3
+            if n == 20:
+                session.handler = session.handler.__call__
+        found.append(x.numpy().tobytes())
+    assert found[0] == found[1]
