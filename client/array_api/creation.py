@@ -13,7 +13,7 @@ from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.forms import shown
 from ..calls.by_name import call
-from ..calls.checks import home_of, own
+from ..calls.checks import Device, home_of, own
 from ..device_arrays.given import is_on_gpu
 from ..host_arrays.uploads import as_tensor
 from ..locations.locations import located
@@ -39,14 +39,14 @@ class Creation(Functions):
         step: float = 1,
         *,
         dtype: DType | None = None,
-        device: str | None = None,
+        device: Device | None = None,
     ) -> Tensor:
         """Evenly spaced numbers in [start, stop), or in [0, start); int64 if all are ints, else float64."""
         bounds = {"start": plain(start), "stop": plain(stop), "step": plain(step)}
         return self._create("arange", device, **bounds, dtype=dtype)
 
     def asarray(
-        self, obj: Any, /, *, dtype: DType | None = None, device: str | None = None, copy: bool | None = None
+        self, obj: Any, /, *, dtype: DType | None = None, device: Device | None = None, copy: bool | None = None
     ) -> Tensor:
         """A tensor of a Python number, a nested sequence of them, a NumPy array or other buffer, or of a tensor.
 
@@ -81,11 +81,11 @@ class Creation(Functions):
             return x.to_device(home_of(core, device))
         return x.copy() if copy and not casts else x
 
-    def empty(self, shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    def empty(self, shape: Shape, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """A tensor of zeros: old contents of memory are never exposed."""
         return self._create("empty", device, shape=shape, dtype=real(dtype))
 
-    def empty_like(self, x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    def empty_like(self, x: Tensor, /, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """As `empty`, with the shape of x, and its dtype and device unless others are given."""
         return self._like("empty", x, dtype, device)
 
@@ -97,12 +97,12 @@ class Creation(Functions):
         *,
         k: int = 0,
         dtype: DType | None = None,
-        device: str | None = None,
+        device: Device | None = None,
     ) -> Tensor:
         """Ones on the k-th diagonal, zeros elsewhere; square unless `n_cols` is given."""
         return self._create("eye", device, n_rows=n_rows, n_cols=n_cols, k=k, dtype=real(dtype))
 
-    def from_dlpack(self, x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+    def from_dlpack(self, x: Any, /, *, device: Device | None = None, copy: bool | None = None) -> Tensor:
         """A tensor of another library's array: any object with `__dlpack__` (NumPy, PyTorch, CuPy, JAX).
 
         A tensor of this session is returned as it is, if `copy` and `device` allow. Everything else is copied: on its
@@ -122,7 +122,7 @@ class Creation(Functions):
         return as_tensor(core, x if stays else host_array(x), home)
 
     def full(
-        self, shape: Shape, fill_value: Scalar | Tensor, *, dtype: DType | None = None, device: str | None = None
+        self, shape: Shape, fill_value: Scalar | Tensor, *, dtype: DType | None = None, device: Device | None = None
     ) -> Tensor:
         """A tensor filled with one value; the dtype defaults to that of the value's kind.
 
@@ -133,7 +133,7 @@ class Creation(Functions):
         return self._create("full", device, number(fill_value, "full"), shape=shape, dtype=dtype)
 
     def full_like(
-        self, x: Tensor, /, fill_value: Scalar | Tensor, *, dtype: DType | None = None, device: str | None = None
+        self, x: Tensor, /, fill_value: Scalar | Tensor, *, dtype: DType | None = None, device: Device | None = None
     ) -> Tensor:
         """As `full`, with the shape of x, and its dtype and device unless others are given."""
         if isinstance(fill_value, Tensor):
@@ -150,7 +150,7 @@ class Creation(Functions):
         num: int,
         *,
         dtype: DType | None = None,
-        device: str | None = None,
+        device: Device | None = None,
         endpoint: bool = True,
     ) -> Tensor:
         """`num` evenly spaced numbers from start to stop, which is included if `endpoint`."""
@@ -180,11 +180,11 @@ class Creation(Functions):
         shape = broadcast_shapes(each.shape for each in spread)
         return tuple(self._call("broadcast_to", each, shape=shape) for each in spread)
 
-    def ones(self, shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    def ones(self, shape: Shape, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """A tensor of ones, float64 by default."""
         return self._create("ones", device, shape=shape, dtype=real(dtype))
 
-    def ones_like(self, x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    def ones_like(self, x: Tensor, /, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """As `ones`, with the shape of x, and its dtype and device unless others are given."""
         return self._like("ones", x, dtype, device)
 
@@ -196,15 +196,15 @@ class Creation(Functions):
         """The matrices of x with zeros below the k-th diagonal."""
         return self._call("triu", x, k=k)
 
-    def zeros(self, shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    def zeros(self, shape: Shape, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """A tensor of zeros, float64 by default."""
         return self._create("zeros", device, shape=shape, dtype=real(dtype))
 
-    def zeros_like(self, x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    def zeros_like(self, x: Tensor, /, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """As `zeros`, with the shape of x, and its dtype and device unless others are given."""
         return self._like("zeros", x, dtype, device)
 
-    def _stack(self, rows: Sequence[Any], dtype: DType | None, device: str | None) -> Tensor:
+    def _stack(self, rows: Sequence[Any], dtype: DType | None, device: Device | None) -> Tensor:
         """A nested sequence that contains tensors, stacked on the device without waiting for them."""
         parts = [self.asarray(each, dtype=dtype, device=device) for each in rows]
         if dtype is None and all(each._meta is not None for each in parts):
@@ -212,7 +212,7 @@ class Creation(Functions):
             parts = [self.asarray(each, dtype=common) for each in parts]
         return self._call("stack", *parts)
 
-    def _spread(self, value: Tensor, shape: Shape, dtype: DType | None, device: str | None) -> Tensor:
+    def _spread(self, value: Tensor, shape: Shape, dtype: DType | None, device: Device | None) -> Tensor:
         """A 0-d tensor's value everywhere; if its shape depends on data, the value of a tensor with one element."""
         value = self.asarray(value, dtype=dtype, device=device)
         if value._meta is None:
@@ -221,11 +221,11 @@ class Creation(Functions):
             raise located(MetadataError(f"full: the fill value is a number, not of shape {value.shape}", op="full"))
         return self._call("broadcast_to", value, shape=(shape,) if isinstance(shape, int) else shape)
 
-    def _create(self, name: str, device: str | None, *operands: Scalar, **attributes: Any) -> Tensor:
+    def _create(self, name: str, device: Device | None, *operands: Scalar, **attributes: Any) -> Tensor:
         core = self._maker()
         return call(core, name, operands, attributes, device=home_of(core, device))[0]
 
-    def _like(self, name: str, x: Tensor, dtype: DType | None, device: str | None, *operands: Scalar) -> Tensor:
+    def _like(self, name: str, x: Tensor, dtype: DType | None, device: Device | None, *operands: Scalar) -> Tensor:
         """Create from x's meta alone, if known: then the result does not wait for x, and no bytes move."""
         core = self._core
         x = own(core, x)

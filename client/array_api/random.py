@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from ..calls.by_name import call
+from ..calls.checks import Device
 from ..core.core import as_seed
 from ..outbox.current import capture_of, refuse_captured
 from ..tensor.operators import OPERANDS
@@ -40,7 +41,7 @@ class Random(Functions):
         low: float = 0.0,
         high: float = 1.0,
         dtype: DType | None = None,
-        device: str | None = None,
+        device: Device | None = None,
         seed: int | None = None,
     ) -> Tensor:
         """Uniformly distributed in [low, high): floating-point, float64 by default."""
@@ -53,7 +54,7 @@ class Random(Functions):
         mean: float = 0.0,
         std: float = 1.0,
         dtype: DType | None = None,
-        device: str | None = None,
+        device: Device | None = None,
         seed: int | None = None,
     ) -> Tensor:
         """Normally distributed: floating-point or complex, float64 by default.
@@ -70,7 +71,7 @@ class Random(Functions):
         shape: Shape = (),
         *,
         dtype: DType | None = None,
-        device: str | None = None,
+        device: Device | None = None,
         seed: int | None = None,
     ) -> Tensor:
         """Integers in [low, high), or with one bound in [0, low), all equally likely; int64 by default.
@@ -81,12 +82,12 @@ class Random(Functions):
         return self._draw("integers", seed, device, dtype, low=first, high=end, shape=shape)
 
     def bernoulli(
-        self, p: float = 0.5, /, shape: Shape = (), *, device: str | None = None, seed: int | None = None
+        self, p: float = 0.5, /, shape: Shape = (), *, device: Device | None = None, seed: int | None = None
     ) -> Tensor:
         """Bool, True with probability p."""
         return self._draw("bernoulli", seed, device, None, p=p, shape=shape)
 
-    def permutation(self, x: int | Tensor, /, *, seed: int | None = None, device: str | None = None) -> Tensor:
+    def permutation(self, x: int | Tensor, /, *, seed: int | None = None, device: Device | None = None) -> Tensor:
         """The integers in [0, x) in random order, as int64; or the rows of the tensor x in that same order.
 
         The rows are those along the first axis; the result is on x's device unless another is given.
@@ -95,7 +96,9 @@ class Random(Functions):
             return call(self._core, "permute", (x, *self._stream(seed)), device=device)[0]
         return self._draw("permutation", seed, device, None, n=x)
 
-    def _draw(self, name: str, seed: int | None, device: str | None, dtype: DType | None, **attributes: Any) -> Tensor:
+    def _draw(
+        self, name: str, seed: int | None, device: Device | None, dtype: DType | None, **attributes: Any
+    ) -> Tensor:
         if dtype is not None:
             attributes["dtype"] = dtype
         return call(self._core, name, self._stream(seed), attributes, device=device)[0]

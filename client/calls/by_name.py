@@ -16,6 +16,7 @@ from ..locations.tracebacks import MEANT, hide, hides, signed, too_many
 from ..outbox.current import capture_of, plain_of
 from ..tensor.operators import GLOBALS, SCALARS
 from ..tensor.tensor import Tensor
+from .checks import Device
 from .handlers import Invocation
 from .signatures import SMALL
 
@@ -34,7 +35,7 @@ def call(
     attributes: Mapping[str, Any] | None = None,
     *more: Never,
     out: Sequence[Tensor] | None = None,
-    device: str | None = None,
+    device: Device | None = None,
 ) -> list[Tensor]:
     """Issue one op by name; returns its results at once, as handles.
 
@@ -64,7 +65,7 @@ def call(
 
 
 def call_anew(
-    core: Core, name: str, inputs: Any, attributes: Any, out: Any, device: str | None, key: Any
+    core: Core, name: str, inputs: Any, attributes: Any, out: Any, device: Device | None, key: Any
 ) -> list[Tensor]:
     """Issue a call that was not made before."""
     try:
@@ -78,7 +79,7 @@ def call_anew(
 
 
 def call_key(
-    core: Core, name: str, inputs: Any, attributes: Any, out: Any, device: str | None
+    core: Core, name: str, inputs: Any, attributes: Any, out: Any, device: Device | None
 ) -> tuple[Any, tuple[Any, ...]]:
     """A key that identifies a call before anything is checked, and its operands; `UNKNOWN` if there is none."""
     if type(name) is not str or type(inputs) not in LISTS or not (out is None or are_tensors(out)):

@@ -260,7 +260,7 @@ class Calls:
                 self._outbox.appended()  # in front of the call its signature may be the batch's first message
                 return issued
 
-    def to_device(self, tensor: Tensor, device: str) -> Tensor:
+    def to_device(self, tensor: Tensor, device: str | Placement) -> Tensor:
         core = tensor._core
         if isinstance(device, Placement):
             return core.global_calls.to_device(tensor, device)

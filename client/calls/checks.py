@@ -5,7 +5,7 @@ Each error carries the user's line.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, TensordError
 from ...interpreter.layouts.placement import Placement
@@ -16,6 +16,8 @@ from ..locations.locations import located
 from ..outbox.current import plain_of
 from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
+
+Device: TypeAlias = str | Placement  # where a new tensor is to be
 
 
 def own(core: Core, tensor: Any) -> Tensor:
@@ -40,7 +42,7 @@ def on_one_device(tensor: Tensor) -> Tensor:
     return tensor.to_device(tensor.device.names[0]) if type(tensor) in GLOBALS else tensor  # type: ignore[attr-defined]
 
 
-def device_of(core: Core, name: str | None) -> str:
+def device_of(core: Core, name: Any) -> str:
     """The device of that name; the machine's first one unless named."""
     devices = core.outbox.transport.devices
     if name is None:

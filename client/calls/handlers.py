@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, find
 from ..tensor.tensor import Tensor
-from .checks import without_kernel
+from .checks import Device, without_kernel
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -29,7 +29,7 @@ class Invocation(NamedTuple):
     inputs: tuple[Any, ...]
     attributes: FrozenAttributes
     out: tuple[Tensor, ...] | None
-    device: str | None
+    device: Device | None
 
 
 class Handler(Protocol):

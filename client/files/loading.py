@@ -26,10 +26,11 @@ from ...interpreter.files.header import Entry, FileHeader
 from ...interpreter.files.on_wire import MOST, encode_entry, meta_of
 from ...interpreter.files.open_file import OpenFile, open_path
 from ...interpreter.files.tensor_file import Identity
+from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import File, Load, encode_message
 from ...interpreter.wire.names import some_of
-from ..calls.checks import device_of
+from ..calls.checks import Device, home_of
 from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import refuse_captured
@@ -43,16 +44,24 @@ class Wanted(NamedTuple):
 
     path: str | os.PathLike[str]
     names: Iterable[str] | None
-    device: str | None
+    device: Device | None
     own: bool
     raw: bool
     digest: bool
 
 
 def loading(core: Core, wanted: Wanted) -> Steps[dict[str, Tensor]]:
-    """The tensors of a file by name; see `Session.load`."""
+    """The tensors of a file by name; see `Session.load`. On a placement they are equal everywhere."""
+    home = home_of(core, wanted.device)
+    if not isinstance(home, Placement):
+        return (yield from loading_on(core, wanted, home))
+    found = yield from loading_on(core, wanted, home.names[0])
+    return {name: tensor.to_device(home) for name, tensor in found.items()}
+
+
+def loading_on(core: Core, wanted: Wanted, home: str) -> Steps[dict[str, Tensor]]:
+    """The tensors of a file, at home on one device."""
     outbox = core.outbox
-    home = device_of(core, wanted.device)
     refuse_captured(outbox, "no file can be loaded")
     location = outbox.locations.issued()
     if not outbox.transport.opens_files:

@@ -34,7 +34,7 @@ from ...interpreter.files.safetensors_writer import SafetensorsWriter
 from ...interpreter.files.tensor_file import printable
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import File, Flush, Write, encode_message
-from ..calls.checks import own
+from ..calls.checks import on_one_device, own
 from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import refuse_captured
@@ -173,7 +173,7 @@ def saving(
         raise located(MetadataTypeError("save: takes a path and a dict of tensors by name"))
     if strange := [name for name in tensors if not isinstance(name, str)]:
         raise located(MetadataTypeError(f"save: names are texts, and {strange[0]!r} is none"))
-    owned = {name: own(core, tensor) for name, tensor in tensors.items()}
+    owned = {name: on_one_device(own(core, tensor)) for name, tensor in tensors.items()}
     if not outbox.transport.opens_files:
         raise located(MetadataError("save: the machine cannot open this process's files; save where it runs, over ipc"))
     location = outbox.locations.issued()

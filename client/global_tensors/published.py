@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...interpreter.errors import MetadataError, ProtocolError
-from ...interpreter.layouts.layout import Layout, Split, layout_of
-from ...interpreter.layouts.placement import placement
+from ...interpreter.layouts.layout import BROADCAST, Layout, Partial, Split, layout_of
+from ...interpreter.layouts.placement import Placement, kind_of, placement
 from ...interpreter.layouts.text import parsed, spelled
 from ...interpreter.types.meta import Meta
 from ..tensor.tensor import Tensor
-from .form import Form, places
+from .boxing.blocks import blocks
+from .boxing.groups import reduced
+from .boxing.pieces import put_together
+from .form import Form, groups, places
 from .tensor import GlobalTensor
 
 
@@ -24,9 +27,31 @@ def label_of(form: Form) -> str:
 
 def of_published(label: str, parts: Sequence[Tensor]) -> GlobalTensor:
     """The global tensor of these parts; ProtocolError if they are not as the label says."""
+    homes = [part._home for part in parts]
+    if len(set(homes)) < len(homes) or len(set(map(kind_of, homes))) > 1:
+        return brought_together(label, parts)
+    return in_form(label, parts, homes)
+
+
+def brought_together(label: str, parts: Sequence[Tensor]) -> GlobalTensor:
+    """The value on the first part's device: the parts came to others than they were on, since those are missing."""
+    before = in_form(label, parts, [f"part:{n}" for n in range(len(parts))])._form
+    home = parts[0]._home
+    after = Form.of(before.meta, Placement((home,), (1,)), (BROADCAST,))
+    moved = [part.to_device(home) for part in parts]
+    for dim, atom in enumerate(before.layout):
+        if isinstance(atom, Partial):
+            for group in groups(before.placement.grid, dim):
+                moved[group[0]] = reduced([moved[n] for n in group], atom.reduction, home)
+            before = before.at(dim, BROADCAST)
+    (block,) = blocks(before, after)
+    return GlobalTensor(parts[0]._core, after, [put_together(moved, block, home)] if block.pieces else moved[:1])
+
+
+def in_form(label: str, parts: Sequence[Tensor], names: Sequence[str]) -> GlobalTensor:
+    """The parts on devices of these names."""
     try:
         grid, layout = parsed(label)
-        names = [part._home for part in parts]
         rows = names if len(grid) == 1 else [names[n * grid[1] : (n + 1) * grid[1]] for n in range(grid[0])]
         where = placement(rows)
         metas = [part._known_meta() for part in parts]

@@ -20,7 +20,7 @@ from ...interpreter.wire.forms import shown
 from ...interpreter.wire.gpu_payload import GpuPayload
 from ...interpreter.wire.messages import Upload, encode_message
 from ..calls.by_name import call
-from ..calls.checks import home_of, own
+from ..calls.checks import Device, home_of, own
 from ..core.core import Core
 from ..device_arrays.given import handed_over, is_on_gpu, on_gpu, to_host
 from ..locations.locations import located
@@ -30,7 +30,7 @@ from ..tensor.tensor import Tensor
 from .through_blocks import through_block
 
 
-def as_tensor(core: Core, values: ArrayLike | Tensor, device: str | None = None, dtype: Any = None) -> Tensor:
+def as_tensor(core: Core, values: ArrayLike | Tensor, device: Device | None = None, dtype: Any = None) -> Tensor:
     """A tensor with a copy of those values; what `Session.asarray` gives."""
     given: Any = values
     home = given.device if device is None and type(values) in GLOBALS else home_of(core, device)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..calls.checks import Device
 from ..files.checkpoints import Checkpointing, checkpoint, restoring
 from ..files.loading import Wanted, loading
 from ..files.saving import Saving, saving
@@ -22,7 +23,7 @@ class Files(Facet):
         self,
         path: str | os.PathLike[str],
         names: Iterable[str] | None = None,
-        device: str | None = None,
+        device: Device | None = None,
         *,
         own: bool = False,
         raw: bool = False,
@@ -46,7 +47,7 @@ class Files(Facet):
         self,
         path: str | os.PathLike[str],
         names: Iterable[str] | None = None,
-        device: str | None = None,
+        device: Device | None = None,
         *,
         own: bool = False,
         raw: bool = False,

@@ -9,6 +9,7 @@ from ...interpreter.errors import MetadataError, MetadataKeyError, ProtocolError
 from ..files.checkpoints import keeping_durable
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
+from ..sharing.global_names import expanded, put_together, shown
 from ..sharing.names import AT_ONCE
 from ..sharing.values import looked_up, publishable
 from ..tensor.waiting import ready
@@ -85,22 +86,23 @@ def publishing(core: Parts, name: Any, value: Any, *, durable: bool) -> Steps[No
     given: Any = {name: value} if isinstance(name, str) else name
     if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
         raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
-    found = {key: publishable(core, value) for key, value in given.items()}
+    found = {key: publishable(core, value) for key, value in expanded(given)}
     with hinting(core.hint, ProtocolError):
         yield from core.names.publishing(found, durable=durable)
     if durable and not core.outbox.is_inside():
         for one in found.values():
             for tensor in one.exposed:
                 yield from ready(tensor)
-        yield from keeping_durable(core.outbox, tuple(given))
+        yield from keeping_durable(core.outbox, tuple(found))
 
 
 def looking_up(core: Parts, name: str | Sequence[str], *, snapshot: bool, wait: float | None) -> Steps[Any]:
     given = (name,) if isinstance(name, str) else name
     with hinting(core.hint, MetadataKeyError):
-        told = yield from core.names.looking_up(given, snapshot=snapshot, wait=wait)
-    found = looked_up(core, tuple(given), *told)
-    return found[0] if isinstance(name, str) else dict(zip(given, found, strict=True))
+        asked, told = yield from core.names.looking_up(given, snapshot=snapshot, wait=wait)
+    every = list(dict.fromkeys(one for some in asked.values() for one in some))
+    found = put_together(asked, dict(zip(every, looked_up(core, every, *told), strict=True)))
+    return found[0] if isinstance(name, str) else dict(zip(asked, found, strict=True))
 
 
 def unpublishing(core: Parts, names: Sequence[str]) -> Steps[None]:
@@ -110,5 +112,5 @@ def unpublishing(core: Parts, names: Sequence[str]) -> Steps[None]:
 
 def listing(core: Parts, kind: str) -> Steps[list[str]]:
     if not kind:
-        return (yield from core.names.listing())
-    return [row["name"] for row in (yield core.answers.ask("names", ALL, kind))]
+        return shown((yield from core.names.listing()))
+    return shown(row["name"] for row in (yield core.answers.ask("names", ALL, kind)))

@@ -18,7 +18,7 @@ from ...interpreter.schema.opdef import OpDef
 from ...interpreter.types.meta import Scalar
 from ..array_api.random import Random
 from ..calls.by_name import call
-from ..calls.checks import device_of
+from ..calls.checks import Device, device_of
 from ..calls.contexts import Context
 from ..calls.handlers import Handler, Invocation
 from ..core.core import Core
@@ -82,7 +82,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         attributes: Mapping[str, Any] | None = None,
         *more: Never,
         out: Sequence[Tensor] | None = None,
-        device: str | None = None,
+        device: Device | None = None,
     ) -> list[Tensor]:
         """Issue one op by name; returns its results at once, as handles.
 

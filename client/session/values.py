@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.meta import Scalar
-from ..calls.checks import own
+from ..calls.checks import Device, own
 from ..global_tensors.making import global_tensor, of_parts
 from ..global_tensors.tensor import GlobalTensor
 from ..global_tensors.values import fetching_all
@@ -30,7 +30,7 @@ class Values(Facet):
     def asarray(
         self,
         values: ArrayLike | Tensor,
-        device: str | None = None,
+        device: Device | None = None,
         *,
         dtype: Any = None,
         padded_to: Sequence[int] | None = None,

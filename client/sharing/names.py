@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ...interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish, encode_message
@@ -18,6 +19,7 @@ from ..tensor.reading import expose
 from ..tensor.tensor import Tensor
 from ..transport.interface import Reply
 from ..waiting.steps import Pause, Steps, Within
+from .global_names import behind, stale, whole_of
 
 PAUSE: Final = 0.02  # seconds until names that nobody has published are asked for again
 ANSWER: Final = 2.0  # seconds that the machine has to answer, however short the wait
@@ -31,6 +33,10 @@ class AtOnce:
 
 
 AT_ONCE: Final[Any] = AtOnce()
+
+
+# What the machine tells of names: of each, new ids for the tensors, and the records of programs.
+Told: TypeAlias = tuple[list[Any], list[int], list[Any]]
 
 
 class Publishable(NamedTuple):
@@ -47,6 +53,7 @@ class Names:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
+        self._global: set[str] = set()  # names of global tensors that this session has published
 
     def publishing(self, given: Mapping[str, Publishable], *, durable: bool = False) -> Steps[None]:
         """Publish tensors and routines under their names, all at once."""
@@ -66,12 +73,23 @@ class Names:
         told = outbox.tell(lambda request: Publish(names, ids, request, durable))
         if told is not None:
             yield told
+        wholes = {whole for name in names if (whole := whole_of(name)) is not None}
+        if told is not None and (wholes or not self._global.isdisjoint(names)):
+            yield from self._removing(names, {*wholes, *self._global.intersection(names)})
+        self._global = self._global.difference(names) | wholes
+
+    def _removing(self, kept: Sequence[str], names: set[str]) -> Steps[None]:
+        """Remove what was published under these names before: parts in another layout, or one tensor."""
+        old = stale(kept, names, (yield from self.listing()))
+        if old:
+            with suppress(MetadataKeyError):  # another session has removed it meanwhile
+                yield from self._unpublishing(tuple(old))
 
     def looking_up(
         self, given: Sequence[str], *, snapshot: bool, wait: float | None
-    ) -> Steps[tuple[list[Any], list[int], list[Any]]]:
-        """What stands under these names, taken at once, as the machine tells it: of each name; new ids for all tensors
-        in that; the records of all programs in that. Asks again for `wait` seconds if nothing is published yet.
+    ) -> Steps[tuple[dict[str, list[str]], Told]]:
+        """What stands under these names, taken at once, as the machine tells it; and of each the names behind it. Asks
+        again for `wait` seconds if nothing is published yet.
 
         The time is kept here, since a machine that hangs keeps none: TimeoutError if it has not answered by then.
         """
@@ -81,7 +99,7 @@ class Names:
         answered = inf if limit is None else began + max(limit, ANSWER)
         while True:
             try:
-                return (yield from self._told(names, answered, snapshot=snapshot))
+                return (yield from self._told_of_all(names, answered, snapshot=snapshot))
             except MetadataKeyError as error:
                 if monotonic() >= until:
                     raise
@@ -94,9 +112,20 @@ class Names:
                 ) from None
             yield Pause(PAUSE)
 
-    def _told(
+    def _told_of_all(
         self, names: Sequence[str], deadline: float, *, snapshot: bool
-    ) -> Steps[tuple[list[Any], list[int], list[Any]]]:
+    ) -> Steps[tuple[dict[str, list[str]], Told]]:
+        """As `_told`, of the parts of global tensors where nothing stands under the name itself."""
+        try:
+            return {name: [name] for name in names}, (yield from self._told(names, deadline, snapshot=snapshot))
+        except MetadataKeyError:
+            asked = behind(names, (yield from self.listing()))
+            every = tuple(dict.fromkeys(name for some in asked.values() for name in some))
+            if every == tuple(names):
+                raise
+        return asked, (yield from self._told(every, deadline, snapshot=snapshot))
+
+    def _told(self, names: Sequence[str], deadline: float, *, snapshot: bool) -> Steps[Told]:
         count = len(names)
         while True:
             ids, found = yield from self._asking(names, count, deadline, snapshot=snapshot)
@@ -129,7 +158,18 @@ class Names:
     def unpublishing(self, names: Sequence[str]) -> Steps[None]:
         """Remove names."""
         plain = listed_names(names)
-        told = self._outbox.tell(lambda request: Unpublish(plain, request))
+        self._global.difference_update(plain)
+        try:
+            yield from self._unpublishing(plain)
+        except MetadataKeyError:
+            found = behind(plain, (yield from self.listing()))
+            every = tuple(dict.fromkeys(name for some in found.values() for name in some))
+            if every == plain:
+                raise
+            yield from self._unpublishing(every)
+
+    def _unpublishing(self, names: Sequence[str]) -> Steps[None]:
+        told = self._outbox.tell(lambda request: Unpublish(tuple(names), request))
         if told is not None:
             yield told
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.indexing import selects_all
 from ...interpreter.schema.opdef import REGISTRY
 from ...interpreter.types.meta import Meta
@@ -44,11 +45,12 @@ class Tensor(Conversions, Methods):
 
     # -- placement and life ----------------------------------------------------------------------------------------
 
-    def to_device(self, device: str, /, *, stream: None = None) -> Tensor:
+    def to_device(self, device: str | Placement, /, *, stream: None = None) -> Tensor:
         """A tensor with this value and another home. The bytes move once, and only if no copy is there.
 
         They begin to when an op needs them there, or when the session next asks for anything; what was released by then
-        does not move. Streams are the machine's own, so `stream` is None.
+        does not move. Streams are the machine's own, so `stream` is None. On a placement it is a global tensor, in
+        equal parts.
         """
         if stream is not None:
             raise located(MetadataError("to_device: the machine's streams are its own; leave it out"))

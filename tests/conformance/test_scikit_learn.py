@@ -130,7 +130,9 @@ for module in {MODULES!r}.split():
 def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Puppet]:
     """A process that uses scikit-learn on a daemon with a CPU and a simulated accelerator."""
     with (
-        Daemon.start(tmp_path_factory.mktemp("daemon"), "--device", "cpu:0", "--device", "sim:0") as daemon,
+        Daemon.start(
+            tmp_path_factory.mktemp("daemon"), "--device", "cpu:0", "--device", "sim:0", "--device", "sim:1"
+        ) as daemon,
         Puppet.start(TENSORD_ADDRESS=daemon.address, SCIPY_ARRAY_API="1") as puppet,
     ):
         puppet.do(IMPORTS)
@@ -157,6 +159,23 @@ def test_an_estimator_that_is_not_able_to_says_so_and_what_to_do(user, estimator
     with pytest.raises(Failed, match=r"\.numpy\(\), which waits for (its|the) value") as failed:
         user.do(f"libraries.check_estimator({estimator!r}, globals(), 'cpu:0', 'float64')")
     assert failed.value.kind == "TypeError"
+
+
+@each_case("layout", ["td.split(0)", "td.broadcast"])
+def test_pca_and_ridge_learn_the_same_from_global_tensors(user, layout):
+    """On a session whose new tensors are global: all that they make beside the data is, too."""
+    user.do("import tensord as td")
+    user.do("s = td.connect()\np = s.placement = td.placement(['sim:0', 'sim:1'])")
+    user.do("X, t = libraries.numbers('float64')['X'], libraries.numbers('float64')['t']")
+    user.do(f"Xg, tg = s.global_tensor(X, p, {layout}), s.global_tensor(t, p, {layout})")
+    user.do("expected = [PCA(3, svd_solver='full').fit_transform(X), Ridge(solver='svd').fit(X, t).predict(X)]")
+    user.do(
+        "with libraries.dispatching():\n"
+        "    found = [PCA(3, svd_solver='full').fit_transform(Xg), Ridge(solver='svd').fit(Xg, tg).predict(Xg)]"
+    )
+    assert user.do("[x.device == p for x in found]") == [True, True]
+    assert user.do("[bool(np.allclose(x.numpy(), y)) for x, y in zip(found, expected)]") == [True, True]
+    user.do("s.close()")
 
 
 def test_what_was_learned_on_one_device_moves_to_another_and_to_numpy(user):

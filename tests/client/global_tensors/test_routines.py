@@ -1,0 +1,132 @@
+"""Routines of global tensors: arguments, results, what is captured, control flow; and in other sessions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensord as td
+from tensord.client.global_tensors.tensor import GlobalTensor
+from tensord.interpreter.programs.convention import decode, encode
+
+ROWS = np.arange(12.0).reshape(4, 3)
+
+
+@pytest.fixture
+def session(make_session):
+    return make_session(devices=["cpu:0", "sim:0", "sim:1"])
+
+
+@pytest.fixture
+def pair():
+    return td.placement(["sim:0", "sim:1"])
+
+
+def test_a_routine_does_what_its_function_does(session, pair):
+    xp, found = session.xp, []
+    for make in (lambda function: function, session.routine):
+        w = session.global_tensor(np.eye(3), pair)
+        batch = {
+            "x": session.global_tensor(ROWS, pair, td.split(0)),
+            "y": session.global_tensor(ROWS, pair, td.split(1)),
+        }
+
+        @make
+        def step(batch, rate, w=w):
+            z = xp.matmul(batch["y"], w)
+            w -= rate * xp.matmul(batch["x"].T, z)
+            batch["y"] += 1
+            return {"z": z, "w": w, "sum": xp.sum(z), "rate": rate}
+
+        results = [step(batch, rate) for rate in (1e-3, 2e-3, 3e-3)]
+        assert all(type(each["z"]) is GlobalTensor and each["w"] is w for each in results)
+        found.append(
+            [
+                [(each["z"].tolist(), each["z"].layout, each["sum"].item(), each["rate"]) for each in results],
+                w.tolist(),
+                batch["y"].tolist(),
+            ]
+        )
+    assert found[0] == found[1]
+
+
+def test_another_layout_is_another_kind_of_argument(session, pair):
+    double = session.routine(lambda x: x * 2)
+    x = session.global_tensor(ROWS, pair, td.split(0))
+    for value in (x, x, x.to_global(layout=td.split(1)), x.to_device("sim:0"), x + 1):
+        np.testing.assert_array_equal(double(value).numpy(), value.numpy() * 2)
+    assert double.captures == 3 + (x + 1).layout.count(td.broadcast)
+
+
+def test_what_is_made_or_uploaded_inside_may_be_global(session, pair):
+    def make(x):
+        return x + session.global_tensor([1.0, 2.0, 3.0], pair), session.xp.zeros((2, 2), device=pair), x.device
+
+    for made, zeros, device in (session.routine(make)(session.global_tensor(ROWS, pair)) for _ in range(2)):
+        np.testing.assert_array_equal(made.numpy(), ROWS + np.array([1.0, 2.0, 3.0]))
+        assert (zeros.tolist(), device) == ([[0.0] * 2] * 2, pair)
+
+
+def test_a_symbolic_global_tensor_has_no_value(session, pair):
+    x = session.global_tensor(ROWS, pair)
+    for ask in (lambda x: x.numpy(), lambda x: x.wait(), lambda x: float(x[0, 0]), lambda x: x.is_ready()):
+        with pytest.raises(td.CaptureError):
+            session.routine(ask)(x)
+    kept = []
+    session.routine(lambda x: kept.append(x + 1))(x)
+    with pytest.raises(td.CaptureError, match="capture that is over"):
+        _ = kept[0] + 1
+    assert "of a capture" in repr(kept[0])
+
+
+def test_control_flow_takes_global_tensors(session, pair):
+    xp = session.xp
+    x = session.global_tensor(ROWS, pair, td.split(0))
+    for sign in (1, -1):
+        made = session.cond(xp.sum(x) * sign > 0, lambda x: x + 1, lambda x: x - 1, x)
+        np.testing.assert_array_equal(made.numpy(), ROWS + sign)
+    count, grown = session.while_loop(lambda _, x: xp.sum(x) < 1000, lambda n, x: (n + 1, x * 2), session.asarray(0), x)
+    assert (count.item(), grown.layout) == (4, (td.split(0),))
+    np.testing.assert_array_equal(grown.numpy(), ROWS * 16)
+    np.testing.assert_array_equal(session.repeat(3, lambda x: x + x, x).numpy(), ROWS * 8)
+    with pytest.raises(td.MetadataError, match="return containers that differ"):
+        session.cond(xp.sum(x) > 0, lambda x: x, lambda x: x.to_global(layout=td.split(1)), x)
+
+
+def test_a_published_routine_takes_and_makes_global_tensors(make_session, tmp_path, pair):
+    address = f"local:{tmp_path.name}"
+    mine = make_session(address, devices=["cpu:0", "sim:0", "sim:1"])
+    other = make_session(address, devices=None)
+    w = mine.global_tensor(np.eye(3), pair, td.split(1))
+    x = mine.global_tensor(ROWS, pair, td.split(0))
+    mine.publish("step", mine.routine(lambda x: (mine.xp.matmul(x, w), w)).link(x))
+    try:
+        made, captured = other.lookup("step")(other.global_tensor(ROWS, pair, td.split(0)))
+        np.testing.assert_array_equal(made.numpy(), ROWS)
+        assert (captured.placement, captured.layout, captured.tolist()) == (pair, (td.split(1),), np.eye(3).tolist())
+        for wrong in (other.global_tensor(ROWS, pair, td.split(1)), other.asarray(ROWS)):
+            with pytest.raises(td.MetadataError, match=r"is a global tensor, 2: split\(0\)"):
+                other.lookup("step")(wrong)
+    finally:
+        mine.unpublish("step")
+
+
+@pytest.mark.parametrize(
+    "label", ["3: split(0)", "2: split(0), broadcast", "0: broadcast", "2: sliced", "", "1x2: broadcast"]
+)
+def test_a_convention_with_a_damaged_label_is_refused(session, pair, label):
+    linked = session.routine(lambda x: x).link(session.global_tensor(ROWS, pair, td.split(0)))
+    wire = encode(linked._convention)
+    assert decode(wire, linked.program) == linked._convention
+    name, names, ((kind, _, keys, members),), *rest = wire
+    with pytest.raises(td.ProtocolError, match="damaged"):
+        decode((name, names, ((kind, label, keys, members),), *rest), linked.program)
+
+
+def test_the_dag_of_a_routine_is_sound(session, pair):
+    x = session.global_tensor(ROWS, pair, td.split(0))
+    step = session.routine(lambda x: session.xp.matmul(x.T, x).to_global(layout=td.split(1)))
+    for _ in range(3):
+        np.testing.assert_array_equal(step(x).numpy(), ROWS.T @ ROWS)
+    session.sync()
+    assert session.trace().verify() == []
