@@ -21,6 +21,7 @@ from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.fields import HINTS, HOST
 
+from .collecting import Collecting
 from .expected import Expected
 from .flows import Flows
 from .handles import Client, Handle
@@ -60,13 +61,22 @@ NAMES = ("n0", "n1", "n2")
 Devices = tuple[str, ...]
 SIMS: Devices = ("cpu:0", "sim:0", "sim:1")
 GPUS: Devices = ("cpu:0", "cuda:0", "cuda:1")
+FOUR: Devices = ("cpu:0", "sim:0", "sim:1", "sim:4", "sim:5")
 LAUNCHING: Devices = ("cpu:0", "sim:2", "sim:3")  # one of these, or both, launch
 
 
 class Generator:
     """Makes one program. Each `emit` method adds at least one step or returns False."""
 
-    def __init__(self, seed: int, *, honest: bool = False, devices: Devices = SIMS, crowded: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        honest: bool = False,
+        devices: Devices = SIMS,
+        crowded: bool = False,
+        collects: bool = False,
+    ) -> None:
         self.rng = random.Random(seed)
         self.honest = honest  # only what the client's surface lets through, and no fault
         self.seed = seed
@@ -90,6 +100,7 @@ class Generator:
         self.runs = Runs(self)
         self.flows = Flows(self)
         self.offers = Offers(self)
+        self.collecting = Collecting(self) if collects else None
         self.risky = self.rng.random() < 0.5  # are ops that fail, unknown ids and cancellation in it?
         self.reads = self.rng.choice((0.5, 1.0, 3.0))
         self.moves = self.rng.choice((0.3, 1.0, 3.0))
@@ -149,6 +160,8 @@ class Generator:
             (0.8 if self.honest else 0.35, self.cancel),
             (0.1 * self.naming, self.close),
         ]
+        if self.collecting is not None:
+            usual.append((15.0, self.collecting.emit))
         return usual + risks * self.risky + [(2.0, self.stay), (1.5, self.runs.stay)] * bool(self.launching)
 
     def finish(self) -> None:
@@ -215,9 +228,11 @@ class Generator:
         """A group, often of writes to what several sessions hold."""
         emits = (self.in_place, self.in_place, self.setitem, self.binary, self.view, self.release, self.upload)
 
+        more = () if self.collecting is None else (self.collecting.emit,)
+
         def make() -> None:
             for _ in range(self.rng.randint(0, 6)):
-                self.rng.choice((*emits, self.move, self.hint, self.publish, self.runs.emit))(client)
+                self.rng.choice((*emits, *more, self.move, self.hint, self.publish, self.runs.emit))(client)
 
         steps = self.collect(make)
         self.steps.append(self.step(client, "ATOMIC", *steps))
@@ -305,13 +320,16 @@ class Generator:
     def upload(self, client: Client, shape: tuple[int, ...] | None = None, dtype: str | None = None) -> None:
         shape = self.rng.choice(SHAPES) if shape is None else shape
         dtype = self.rng.choice(DTYPES) if dtype is None else dtype
-        device = self.device()
+        self.upload_to(client, shape, dtype, self.device())
+
+    def upload_to(self, client: Client, shape: tuple[int, ...], dtype: str, device: str) -> int:
         size = int(np.prod(shape))
         values = [self.rng.randint(-3, 3) for _ in range(size)]
         array = np.array(values).reshape(shape).astype(dtype)
         id_ = client.new()
         self.add(client, "UPLOAD", id_, array, device)
         client.handles[id_] = Handle(Meta.of(array.shape, array.dtype), device)
+        return id_
 
     def create(self, client: Client) -> bool:
         shape, dtype = self.rng.choice(SHAPES), self.rng.choice(DTYPES)
@@ -624,14 +642,14 @@ def random_faults(rng: random.Random, devices: Devices) -> tuple[tuple[str, Any]
 
 
 def prepared(
-    seed: int, *, honest: bool = False, devices: Devices = SIMS, crowded: bool = False
+    seed: int, *, honest: bool = False, devices: Devices = SIMS, crowded: bool = False, collects: bool = False
 ) -> tuple[Program, Expected]:
     """The program of a seed, and what it is to give. On a CUDA device no single call fails; that is not its nature.
 
     `crowded`: values are evicted, from memory that is a fifth of what the program needs otherwise, or what its largest
-    instruction needs.
+    instruction needs. `collects`: with collectives.
     """
-    generator = Generator(seed, honest=honest, devices=devices, crowded=crowded)
+    generator = Generator(seed, honest=honest, devices=devices, crowded=crowded, collects=collects)
     program = generator.make(generator.rng.randint(*((40, 120) if honest else (10, 30) if crowded else (20, 60))))
     return program, generator.expected
 

@@ -5,7 +5,8 @@
 runs the programs of that many seeds from `--seed` on and prints those that went wrong, each with the command that
 runs it again. With `--shrink`, steps are taken away from a failing program for as long as it still fails. With
 `--gpus` the programs run on CUDA devices, over the fake of CUDA's runtime; with `--launching` on sim devices that
-launch; with `--crowded`, in so little memory that values have to be evicted.
+launch; with `--crowded`, in so little memory that values have to be evicted; with `--collectives`, on four sim devices
+unless it is on others, which compute together.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ import re
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tensord.interpreter.collectives import choice
+from tensord.streams import merging
 from tensord.vm.admission.cancellation import PIECE
 
 from ..streams.fake_cuda.gpu import Gpu
@@ -29,12 +34,19 @@ from ..streams.fake_cuda.module import installed
 from .check import check
 from .expected import Expected
 from .ops import failing_ops
-from .programs import CROWDED, GPUS, LAUNCHING, SIMS, Devices, prepared
+from .programs import CROWDED, FOUR, GPUS, LAUNCHING, SIMS, Devices, prepared
 from .steps import Program
 
 REPLAY = "python -m tests.model.run --seed {seed} --programs 1 --piece {piece} --shrink"
 SHOWN = 5  # problems of one program
-KINDS = {SIMS: "", GPUS: " --gpus", LAUNCHING: " --launching"}
+KINDS = {SIMS: "", GPUS: " --gpus", LAUNCHING: " --launching", FOUR: " --collectives"}
+
+
+@contextmanager
+def small_chunks(seed: int) -> Iterator[None]:
+    """Have the small values of programs go around rings, for two seeds of three, and be merged in pieces."""
+    with patch.object(choice, "CHUNK", (0, 8, choice.CHUNK)[seed % 3]), patch.object(merging, "MERGED", 16):
+        yield
 
 
 def problems_of(
@@ -51,10 +63,12 @@ def problems_of(
         return [f"raised {type(error).__name__}: {error} at {last.filename}:{last.lineno}"]
 
 
-def make(seed: int, devices: Devices = SIMS, *, crowded: bool = False) -> tuple[Program, Expected]:
+def make(
+    seed: int, devices: Devices = SIMS, *, crowded: bool = False, collects: bool = False
+) -> tuple[Program, Expected]:
     """The program of a seed, and what it is to give."""
     with failing_ops(), np.errstate(all="ignore"):
-        return prepared(seed, devices=devices, crowded=crowded)
+        return prepared(seed, devices=devices, crowded=crowded, collects=collects)
 
 
 def failures(
@@ -64,11 +78,12 @@ def failures(
     seen: Counter[str] | None = None,
     *,
     crowded: bool = False,
+    collects: bool = False,
 ) -> list[tuple[int, list[str]]]:
     """The seeds whose programs go wrong, with their problems. `seen`: as for `check`."""
     found = []
     for number in seeds:
-        program, expected = make(number, devices, crowded=crowded)
+        program, expected = make(number, devices, crowded=crowded, collects=collects)
         found.append((number, problems_of(program, piece, expected, seen)))
     return [(number, problems) for number, problems in found if problems]
 
@@ -125,20 +140,23 @@ def main() -> int:
     parser.add_argument("--gpus", action="store_true", help="on CUDA devices over a fake of CUDA's runtime")
     parser.add_argument("--launching", action="store_true", help="on sim devices that launch")
     parser.add_argument("--crowded", action="store_true", help="where values are evicted, in a fifth of the memory")
+    parser.add_argument("--collectives", action="store_true", help="with collectives, some of them around rings")
     given = parser.parse_args()
-    devices = GPUS if given.gpus else LAUNCHING if given.launching else SIMS
+    others = FOUR if given.collectives else SIMS
+    devices = GPUS if given.gpus else LAUNCHING if given.launching else others
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     failed = 0
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("programs", total=given.programs)
         for seed in range(given.seed, given.seed + given.programs):
-            program, expected = make(seed, devices, crowded=given.crowded)
-            if problems := problems_of(program, given.piece, expected):
-                failed += 1
-                show(console, program, problems, given.piece)
-                if given.shrink:
-                    shrink_and_show(console, program, given.piece)
+            with small_chunks(seed) if given.collectives else nullcontext():
+                program, expected = make(seed, devices, crowded=given.crowded, collects=given.collectives)
+                if problems := problems_of(program, given.piece, expected):
+                    failed += 1
+                    show(console, program, problems, given.piece)
+                    if given.shrink:
+                        shrink_and_show(console, program, given.piece)
             progress.update(task, advance=1, description=f"programs ({failed} failed)")
     return 1 if failed else 0
 

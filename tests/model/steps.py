@@ -21,6 +21,7 @@ from tensord.interpreter.wire.messages import (
     Call,
     Chain,
     Checkpoint,
+    Collective,
     Effect,
     Fetch,
     Hint,
@@ -281,6 +282,10 @@ class Encoder:
     def to_device(self, step: Step) -> ToDevice:
         id_, output, device = step.fields
         return ToDevice(id_, output, device, step.location)
+
+    def collective(self, step: Step) -> Collective:
+        kind, ids, outputs, devices, attributes = step.fields
+        return Collective(kind, ids, outputs, devices, attributes, step.location)
 
     def checkpoint(self, step: Step) -> Checkpoint:
         return Checkpoint(step.fields[0], (), 0, step.number, step.location)

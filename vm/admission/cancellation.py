@@ -15,7 +15,7 @@ and the live instructions of all sessions are walked; the tensors of other sessi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from ...interpreter.errors import CancelledError
 from ...interpreter.opcodes import Opcode
@@ -25,7 +25,7 @@ from ..model.directory import Directory, Leaving
 from ..model.instruction import UNDER_WAY, Instruction
 from ..model.reason import Reason
 from ..model.session import VmSession
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.tensor import Binding, Copy, Storage, Tensor
 from ..placement.residency import Residency, end_moves
 from ..scheduler.scheduler import Scheduler
 from .names import Names
@@ -184,7 +184,7 @@ def written_now(live: Iterable[Instruction]) -> set[Storage] | None:
     """
     found: set[Storage] = set()
     for instruction in live:
-        for binding in instruction.outputs:
+        for binding in written_by(instruction):
             if binding.copy.current:
                 storage = binding.tensor.storage
                 if binding.copy not in storage.current():
@@ -205,7 +205,14 @@ def held_alone(session: VmSession, among: Collection[Storage] | None) -> set[Cop
 
 def writes_beyond(instruction: Instruction, own: Collection[Copy]) -> bool:
     """Does it write a current copy that is not among `own`? A current copy has a holder, so that one is another."""
-    return any(binding.copy.current and binding.copy not in own for binding in instruction.outputs)
+    return any(binding.copy.current and binding.copy not in own for binding in written_by(instruction))
+
+
+def written_by(instruction: Instruction) -> Sequence[Binding]:
+    """What it writes of values that tensors have: what it makes, or updates."""
+    if not instruction.traits.exchanges:
+        return instruction.outputs
+    return [one for one in instruction.inputs if isinstance(one, Binding) and one.copy in instruction.writes]
 
 
 def is_awaited(instruction: Instruction, waiting: Collection[int]) -> bool:

@@ -8,7 +8,7 @@
 Dependences are edges, as everywhere. Of a result that is being made, each chunk has a *token*, a copy without data: a
 step reads the tokens of the chunks that it reads, and writes that of the chunk that it writes. The result's own copy is
 only read by steps, so that they keep its memory and come behind its making, but not behind each other; COMPLETE reads
-all tokens and writes the copies. So a step begins as soon as its chunk is there, whatever the others do; a failure
+all tokens and updates the copies. So a step begins as soon as its chunk is there, whatever the others do; a failure
 anywhere reaches all results; and what is behind the collective in the program waits for COMPLETE alone.
 
 No deadlock: a step is dispatched when all that it waits for is done (`Traits.exchanges`), so no stream ever waits for
@@ -193,8 +193,9 @@ class Group:
     def complete(self, name: str) -> None:
         """All results are there, or none."""
         instruction = self.new_instruction(Opcode.COMPLETE, name, self.devices[0])
-        instruction.outputs = tuple(self.results)
-        instruction.reads, instruction.writes = tuple(self.tokens.values()), tuple([one.copy for one in self.results])
+        results = tuple([binding.copy for binding in self.results])
+        instruction.inputs = tuple(self.results)  # they are updated: it makes no memory
+        instruction.reads, instruction.writes = (*self.tokens.values(), *results), results
         counted = self.scheduler.collectives.setdefault(str(self.given.kind), [0, 0])
         nbytes = self.given.nbytes
 

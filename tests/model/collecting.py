@@ -1,0 +1,76 @@
+"""Collectives in random programs: on tensors of all devices of one kind, or some of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensord.interpreter.collectives.collective import REDUCING, Kind
+from tensord.interpreter.collectives.request import Asked, asked_for
+from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.types.meta import Meta
+
+from .handles import Client, Handle
+
+if TYPE_CHECKING:
+    from .programs import Generator
+
+MOST = 64  # elements of a value
+
+
+class Collecting:
+    """Makes the collectives of one program."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.generator = generator
+        self.rng = generator.rng
+
+    def emit(self, client: Client) -> bool:
+        """A collective on tensors that are there, on others that are moved, and on new ones. False: it would raise."""
+        rng, x = self.rng, self.generator.pick(client)
+        meta = None if x is None else client.handles[x].meta
+        if x is None or meta is None:
+            return False
+        kind = rng.choice(list(Kind))
+        if kind in REDUCING and meta.dtype.kind == "b":
+            kind = Kind.ALL_GATHER
+        devices = [name for name in self.generator.world.devices if not name.startswith("cpu")]
+        ranks = rng.sample(devices, rng.randint(1, len(devices)))
+        given: dict[str, Any] = {
+            "reduction": rng.choice(("sum", "max", "min")),
+            "axis": rng.randint(-2, 1),
+            "concat_axis": rng.randint(0, 1),
+            "merge": rng.choice(("copy", "stream")),
+        }
+        homes = ranks[:1] if kind is Kind.BROADCAST else ranks
+        named = tuple(ranks) if kind is Kind.BROADCAST else ()
+        try:
+            asked = asked_for(kind, homes, [meta] * len(homes), named, given, len(ranks))
+        except MetadataError:
+            return False
+        if any(made.size > MOST for made in asked.collective.outputs()):
+            return False
+        inputs = tuple([self.at(client, x, meta, home) for home in homes])
+        self.add(client, asked, inputs, named, given)
+        return True
+
+    def at(self, client: Client, x: int, meta: Meta, home: str) -> int:
+        """A tensor of that meta on a device."""
+        there = [n for n, handle in client.handles.items() if handle.meta is meta and handle.home == home]
+        if there and self.rng.random() < 0.6:
+            return self.rng.choice(there)
+        if self.rng.random() < 0.5:
+            return self.generator.upload_to(client, meta.shape, meta.dtype.name, home)
+        new = client.new()
+        self.generator.add(client, "TO_DEVICE", x, new, home)
+        client.handles[new] = Handle(meta, home)
+        return new
+
+    def add(
+        self, client: Client, asked: Asked, inputs: tuple[int, ...], devices: tuple[str, ...], given: dict[str, Any]
+    ) -> None:
+        """Add the step."""
+        outputs = tuple([client.new() for _ in asked.devices])
+        kind = str(asked.collective.kind)
+        self.generator.add(client, "COLLECTIVE", kind, inputs, outputs, devices, given)
+        for id_, meta, home in zip(outputs, asked.collective.outputs(), asked.devices, strict=True):
+            client.handles[id_] = Handle(meta, home)
