@@ -42,6 +42,7 @@ from .admission.admission import Admission
 from .durability.taking import Told
 from .model.device_state import DeviceState, Uses
 from .model.directory import Directory
+from .model.instruction import Instruction
 from .model.session import ReplySink, VmSession, rest_of_run
 from .placement.residency import Residency
 from .scheduler.fences import is_unfenced
@@ -318,6 +319,11 @@ class Engine:
             for device in self.devices.values():
                 device.backend.let_go_of_blocks()
                 self.scheduler.retry(device)
+
+    def time_out(self, instruction: Instruction) -> None:
+        """Fail an instruction that has been running for longer than it may."""
+        with self._step():
+            self.scheduler.time_out(instruction)
 
     def keep_durable(self, told: Told) -> None:
         """Write durable names that have changed; `told` gets what there is to say, or why they cannot be written."""

@@ -111,7 +111,8 @@ class Runtime:
 
         Returns whether the engine is to be driven: the set of those kernels has changed, or names are to be written.
         """
-        changed = self.watch_kernels()
+        changed = self.fail_overdue()
+        changed |= self.watch_kernels()
         self.watch_devices()
         self.watch_files()
         self.watch_blocks()
@@ -208,6 +209,16 @@ class Runtime:
                 log.info("an instruction that had been running for long has ended", **entry)
         return hung.keys() != before.keys()
 
+    def fail_overdue(self) -> bool:
+        """Fail instructions that have been running for longer than they may; whether there were any."""
+        now = time.perf_counter_ns()
+        running = [stream.running() for device in self.tiers.values() for stream in device.streams]
+        overdue: list[Any] = [each[0] for each in running if each is not None and is_overdue(each[0], now - each[1])]
+        for task in overdue:
+            with self.driving():
+                self.engine.time_out(task)
+        return bool(overdue)
+
     def close(self, timeout: float) -> bool:
         """Close the devices; False if a kernel did not end in time."""
         with self.driving():
@@ -232,6 +243,11 @@ def answering(what: str, session: VmSession) -> Iterator[None]:
         raise ProtocolError(
             f"the machine could not answer {what!r}: {type(error).__name__}: {error}; its log says more"
         ) from None
+
+
+def is_overdue(task: Any, nanoseconds: int) -> bool:
+    """Has a task been running for longer than it may, and not failed yet?"""
+    return 0 < getattr(task, "limit", 0) < nanoseconds and task.error is None
 
 
 def describe_hang(task: Any, stream: str, seconds: float, behind: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tensord.vm.admission.cancellation import PIECE
-from tensord.vm.admission.collectives import Group
+from tensord.vm.admission.collective_group import Group
 
 from ..compiled import replaces_parts
 from .programs import FOUR, GPUS, LAUNCHING, Devices

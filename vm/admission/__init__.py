@@ -4,7 +4,7 @@
 - `calls`: ops; `inline`: ops that run at admission; `at_once`: the rule of what may
 - `accesses`: bytes in and out, waits, side effects; `exports`: results that clients read in place; `shares`: those in
   the memory of a GPU
-- `collectives`: groups of instructions that compute on several devices together
+- `collectives`: what several devices compute together; `collective_group`: the instructions of one
 - `files`: tensors that lie in files; `durable`: checkpoints and their restoring
 - `routines`: programs, links and runs; `segments`: runs as one instruction;
   `runs_at_once`: short ones at admission

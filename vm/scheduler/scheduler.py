@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import KernelError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
@@ -485,6 +485,16 @@ class Scheduler:
         tell_doomed(instruction)
         if instruction.status is Status.EXECUTED and not instruction.soft:
             self.complete(instruction)  # it waited for memory for its results
+
+    def time_out(self, instruction: Instruction) -> None:
+        """Fail an instruction that runs for longer than it may. Its kernel finishes unseen, and its stream waits."""
+        if instruction.retired or instruction.error is not None or instruction.revoked is not None:
+            return
+        where = "" if instruction.stream is None else f" on {instruction.stream.device}"
+        text = f"{instruction.label} has not ended{where} within {instruction.limit / 1e9:g} s"
+        error = instruction.describe(KernelError(text))
+        self.revoke(instruction, error)
+        self.tell(instruction.author, error)
 
     def fail_waiting(self, instruction: Instruction, error: TensordError) -> None:
         """Fail an instruction that has not run: its metas do not fit, or its memory is not available."""

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.client.embedded.in_process import EmbeddedTransport
 from tensord.client.session.session import Session
 from tensord.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
 from tensord.interpreter.collectives.choice import CHUNK
 from tensord.interpreter.errors import CancelledError, CaptureError, KernelError, MetadataError, QuotaError
+from tensord.vm.machine import VirtualMachine
+from tensord.vm.tracing.analysis.sums.stats import stats
 from tensord.vm.tracing.record import Record
 
 from ...behaviours.looking_inside import device_of, held
@@ -252,6 +255,35 @@ class TestErrors:
         assert all_reduce(tensors)[0].wait(WAIT).shape == LARGE
         assert session.trace().verify() == []
 
+    @pytest.mark.parametrize("launches", [False, True])
+    @pytest.mark.filterwarnings("default")
+    def test_a_step_that_hangs_fails_the_results_within_its_timeout_and_blocks_nobody(self, launches: bool) -> None:
+        sims = [{"name": f"sim:{n}", "launches": launches} for n in range(RANKS)]
+        machine = VirtualMachine(["cpu:0", *sims], hang_after=0.2)
+        session = Session(EmbeddedTransport(machine, machine.close, strict=False))
+        tensors = spread(session, values_of(LARGE))
+        session.sync()
+        device_of(session, "sim:2").inject(td_fault("hang", nth=2))
+        results = all_reduce(tensors, timeout=0.05)
+        for each in results:
+            with pytest.raises(KernelError, match=r"all_reduce .* on sim:2 within 0.05 s"):
+                each.wait(WAIT)
+        with pytest.raises(KernelError, match="on sim:2 within"):
+            (results[0] + 1).wait(WAIT)
+        assert all_reduce(tensors[:2])[0].wait(WAIT).shape == LARGE
+        assert (tensors[2] * 2).wait(WAIT).shape == LARGE
+        device_of(session, "sim:2").release_hangs()
+        assert all_reduce(tensors)[3].wait(WAIT).shape == LARGE
+        session.sync(WAIT)
+        assert session.trace().verify() == []
+        session.close()
+        machine.close()
+
+    def test_a_timeout_that_no_step_reaches_changes_nothing(self, make_session: Make) -> None:
+        session = machine(make_session, bandwidth=64e6)
+        tensors = spread(session, values_of(LARGE))
+        assert all_reduce(tensors, timeout=60)[0].wait(WAIT).shape == LARGE
+
 
 def td_fault(kind: str, **given: Any) -> Any:
     from tensord.streams.faults import Fault
@@ -292,17 +324,16 @@ class TestMemory:
         peaks: list[int] = []
         merge = type(machine_of).merge
 
-        def watched(self: Any, *given: Any) -> None:
+        def watched(self: Any, *arrays: Any, **given: Any) -> None:
             peaks.append(self.allocated)
-            merge(self, *given)
+            merge(self, *arrays, **given)
 
         type(machine_of).merge = watched
         try:
             all_reduce(tensors)[0].wait(WAIT)
         finally:
             type(machine_of).merge = merge
-        # A second piece while the next step is already on its stream.
-        assert max(peaks) <= 2 * tensors[0].nbytes + (2 << 20)
+        assert max(peaks) == 2 * tensors[0].nbytes + (1 << 20)
 
 
 class TestTrace:
@@ -315,6 +346,26 @@ class TestTrace:
         assert [record.op.rpartition(", ")[2] for record in steps] == [f"step {n} of 6" for n in range(1, 7)]
         assert {record.nbytes for record in steps} == {CHUNK}
         assert session.stats()["collectives"] == {"all_reduce": {"count": 1, "bytes": 4 * CHUNK}}
+
+    def test_sums_have_one_row_for_all_such_collectives(self, make_session: Make) -> None:
+        session = machine(make_session)
+        tensors = spread(session, values_of(LARGE))
+        for _ in range(2):
+            all_reduce(tensors)[0].wait(WAIT)
+        trace = session.trace()
+        (row,) = [row for row in stats(trace, trace.records).ops if row.key.startswith("all_reduce")]
+        assert (row.key, row.moved) == ("all_reduce 256 KiB ring of 4", 2 * RANKS * 6 * CHUNK)
+        assert row.count == 2 * (RANKS + 6 * RANKS + 1)
+
+    def test_why_tells_of_the_step_that_was_waited_for(self, make_session: Make) -> None:
+        session = machine(make_session, bandwidth=CHUNK / 0.01)
+        doubled = (all_reduce(spread(session, values_of(LARGE)))[2] * 2).wait(WAIT)
+        trace = session.trace()
+        last = next(record for record in trace.records[::-1] if record.op == "multiply")
+        told = str(trace.why(last.id))
+        assert doubled.shape == LARGE
+        assert "all_reduce 256 KiB ring of 4 #" in told
+        assert "step 6 of 6" in told
 
     def test_a_step_begins_when_its_chunk_is_there(self, make_session: Make) -> None:
         """Not when all ranks have done the step before: a rank that is held does not keep the others from theirs."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ...record import Record
 from ..recorded.derived import of, ran
 from ..recorded.filter import sessions_of
-from ..recorded.text import duration, label, name
+from ..recorded.text import duration, kind_of, label, name
 from .graph import Dependence, Graph
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Node:
             return list(filter(None, (name(self.first), of(self.first), about)))
         if not self.part:
             return label(self.first, until)
-        counts = Counter(record.op or record.opcode for record in self.records).most_common()
+        counts = Counter(map(kind_of, self.records)).most_common()
         more = f" and {len(counts) - _OPS_SHOWN} more" if len(counts) > _OPS_SHOWN else ""
         ops = ", ".join(f"{count} {op}" for op, count in counts[:_OPS_SHOWN])
         devices = ", ".join(dict.fromkeys(record.device for record in self.records))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .....interpreter.opcodes import traits_of
 from ...flat import COMPILING
 from ...record import Record
 from .derived import of
@@ -58,6 +59,14 @@ def compiles(record: Record) -> bool:
 def name(record: Record) -> str:
     """`#id op`, with the opcode if the instruction is no op."""
     return f"#{id_text(record.id)} {record.op or record.opcode}"
+
+
+def kind_of(record: Record) -> str:
+    """What sums are by: the op, or the opcode; for all members of a collective, and for all such collectives, what that
+    is: `all_reduce 64 MiB ring of 4`."""
+    if traits_of(record.opcode).category == "collective":
+        return record.op.partition(" #")[0]
+    return record.op or record.opcode
 
 
 def title(record: Record) -> str:

@@ -25,7 +25,7 @@ from ..recorded.device_times import on_devices
 from ..recorded.records import Records
 from ..recorded.span_names import names_of, paths_of
 from ..recorded.stream_order import StreamOrder
-from ..recorded.text import compiles, place
+from ..recorded.text import compiles, kind_of, place
 
 CAUSES = ("RAW", "WAR", "WAW", "barrier", "memory", "fairness", "compiling", "scheduler", "wire", "idle")
 
@@ -85,7 +85,7 @@ def stats(trace: Records, records: Sequence[Record]) -> Stats:
     trace = on_devices(trace)
     records = [trace.find(record.id) or record for record in records]
     return Stats(
-        ops=rows(records, lambda record: [record.op or record.opcode]),
+        ops=rows(records, lambda record: [kind_of(record)]),
         locations=rows(records, lambda record: [record.location] if record.location else []),
         spans=span_rows(records),
         paths=rows(records, lambda record: map("/".join, paths_of(record.span))),
@@ -230,5 +230,5 @@ def by_op_and_line(records: Sequence[Record]) -> dict[tuple[str, str], Row]:
     groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
         if traits_of(record.opcode).category != "release":
-            groups[record.op or record.opcode, record.location].append(record)
+            groups[kind_of(record), record.location].append(record)
     return {key: row(key[0], some) for key, some in groups.items()}

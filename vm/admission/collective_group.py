@@ -1,0 +1,245 @@
+"""The group of one collective: an ALLOCATE for each result, the steps, one COMPLETE. `collectives` says how these
+depend on each other.
+
+A step between devices without a direct way is two instructions, through a value on the host that nobody else sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from ...interpreter.collectives.choice import schedule_of
+from ...interpreter.collectives.regions import Region, whole
+from ...interpreter.collectives.request import STREAM, Asked
+from ...interpreter.collectives.steps import Place, Step
+from ...interpreter.opcodes import Opcode
+from ...interpreter.types.meta import Meta
+from ...interpreter.types.sizes import size
+from ...streams.merging import merged_bytes
+from ...streams.stream import Stream, StreamKind
+from ..memory.replicas import drop_copies
+from ..model.device_state import DeviceState, add_to
+from ..model.instruction import Instruction
+from ..model.session import Cause
+from ..model.signature import NOTHING
+from ..model.tensor import Binding, Copy
+from ..placement.residency import Residency
+from ..scheduler.scheduler import Scheduler
+from .lookup import define, note_maker
+
+Array = Any
+Receive = Callable[[Array, Array], None]
+
+
+class Origin(NamedTuple):
+    """Where a chunk comes from, for the device that receives it: a region of a value; the tokens to be waited for; the
+    kind of the stream that brings it, and how it copies; the bytes that cross a link. `in_place`: a merge may read it
+    where it lies."""
+
+    binding: Binding
+    region: Region
+    tokens: list[Copy]
+    kind: StreamKind
+    copy: Receive
+    nbytes: int
+    in_place: bool
+
+
+class Group:
+    """The instructions of one collective."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        residency: Residency,
+        cause: Cause,
+        asked: Asked,
+        devices: Sequence[DeviceState],
+        inputs: Sequence[Binding],
+    ) -> None:
+        self.scheduler = scheduler
+        self.residency = residency
+        self.cause = cause
+        self.request, self.given = asked.request, asked.collective
+        self.devices = devices
+        self.inputs = inputs
+        self.algorithm, self.steps = schedule_of(asked.collective)
+        self.number = scheduler.ids + 1
+        self.results: list[Binding] = []
+        self.tokens: dict[tuple[int, int], Copy] = {}
+        self.buffers: dict[int, Copy] = {}
+        self.done = [0] * len(devices)  # steps of each rank that have been admitted
+
+    @property
+    def name(self) -> str:
+        """`all_reduce 64 MiB ring of 4 #12`, with the id of the first instruction."""
+        given = self.given
+        return f"{given.kind} {size(given.nbytes)} {self.algorithm} of {given.ranks} #{self.number}"
+
+    def admit(self, outputs: Sequence[int], metas: Sequence[Meta]) -> None:
+        """Admit all of it."""
+        name = self.name
+        for id_, meta, device in zip(outputs, metas, self.devices, strict=True):
+            self.results.append(self.make_result(name, id_, meta, device))
+        most = max([sum(step.rank == rank for step in self.steps) for rank in range(self.given.ranks)])
+        for step in self.steps:
+            self.done[step.rank] += 1
+            self.admit_step(step, f"{name}, step {self.done[step.rank]} of {most}")
+        self.complete(name)
+        for binding in self.inputs:
+            if not binding.tensor.storage.sharers:
+                drop_copies(binding.tensor.storage)
+
+    def new_instruction(self, opcode: Opcode, label: str, device: DeviceState) -> Instruction:
+        cause = self.cause
+        return self.scheduler.new_instruction(cause.session, opcode, label, device, cause.location)
+
+    def make_result(self, name: str, id_: int, meta: Meta, device: DeviceState) -> Binding:
+        """Define a result, and make its memory."""
+        tensor, copy = self.residency.new_tensor(meta, device)
+        define(self.cause.session, id_, tensor)
+        note_maker(tensor.storage, (name, NOTHING), self.cause.location, self.scheduler.now)
+        self.scheduler.bound.append(copy)
+        binding = Binding(copy, tensor, 0, None)
+        instruction = self.new_instruction(Opcode.ALLOCATE, f"{name}, result", device)
+        instruction.outputs, instruction.writes = (binding,), (copy,)
+        instruction.stream = device.backend.copy_stream(StreamKind.P2P)
+        self.scheduler.admit(instruction)
+        return binding
+
+    def complete(self, name: str) -> None:
+        """All results are there, or none."""
+        instruction = self.new_instruction(Opcode.COMPLETE, name, self.devices[0])
+        results = tuple([binding.copy for binding in self.results])
+        instruction.inputs = tuple(self.results)  # they are updated: it makes no memory
+        instruction.reads, instruction.writes = (*self.tokens.values(), *results), results
+        counted = self.scheduler.collectives.setdefault(str(self.given.kind), [0, 0])
+        nbytes = self.given.nbytes
+
+        def count(done: Instruction) -> None:
+            if done.error is None:
+                add_to(counted, nbytes)
+
+        instruction.on_retire = count
+        self.scheduler.admit(instruction)
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def admit_step(self, step: Step, label: str) -> None:
+        """Admit a step: one instruction, or two through the host."""
+        device, source = self.devices[step.rank].backend, self.binding(step.source)
+        home, region, tokens = source.copy.device, step.source.region, self.tokens_read(step.source)
+        nbytes = region.size * self.given.inputs[0].dtype.itemsize
+        if home is self.devices[step.rank]:
+            self.receive(step, label, Origin(source, region, tokens, StreamKind.P2P, device.copy, 0, True))
+        elif (host := self.residency.routes.stopover(home, self.devices[step.rank])) is not None:
+            self.through_host(step, label, host, nbytes)
+        else:
+            in_place = self.request.merge == STREAM
+            self.receive(
+                step, label, Origin(source, region, tokens, StreamKind.P2P, device.peer_copy, nbytes, in_place)
+            )
+
+    def through_host(self, step: Step, label: str, host: DeviceState, nbytes: int) -> None:
+        """Bring the chunk to the host, and from there to the device."""
+        source, region, flat = self.binding(step.source), step.source.region, self.given.flat
+        meta = Meta.of(region.shape, self.given.inputs[0].dtype)
+        tensor, copy = self.residency.new_tensor(meta, host)
+        self.scheduler.bound.append(copy)
+        staged = Binding(copy, tensor, 0, None)
+        backend = source.copy.device.backend
+        instruction = self.new_instruction(Opcode.MOVE, f"{label}, to {host.name}", host)
+        instruction.inputs, instruction.outputs = (source,), (staged,)
+        instruction.reads, instruction.writes = (source.copy, *self.tokens_read(step.source)), (copy,)
+        instruction.kernel = lambda array, target: backend.copy_out(part(array, region, flat), target)
+        self.send(instruction, backend.copy_stream(StreamKind.D2H), source.copy.device, nbytes)
+        copy_in = self.devices[step.rank].backend.copy_in
+        origin = Origin(staged, whole(region.shape), [], StreamKind.H2D, copy_in, nbytes, False)
+        self.receive(step, f"{label}, from {host.name}", origin)
+        tensor.storage.sharers = 0
+        drop_copies(tensor.storage)
+
+    def receive(self, step: Step, label: str, origin: Origin) -> None:
+        """Admit what writes the chunk: by copying, or by merging with the base."""
+        device, result, base, flat = self.devices[step.rank], self.results[step.rank], step.base, self.given.flat
+        instruction = self.new_instruction(Opcode.MOVE if base is None else Opcode.MERGE, label, device)
+        own = [] if base is None else [self.binding(base)]
+        instruction.inputs = operands = (result, *own, origin.binding)
+        read = dict.fromkeys([binding.copy for binding in operands])
+        instruction.reads = (*read, *origin.tokens, *self.tokens_read(base))
+        instruction.writes = (self.token(step.target),)
+        if base is None:
+            instruction.kernel = copying(origin.copy, step.target.region, origin.region, flat)
+        else:
+            merge = partial(device.backend.merge, function=self.given.merge)
+            if not origin.in_place:
+                merge = partial(merge, receive=origin.copy)
+                instruction.writes += (self.buffer(step.rank),)
+                instruction.beside = merged_bytes(origin.region.shape, self.given.inputs[0].dtype.itemsize)
+            instruction.kernel = merging(merge, (step.target.region, base.region, origin.region), flat)
+        self.send(instruction, device.backend.copy_stream(origin.kind), device, origin.nbytes)
+
+    def send(self, instruction: Instruction, stream: Stream, carrier: DeviceState, nbytes: int) -> None:
+        """Admit a step on a stream, whose device counts what it moves."""
+        instruction.stream = stream
+        instruction.bytes_moved = nbytes
+        instruction.limit = int(self.request.timeout * 1e9)
+
+        def count(done: Instruction) -> None:
+            if done.error is None and nbytes:
+                carrier.count_move(stream.kind.value, nbytes)
+                add_to(done.author.moved, nbytes)
+
+        instruction.on_retire = count
+        self.scheduler.admit(instruction)
+
+    def binding(self, place: Place) -> Binding:
+        """Where a place lies: in an input, or in a result."""
+        return (self.inputs if place.is_input else self.results)[place.rank]
+
+    def token(self, place: Place) -> Copy:
+        """The token of a chunk."""
+        key = (place.rank, place.chunk)
+        if key not in self.tokens:
+            self.tokens[key] = self.residency.new_copy(self.devices[place.rank], 0, 1)
+        return self.tokens[key]
+
+    def buffer(self, rank: int) -> Copy:
+        """The token of a rank's merge buffer: its merges come one after the other, so that they set aside one piece."""
+        if rank not in self.buffers:
+            self.buffers[rank] = self.residency.new_copy(self.devices[rank], 0, 1)
+        return self.buffers[rank]
+
+    def tokens_read(self, place: Place | None) -> list[Copy]:
+        """The token of a place that is a chunk."""
+        return [] if place is None or place.is_input else [self.token(place)]
+
+
+def part(array: Array, region: Region, flat: bool) -> Array:
+    """A region of an array, or of its elements in one dimension."""
+    return (array.reshape(-1) if flat else array)[region.slices]
+
+
+def copying(
+    copy: Callable[[Array, Array], None], to: Region, origin: Region, flat: bool
+) -> Callable[[Array, Array], None]:
+    """The kernel of a copy."""
+
+    def run(target: Array, source: Array) -> None:
+        copy(part(target, to, flat), part(source, origin, flat))
+
+    return run
+
+
+def merging(
+    merge: Callable[[Array, Array, Array], None], regions: tuple[Region, Region, Region], flat: bool
+) -> Callable[[Array, Array, Array], None]:
+    """The kernel of a merge. `regions`: of target, base and source."""
+
+    def run(*arrays: Array) -> None:
+        target, base, source = [part(array, region, flat) for array, region in zip(arrays, regions, strict=True)]
+        merge(target, base, source)
+
+    return run
