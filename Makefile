@@ -89,7 +89,8 @@ cupy: $(VENV)/.dev
 		PYTHONDONTWRITEBYTECODE= PYTHONPATH=$(OUT)/cupy $(RUN) -m pytest -q \
 			tests/streams/cuda/test_cupy_names.py tests/streams/cuda/test_direct.py \
 			tests/streams/cuda/test_nvrtc.py tests/streams/cuda/test_single_kernels.py \
-			tests/streams/cuda/test_row_kernels.py tests/streams/cuda/test_driver.py; \
+			tests/streams/cuda/test_row_kernels.py tests/streams/cuda/test_loss_kernels.py \
+			tests/streams/cuda/test_attention_kernels.py tests/streams/cuda/test_driver.py; \
 	else echo "CuPy cannot be had here: what it has is what tests/streams/fake_cuda/names.txt says"; fi
 
 # The same sources with the engine compiled, in a folder of its own: nothing compiled lies beside sources. It is made once.

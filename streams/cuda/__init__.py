@@ -9,7 +9,8 @@
   driver where CuPy does not lead to it
 - `products`: cuBLAS within a capture; `replaced`: other functions in CuPy's modules meanwhile
 - `ipc`: blocks that other processes may open
-- `row_kernels`: softmax and norms as one launch each; `row_source`: their sources
+- `row_kernels`: softmax and norms as one launch each, `row_source`: their sources; `loss_kernels`, `loss_source`: those
+  of the cross entropy; `attention_kernels`: the rows of attention
 - `copies`: between a GPU, the host and other GPUs; `pinned`: host memory that the GPU reaches directly; `staging`:
   pageable memory, through that
 - `scratch`: what CuPy's kernels take for temporaries

@@ -22,9 +22,10 @@ from ...interpreter.programs.program import Program, Step
 from ...interpreter.schema.opdef import BoundKernel, OpDef, find
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..device import KernelCall
+from .attention_kernels import attention_kernel
 from .block import block_of, block_of_call
 from .block_kernel import BlockKernel
-from .own_kernel import OwnKernel
+from .loss_kernels import loss_kernel
 from .row_kernels import row_kernel
 from .sources import Sources
 from .traced import Trace, Untraceable, trace
@@ -68,11 +69,14 @@ class FusedKernels:
             return unfused
         return BlockKernel(self.sources, block, unfused, unfused.scratch, soon=True)
 
-    def alone(self, call: KernelCall, kernel: BoundKernel) -> OwnKernel | None:
+    def alone(self, call: KernelCall, kernel: BoundKernel) -> BoundKernel | None:
         """A kernel for a call of one op, in place of the kernel that calls CuPy; None if there is none."""
         found = self._trace(call.op, tuple(call.attributes.items()), call.metas, call.outputs)
         block = None if found is None else block_of_call(call, found)
-        return row_kernel(self.sources, call, kernel) if block is None else BlockKernel(self.sources, block, kernel)
+        if block is not None:
+            return BlockKernel(self.sources, block, kernel)
+        own = row_kernel(self.sources, call, kernel) or loss_kernel(self.sources, call, kernel, self._empty)
+        return own or attention_kernel(self.sources, self._cupy, call)
 
     def _trace(
         self, op: OpDef, attributes: Any, metas: tuple[OperandMeta | None, ...], results: tuple[Meta | None, ...]

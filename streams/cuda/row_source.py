@@ -3,7 +3,8 @@
 CuPy computes these by four to nine launches. Here a block of threads computes a row: each thread takes every n-th
 element, n being the number of threads, and what they have found is combined in halves. So the order of a sum depends on
 the length of a row, and on nothing else: a thread adds its elements one after the other, then thread t adds what thread
-t + n/2 has, then t + n/4, and so on. Formulas are those of the kernels in `interpreter.ops.nn`.
+t + n/2 has, then t + n/4, and so on. Formulas are those of the kernels in `interpreter.ops.nn`. `loss_source` has the
+cross entropy.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ template <typename T> static __device__ inline T combined(T own, T* found, T (*b
 """
 EACH: Final = "for (long long i = threadIdx.x; i < width; i += blockDim.x)"
 
-_SHIFTED: Final = """T most = lowest;
+SHIFTED: Final = """T most = lowest;
         EACH most = larger(most, x[i]);
         most = combined(most, found, larger<T>);
         T sum = 0;
@@ -56,8 +57,8 @@ class RowOp(NamedTuple):
 
 
 ROW_OPS: Final = {
-    "softmax": RowOp(("x",), (), f"{_SHIFTED}\n        EACH r[i] = exp(x[i] - most) / sum;"),
-    "log_softmax": RowOp(("x",), (), f"{_SHIFTED}\n        sum = log(sum);\n        EACH r[i] = (x[i] - most) - sum;"),
+    "softmax": RowOp(("x",), (), f"{SHIFTED}\n        EACH r[i] = exp(x[i] - most) / sum;"),
+    "log_softmax": RowOp(("x",), (), f"{SHIFTED}\n        sum = log(sum);\n        EACH r[i] = (x[i] - most) - sum;"),
     "softmax_grad": RowOp(
         ("dy", "y"),
         (),

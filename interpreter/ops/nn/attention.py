@@ -92,10 +92,34 @@ def attention_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attribute
 # --- kernels
 
 
+class Rows:
+    """What is done to rows of scores between the products. A device may have kernels of its own for it."""
+
+    def __init__(self, xp: ArrayModule) -> None:
+        self.xp = xp
+
+    def shares(self, scores: Array, mask: Array | None, start: int | None) -> Array:
+        """Softmax of the scores, whose memory the result may have: 0 for masked keys, also if all are masked. `start`:
+        the place of the first query among the keys, which sees none behind its own; None if all are seen."""
+        xp = self.xp
+        if mask is not None:
+            scores = xp.where(mask, scores, -math.inf) if mask.dtype.kind == "b" else scores + mask
+        if start is not None:
+            queries = xp.arange(start, start + scores.shape[-2])
+            scores = xp.where(xp.arange(scores.shape[-1]) <= queries[:, None], scores, -math.inf)
+        softmax_kernel(xp, (scores,), (scores,), _KEYS)
+        return scores
+
+    def gradient(self, dshares: Array, shares: Array) -> None:
+        """Gradient by the scores, given that by the shares, in the memory of that."""
+        softmax_grad_kernel(self.xp, (dshares, shares), (dshares,), _KEYS)
+
+
 class Attention(NamedTuple):
     """A call, and its split into blocks. The mask is broadcast to the scores, which takes no memory."""
 
     xp: ArrayModule
+    by: Rows
     q: Array
     k: Array
     v: Array
@@ -104,14 +128,14 @@ class Attention(NamedTuple):
     causal: bool
 
     @classmethod
-    def of(cls, xp: ArrayModule, operands: Arrays, attributes: Attributes) -> Attention:
-        """The call of the operands q, k, v and an optional mask."""
+    def of(cls, xp: ArrayModule, operands: Arrays, attributes: Attributes, rows: Rows | None) -> Attention:
+        """The call of the operands q, k, v and an optional mask. `rows`: what computes rows, if the device says so."""
         q, k, v, *mask = operands
         scale = attributes["scale"]
         if scale is None:
             scale = 1 / math.sqrt(max(q.shape[-1], 1))
         spread = xp.broadcast_to(mask[0], (*q.shape[:-1], k.shape[-2])) if mask else None
-        return cls(xp, q, k, v, spread, scale, attributes["is_causal"])
+        return cls(xp, rows or Rows(xp), q, k, v, spread, scale, attributes["is_causal"])
 
     def batches(self) -> list[Batch]:
         """Parts of the first axis whose scores fit in a block, or else of one element each."""
@@ -133,49 +157,46 @@ class Attention(NamedTuple):
         return array[(*batch, ..., rows, slice(None))].astype(working_dtype(self.q.dtype), copy=False)
 
     def shares(self, queries: Array, keys: Array, batch: Batch, rows: slice) -> Array:
-        """Softmax of the scores of these scaled queries: 0 for masked keys, also if all are masked."""
-        xp = self.xp
-        scores = xp.matmul(queries, keys.swapaxes(-1, -2))
-        if self.mask is not None:
-            mask = self.mask[(*batch, ..., rows, slice(None))]
-            scores = xp.where(mask, scores, -math.inf) if mask.dtype.kind == "b" else scores + mask
-        if self.causal:
-            past = xp.arange(scores.shape[-1]) <= xp.arange(rows.start, rows.stop)[:, None]
-            scores = xp.where(past, scores, -math.inf)
-        softmax_kernel(xp, (scores,), (scores,), _KEYS)
-        return scores
+        """The shares of the keys for these scaled queries."""
+        scores = self.xp.matmul(queries, keys.swapaxes(-1, -2))
+        mask = None if self.mask is None else self.mask[(*batch, ..., rows, slice(None))]
+        return self.by.shares(scores, mask, rows.start if self.causal else None)
 
 
-def attention_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
+def attention_kernel(
+    xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes, rows: Rows | None = None
+) -> None:
     """softmax(q @ k.T * scale) @ v."""
-    call = Attention.of(xp, inputs, attributes)
+    call = Attention.of(xp, inputs, attributes, rows)
     for batch in call.batches():
         keys, values = call.part(call.k, batch), call.part(call.v, batch)
-        for rows in call.rows():
-            queries = call.part(call.q, batch, rows) * call.scale
-            outputs[0][(*batch, ..., rows, slice(None))] = xp.matmul(call.shares(queries, keys, batch, rows), values)
+        for some in call.rows():
+            queries = call.part(call.q, batch, some) * call.scale
+            outputs[0][(*batch, ..., some, slice(None))] = xp.matmul(call.shares(queries, keys, batch, some), values)
 
 
-def attention_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
+def attention_grad_kernel(
+    xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes, rows: Rows | None = None
+) -> None:
     """dq, dk and dv; the mask has no gradient."""
     dy, *operands = inputs
     if dy.size == 0:
         for out in outputs:
             out[...] = 0
         return
-    call = Attention.of(xp, operands, attributes)
+    call = Attention.of(xp, operands, attributes, rows)
     for batch in call.batches():
         keys, values = call.part(call.k, batch), call.part(call.v, batch)
         dkeys, dvalues = xp.zeros_like(keys), xp.zeros_like(values)
-        for rows in call.rows():
-            queries = call.part(call.q, batch, rows) * call.scale
-            gradient = call.part(dy, batch, rows)
-            shares = call.shares(queries, keys, batch, rows)
+        for some in call.rows():
+            queries = call.part(call.q, batch, some) * call.scale
+            gradient = call.part(dy, batch, some)
+            shares = call.shares(queries, keys, batch, some)
             dvalues += xp.matmul(shares.swapaxes(-1, -2), gradient)
             dshares = xp.matmul(gradient, values.swapaxes(-1, -2))
-            softmax_grad_kernel(xp, (dshares, shares), (dshares,), _KEYS)
+            call.by.gradient(dshares, shares)
             dkeys += xp.matmul(dshares.swapaxes(-1, -2), queries)
-            outputs[0][(*batch, ..., rows, slice(None))] = xp.matmul(dshares, keys) * call.scale
+            outputs[0][(*batch, ..., some, slice(None))] = xp.matmul(dshares, keys) * call.scale
         outputs[1][batch] = dkeys
         outputs[2][batch] = dvalues
 

@@ -12,7 +12,7 @@ import pytest
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.cuda.row_kernels import threads_for
+from tensord.streams.cuda.row_kernels import RowKernel, threads_for
 from tensord.streams.cuda.row_source import ROW_OPS, row_source
 from tensord.streams.device import KernelCall
 
@@ -136,7 +136,7 @@ def test_other_calls_are_cupys(host: Host, op: str, metas: list[Meta], in_place:
 def test_operands_that_are_not_packed_are_cupys(host: Host) -> None:
     called: list[Any] = []
     kernel = host.kernels.alone(call_of("softmax", [Meta.of((5, 5), "float32")]), lambda *given: called.append(given))
-    assert kernel is not None
+    assert isinstance(kernel, RowKernel)
     x = values_of((5, 5), "float32", 0)
     assert kernel.launch_of((x.T, x)) is None
     kernel(x.T, x)

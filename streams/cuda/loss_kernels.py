@@ -1,0 +1,98 @@
+"""The cross entropy and its gradient as launches of our own, for packed logits and labels (`loss_source`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from ...interpreter.schema.opdef import BoundKernel
+from ...interpreter.types.meta import Meta
+from ..device import KernelCall
+from .loops import NAMES
+from .loss_source import GRADIENT, LOSSES, SMALL, loss_source
+from .own_kernel import Launch, OwnKernel
+from .row_kernels import MOST_BLOCKS, threads_for
+from .row_source import LOWEST, MOST_THREADS
+from .sources import Sources
+
+SHORT, FEW = 64, 1 << 13  # elements of a row, and rows, that one block computes
+
+
+def loss_kernel(
+    sources: Sources, call: KernelCall, kernel: BoundKernel, empty: Callable[[int], Any]
+) -> BoundKernel | None:
+    """A kernel for the call; None if it is left to CuPy. `empty`: takes so many bytes of memory."""
+    if call.op.name not in {"cross_entropy", "cross_entropy_grad"}:
+        return None
+    logits, labels = call.metas
+    if not (isinstance(logits, Meta) and isinstance(labels, Meta) and logits.size):
+        return None
+    if logits.dtype.name not in LOWEST or labels.dtype.name not in NAMES:
+        return None
+    rows, width = math.prod(logits.shape[:-1]), logits.shape[-1]
+    sizes: tuple[Any, ...] = (np.int64(rows), np.int64(width))
+    dtypes = logits.dtype.name, labels.dtype.name
+    if call.op.name == "cross_entropy_grad":
+        factor = logits.dtype.type(call.attributes["scale"] / rows)
+        source, form = loss_source(GRADIENT, *dtypes), (min(rows, MOST_BLOCKS), threads_for(width))
+        return LossKernel(sources, source, "gradient", form, (factor, *sizes), kernel)
+    if width <= SHORT and rows <= FEW:
+        return LossKernel(sources, loss_source(SMALL, *dtypes), "loss", (1, MOST_THREADS), sizes, kernel)
+    return LongLoss(sources, loss_source(LOSSES, *dtypes), logits, empty, kernel)
+
+
+class LossKernel(OwnKernel):
+    """One launch. `form`: blocks, and threads of each; `sizes`: the arguments behind the operands."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        source: str,
+        name: str,
+        form: tuple[int, int],
+        sizes: Sequence[Any],
+        instead: BoundKernel,
+    ) -> None:
+        super().__init__(instead)
+        self.source = source
+        self.digest = sha256(source.encode()).hexdigest()
+        self._sources, self._name, self._sizes = sources, name, tuple(sizes)
+        self._grid, self._block = (form[0],), (form[1],)
+
+    def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
+        if not are_packed(arrays):
+            return None
+        functions = self._sources.now(self.digest, self.source, (self._name,))
+        return None if functions is None else Launch(functions[0], self._grid, self._block, (*arrays, *self._sizes))
+
+
+class LongLoss:
+    """Two launches, with a loss for each row in between."""
+
+    def __init__(
+        self, sources: Sources, source: str, logits: Meta, empty: Callable[[int], Any], instead: BoundKernel
+    ) -> None:
+        self.source = source
+        self.digest = sha256(source.encode()).hexdigest()
+        self._sources, self._empty, self._instead = sources, empty, instead
+        self._rows, self._width = math.prod(logits.shape[:-1]), logits.shape[-1]
+        self._bytes = self._rows * logits.dtype.itemsize
+
+    def __call__(self, logits: Any, labels: Any, out: Any) -> Any:
+        functions = self._sources.now(self.digest, self.source, ("losses", "mean"))
+        if functions is None or not are_packed((logits, labels)):
+            return self._instead(logits, labels, out)
+        losses, mean = functions
+        rows, width, each = np.int64(self._rows), np.int64(self._width), self._empty(self._bytes)
+        losses((min(self._rows, MOST_BLOCKS),), (threads_for(self._width),), (logits, labels, each, rows, width))
+        mean((1,), (MOST_THREADS,), (each, out, rows))
+        return None
+
+
+def are_packed(arrays: Sequence[Any]) -> bool:
+    """Have all arrays their elements side by side?"""
+    return all(array._c_contiguous for array in arrays)  # noqa: SLF001 - `flags` makes an object at each call
