@@ -18,6 +18,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.layouts.layout import Split
+from ...interpreter.layouts.placement import Placement
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
@@ -27,16 +29,24 @@ Loss: TypeAlias = Callable[..., tuple[Any, Tensor]]
 
 
 class Stage(NamedTuple):
-    """One stage of a pipeline, on a device.
+    """One stage of a pipeline, on a device, or on those of a placement.
 
     `forward(x)` gives the stage's result, and what its backward pass needs besides: any object. `backward(dy, saved)`
     gives the gradient by x; the first stage, which nobody asks for that, gives any tensor that it makes at last.
-    Gradients by parameters are added up in place, in the order of the microbatches.
+    Gradients by parameters are added up in place, in the order of the microbatches. `layout`: that of x and dy on a
+    placement, by default each device has some of the rows.
     """
 
-    device: str
+    device: str | Placement
     forward: Callable[[Tensor], tuple[Tensor, Any]]
     backward: Callable[[Tensor, Any], Tensor]
+    layout: Any = Split(0)
+
+    def take(self, tensor: Tensor) -> Tensor:
+        """The tensor where the stage works."""
+        if isinstance(self.device, Placement):
+            return tensor._core.global_calls.to_global(tensor, self.device, self.layout)
+        return tensor.to_device(self.device)
 
 
 class Pipeline:
@@ -90,7 +100,7 @@ class Batch:
     def forward(self, number: int) -> None:
         """Issue the forward pass of a stage's next microbatch; of the last stage the loss, too."""
         stage, alive = self._stages[number], len(self._stages) - number
-        x = self._arriving[number].popleft().to_device(stage.device)
+        x = stage.take(self._arriving[number].popleft())
         if self._begun[number] >= alive:
             (x,) = x._core.calls.call(x._core, "after", [x, self._passed[number].popleft()])
         self._begun[number] += 1
@@ -99,7 +109,7 @@ class Batch:
         if alive > 1:
             self._arriving[number + 1].append(y)
             return
-        targets = [each.to_device(stage.device) for each in self._targets.popleft()]
+        targets = [stage.take(each) for each in self._targets.popleft()]
         value, dy = pair(self._loss(y, *targets), "loss", "a value, and the gradient by y")
         self.values.append(value)
         self._returning[number].append(dy)
@@ -107,7 +117,7 @@ class Batch:
     def backward(self, number: int) -> None:
         """Issue the backward pass of a stage's next microbatch."""
         stage = self._stages[number]
-        dy = self._returning[number].popleft().to_device(stage.device)
+        dy = stage.take(self._returning[number].popleft())
         dx = stage.backward(dy, self._saved[number].popleft())
         if not isinstance(dx, Tensor):
             message = f"pipeline: backward of stage {number} gives a tensor, not {type(dx).__name__}"

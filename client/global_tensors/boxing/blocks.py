@@ -42,7 +42,7 @@ def blocks(before: Form, after: Form) -> tuple[Block, ...]:
     for number, share in enumerate(after.shares):
         name = after.placement.names[number]
         sources = [n for n in range(len(before.shares)) if not kept or lines[n] == lines[number]]
-        sources.sort(key=lambda n: before.placement.names[n] != name)  # its own first
+        sources.sort(key=lambda n: (before.placement.names[n] != name, n != number))  # its own, its counterpart's
         made.append(block(before.shares, sources, share))
     return tuple(made)
 

@@ -1,6 +1,8 @@
 """From one form of a value to another: which steps lead there.
 
-Addends are summed first, then slices and copies move, then what is an addend elsewhere is filled up with zeros.
+Addends are summed first, then slices and copies move, then what is an addend elsewhere is filled up with zeros. To a
+placement with a grid of the same shape parts may go one to one, and become others before or afterwards: what takes the
+least time is done, and of ways that take equally long the one on which the fewest bytes go to other devices' placement.
 """
 
 from __future__ import annotations
@@ -17,6 +19,23 @@ from .steps import Assembly, Filling, Reduction, Step
 @lru_cache(maxsize=1024)
 def route(before: Form, after: Form) -> tuple[Step, ...]:
     """The steps, in order."""
+    ways = [straight(before, after)]
+    if before.placement != after.placement and before.placement.grid == after.placement.grid:
+        there = Form.of(before.meta, after.placement, before.layout)
+        prepared = Form.of(after.meta, before.placement, after.layout)
+        stops = [one for one in (there, prepared) if not any(isinstance(atom, Partial) for atom in one.layout)]
+        ways += [straight(before, stop) + straight(stop, after) for stop in stops]
+    return min(ways, key=cost)
+
+
+def cost(way: tuple[Step, ...]) -> tuple[float, int, int]:
+    """What is compared: time, bytes that go to another placement, steps."""
+    crossing = sum(sum(step.received) for step in way if step.before.placement != step.after.placement)
+    return sum(step.seconds for step in way), crossing, len(way)
+
+
+def straight(before: Form, after: Form) -> tuple[Step, ...]:
+    """The steps without a stop between two placements."""
     steps: list[Step] = []
     at, here = before, before.placement == after.placement
     if before is after or before.meta is None:
@@ -52,7 +71,7 @@ def moved(at: Form, after: Form, *, here: bool) -> list[Atom]:
 
 def seconds(before: Form, after: Form) -> float:
     """How long boxing takes."""
-    return sum(step.seconds for step in route(before, after))
+    return cost(route(before, after))[0]
 
 
 def box(parts: Sequence[Tensor], before: Form, after: Form) -> list[Tensor]:

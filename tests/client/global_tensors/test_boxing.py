@@ -83,6 +83,20 @@ def test_what_moves_is_what_has_to(given, wanted, names, received):
     assert [step.received for step in steps] == received
 
 
+@each_case("given, wanted, names, received", [
+    (Split(0), BROADCAST, ["send", "all_gather"], [(48, 48), (48, 48)]),
+    (Partial("sum"), Split(0), ["reduce_scatter", "send"], [(48, 48), (48, 48)]),
+    (BROADCAST, Split(1), ["send"], [(48, 48)]),
+    (BROADCAST, BROADCAST, ["send"], [(96, 96)]),
+])  # fmt: skip
+def test_to_another_placement_as_little_goes_as_can(given, wanted, names, received):
+    meta = Meta.of((4, 6), "float32")
+    before = Form.of(meta, placement(["sim:0", "sim:1"]), (given,))
+    steps = route(before, Form.of(meta, placement(["sim:2", "sim:3"]), (wanted,)))
+    assert [step.name for step in steps] == names
+    assert [step.received for step in steps] == received
+
+
 def test_a_part_that_a_device_has_does_not_come_from_another():
     meta = Meta.of((4, 6), "float32")
     before = Form.of(meta, placement(["sim:0", "sim:1"]), (Split(0),))

@@ -25,7 +25,7 @@ def session() -> Iterator[Any]:
 class Layer:
     """y = tanh(x w) on one device, with its gradient."""
 
-    def __init__(self, session: Any, device: str, seed: int) -> None:
+    def __init__(self, session: Any, device: Any, seed: int) -> None:
         self.xp = session.xp
         self.w = session.asarray(np.random.default_rng(seed).normal(size=(3, 3)), device=device)
         self.gradient = self.xp.zeros((3, 3), device=device)
@@ -198,3 +198,16 @@ def test_a_pipeline_is_captured_whole(session: Any) -> None:
         captured, op_by_op = run(x, target), td.pipeline(stages_of(plain), 3)(x, target, loss=squares)
         assert [each.item() for each in captured] == [each.item() for each in op_by_op]
     assert layers[0].gradient.tolist() == plain[0].gradient.tolist()
+
+
+def test_a_stage_may_be_on_several_devices(session: Any) -> None:
+    """Each of them has some of the rows, and the parameters; gradients are summed up over all."""
+    pair = td.placement(SIMS[:2])
+    first, last = Layer(session, pair, 0), Layer(session, "sim:2", 1)
+    alone = layers_of(session, 2)
+    x, target = data(session, 10)
+    losses = td.pipeline(stages_of([first, last]), 3)(x, target, loss=squares)
+    expected = td.pipeline(stages_of(alone), 3)(x, target, loss=squares)
+    np.testing.assert_allclose([each.item() for each in losses], [each.item() for each in expected])
+    for layer, same in zip((first, last), alone, strict=True):
+        np.testing.assert_allclose(layer.gradient.numpy(), same.gradient.numpy())
