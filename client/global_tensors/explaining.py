@@ -116,8 +116,9 @@ def why(asked: Asked, plan: Plan) -> str:
     """Why these layouts were chosen."""
     others = [one for one in alternatives(asked) if (one.operands, one.outputs) != chosen(plan)]
     rule = asked.op.layouts
-    if isinstance(rule, str) and plan.moves:
-        return f"each device computes all of it: {rule or 'the op has no rule'}"
+    if plan.moves and (isinstance(rule, str) or not others):
+        reason = rule if isinstance(rule, str) else "of these shapes no axis can be split"
+        return f"each device computes all of it: {reason or 'the op has no rule'}"
     if not plan.boxes:
         return "the layouts fit"
     if any(isinstance(atom, Partial) for form in asked.operands if isinstance(form, Form) for atom in form.layout):

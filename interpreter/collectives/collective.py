@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from ..errors import MetadataError
-from ..types.kinds import NUMERIC, REAL, DTypes, kind_name
+from ..types.kinds import BOOLEAN, NUMERIC, REAL, DTypes, kind_name
 from ..types.meta import DTYPE_NAMES, Meta, Shape, normal_axis
 from .regions import cut_sizes
 
@@ -35,8 +35,8 @@ class Kind(StrEnum):
 # Reduction -> the name of the function that merges two arrays, and the dtypes that it takes.
 REDUCTIONS: Final[dict[str, tuple[str, DTypes]]] = {
     "sum": ("add", NUMERIC),
-    "max": ("maximum", REAL),
-    "min": ("minimum", REAL),
+    "max": ("maximum", REAL | BOOLEAN),  # of bools, "or"
+    "min": ("minimum", REAL | BOOLEAN),
 }
 REDUCING: Final = frozenset({Kind.ALL_REDUCE, Kind.REDUCE_SCATTER})
 

@@ -32,25 +32,30 @@ def matching(
 ) -> Iterator[Signature]:
     """A signature for each label, in the order of the results' axes, then of the operands'.
 
+    None splits results alone: of operands that are all broadcast each device has the whole result, and its slices.
     `operands`: those of a scalar are ignored. `reduction`: what a result is that lacks the label; None if there is no
     such signature.
     """
-    sizes = _sizes(call.metas, operands)
+    sizes = _sizes((*call.metas, *call.outputs), (*operands, *results))
     for label in dict.fromkeys([one for labels in (*results, *operands) for one in labels]):
         if label is None or label not in sizes:
             continue
         inputs = [_atom(meta, labels, label, sizes[label]) for meta, labels in zip(call.metas, operands, strict=True)]
         outputs = [_result(labels, label, reduction) for labels in results]
-        if None in outputs or any(labels.count(label) > 1 for labels in map(list, (*operands, *results))):
+        if (
+            None in outputs
+            or not any(isinstance(atom, Split) for atom in inputs)
+            or any(labels.count(label) > 1 for labels in map(list, (*operands, *results)))
+        ):
             continue
         holds = exact(label) if callable(exact) else exact
         yield Signature(tuple(inputs), tuple(outputs), localise, holds)  # type: ignore[arg-type]  # none is None
 
 
-def _sizes(metas: Sequence[OperandMeta], operands: Sequence[Labels]) -> dict[Hashable, int]:
+def _sizes(metas: Sequence[OperandMeta | None], labelled: Sequence[Labels]) -> dict[Hashable, int]:
     """The size of each label: that of the axes that do not broadcast along it."""
     sizes: dict[Hashable, int] = {}
-    for meta, labels in zip(metas, operands, strict=True):
+    for meta, labels in zip(metas, labelled, strict=True):
         if isinstance(meta, Meta):
             for label, size in zip(labels, meta.shape, strict=True):
                 sizes[label] = size if sizes.get(label, 1) == 1 else sizes[label]

@@ -29,6 +29,7 @@ The families:
 - `searching`, `sets`, `sorting`
 - `linalg`, `einsum`, `decompositions`, `solving`, `norms`, `fft`
 - `nn/`: neural networks
+- `rules/`: with which layouts of global tensors an op needs nothing of other devices
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.meta import Meta, Metas, OperandMeta, tensor
 from .positions import check_scatter
+from .rules.reasons import MADE
+from .rules.stacks import pointwise
 
 _FLOAT64 = Attribute("dtype", check_dtype, "float64")
 
@@ -169,6 +171,7 @@ for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():
         attributes=(SHAPE, _FLOAT64),
         kernel=_filling(_value),
         total=True,
+        layouts=MADE,
     )
     define(
         name=f"{_name}_like",
@@ -178,6 +181,7 @@ for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():
         attributes=(DTYPE_OR_NONE,),
         kernel=_filling(_value),
         total=True,
+        layouts=pointwise,
     )
 define(
     name="full",
@@ -189,6 +193,7 @@ define(
     attributes=(SHAPE, DTYPE_OR_NONE),
     kernel=full_kernel,
     total=True,
+    layouts=MADE,
 )
 define(
     name="full_like",
@@ -200,6 +205,7 @@ define(
     attributes=(DTYPE_OR_NONE,),
     kernel=full_kernel,
     total=True,
+    layouts=pointwise,
 )
 define(
     name="arange",
@@ -214,6 +220,7 @@ define(
     ),
     kernel=arange_kernel,
     scratch=scratch(results=1),
+    layouts=MADE,
 )
 define(
     name="linspace",
@@ -229,6 +236,7 @@ define(
     ),
     kernel=linspace_kernel,
     scratch=scratch(results=1, elements=8),
+    layouts=MADE,
 )
 define(
     name="eye",
@@ -243,4 +251,5 @@ define(
     ),
     kernel=eye_kernel,
     total=True,
+    layouts=MADE,
 )

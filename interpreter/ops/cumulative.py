@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from ..schema.attributes import DTYPE_OR_NONE, ONE_AXIS, axis_attribute, check_bool, check_int
@@ -9,6 +11,8 @@ from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attr
 from ..schema.promotion import promote
 from ..types.meta import Meta, Metas, Shape, normal_axis, tensor, tensors
 from .reductions import accumulated_dtype
+from .rules.axes import beside
+from .rules.combining import chained, sums
 
 
 def _resized(shape: Shape, axis: int, length: int) -> Shape:
@@ -39,6 +43,10 @@ def infer_cumulative(metas: Metas, attributes: Attributes) -> OutputMetas:
     return (Meta.of(shape, accumulated_dtype(x.dtype, attributes["dtype"])),)
 
 
+def _along(x: Meta, attributes: Attributes) -> Collection[int]:
+    return (_cumulative_axis(attributes["axis"], x.ndim),)
+
+
 def _define_cumulative(name: str, function: str, initial: int) -> None:
     def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
         (x,), (out,) = inputs, outputs
@@ -63,6 +71,7 @@ def _define_cumulative(name: str, function: str, initial: int) -> None:
         total=True,
         scratch=casts,
         needs=(function,),
+        layouts=chained(beside(_along), sums) if initial == 0 else beside(_along),
     )
 
 
@@ -139,4 +148,5 @@ define(
     kernel=diff_kernel,
     scratch=diff_scratch,
     work=diff_work,
+    layouts=chained(beside(), sums),
 )

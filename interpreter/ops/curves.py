@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from ..layouts.matching import matching
+from ..layouts.rules import Call, Signature
 from ..schema.attributes import check_bool, check_float, choice, optional
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import in_double, total
 from ..types.kinds import NUMERIC, REAL
-from ..types.meta import Meta, Metas, tensors
+from ..types.meta import Meta, Metas, tensor, tensors
 from .linalg import product_work
+from .rules.combining import factors
 
 
 def check_period(value: Any) -> float:
@@ -67,6 +70,12 @@ def interp_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) ->
     """One search for each element, and one pass over the points."""
     x, points = tensors(metas[:2])
     return x.size * 4 * (points.size.bit_length() + 1) + 8 * points.size
+
+
+def interpolated(call: Call, _parts: int) -> Iterator[Signature]:
+    """The places at which the curve is wanted."""
+    labels = range(tensor(call.metas).ndim)
+    return matching(call, [labels, [None], [None], *[[]] * (len(call.metas) - 3)], [labels])
 
 
 # --- convolve
@@ -123,6 +132,7 @@ define(
     work=interp_work,
     scalars=lambda _value, _metas, _attributes: None,
     needs=("interp",),
+    layouts=interpolated,
 )
 define(
     name="convolve",
@@ -134,4 +144,5 @@ define(
     scratch=convolve_scratch,
     work=convolve_work,
     needs=("convolve",),
+    layouts=factors,
 )

@@ -7,6 +7,7 @@ iterations may end without converging, or with wrong numbers that look right.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from ..schema.promotion import DType
 from ..schema.scratch import in_double, is_single, largest
 from ..types.kinds import LAPACK
 from ..types.meta import Meta, Metas, tensor
+from .rules.stacks import stacked
 
 # --- shared by ops on stacks of matrices
 
@@ -237,14 +239,18 @@ def infer_eig(metas: Metas, _attributes: Attributes) -> OutputMetas:
 # --- the table
 
 
-def define_lapack(name: str, *, finite: bool = False, **fields: Any) -> None:
-    """Define an op on one stack of matrices. Its kernel is the `linalg` function of its name, unless it has another."""
+def define_lapack(name: str, results: Sequence[int], *, finite: bool = False, **fields: Any) -> None:
+    """Define an op on one stack of matrices. Its kernel is the `linalg` function of its name, unless it has another.
+
+    `results`: how many axes each result has behind those of the stack.
+    """
     found = {"kernel": routine(name, finite=finite), "needs": (f"linalg.{name}",), **fields}
-    define(name=name, inputs=1, dtypes=(LAPACK,), **found)
+    define(name=name, inputs=1, dtypes=(LAPACK,), layouts=stacked((2,), results), **found)
 
 
 define_lapack(
     "cholesky",
+    (2,),
     infer=infer_square,
     summary="Lower factor L of x = L L^H, or U of x = U^H U if `upper`; x has to be positive definite.",
     attributes=(Attribute("upper", check_bool, default=False),),
@@ -254,6 +260,7 @@ define_lapack(
 )
 define_lapack(
     "qr",
+    (2, 2),
     infer=infer_qr,
     summary="Q with orthonormal columns and R upper triangular, x = Q R; `mode` 'reduced', or 'complete' with Q "
     "square.",
@@ -264,6 +271,7 @@ define_lapack(
 )
 define_lapack(
     "svd",
+    (2, 1, 2),
     infer=infer_svd,
     summary="U, the singular values S in descending order and Vh, x = U S Vh; U and Vh are square if `full_matrices`.",
     outputs=3,
@@ -274,6 +282,7 @@ define_lapack(
 )
 define_lapack(
     "svdvals",
+    (1,),
     infer=infer_svdvals,
     summary="Singular values of x, in descending order.",
     kernel=svdvals_kernel,
@@ -283,6 +292,7 @@ define_lapack(
 )
 define_lapack(
     "eigh",
+    (1, 2),
     infer=infer_eigh,
     summary="Eigenvalues, in ascending order, and eigenvectors, in columns, of Hermitian matrices.",
     outputs=2,
@@ -292,6 +302,7 @@ define_lapack(
 )
 define_lapack(
     "eigvalsh",
+    (1,),
     infer=first_of(infer_eigh),
     summary="Eigenvalues of Hermitian matrices, in ascending order.",
     finite=True,
@@ -300,6 +311,7 @@ define_lapack(
 )
 define_lapack(
     "eig",
+    (1, 2),
     infer=infer_eig,
     summary="Eigenvalues and eigenvectors, in columns, of square matrices; complex, in no particular order.",
     outputs=2,
@@ -309,6 +321,7 @@ define_lapack(
 )
 define_lapack(
     "eigvals",
+    (1,),
     infer=first_of(infer_eig),
     summary="Eigenvalues of square matrices; complex, in no particular order.",
     finite=True,

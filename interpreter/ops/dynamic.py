@@ -12,6 +12,7 @@ from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.meta import Meta, Metas, tensor, tensors
 from .indexing import mask_fits
+from .rules.reasons import DATA_DECIDE
 
 
 def infer_unique(metas: Metas, _attributes: Attributes) -> OutputMetas:
@@ -93,6 +94,7 @@ define(
     dynamic=True,
     most=first_operand,
     work=sort_work,
+    layouts=DATA_DECIDE,
 )
 define(
     name="nonzero",
@@ -104,6 +106,7 @@ define(
     dynamic=True,
     most=every_position,
     work=scan_work,
+    layouts=DATA_DECIDE,
 )
 define(
     name="masked_select",
@@ -117,4 +120,5 @@ define(
     dynamic=True,
     most=first_operand,
     work=scan_work,
+    layouts=DATA_DECIDE,
 )

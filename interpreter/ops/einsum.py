@@ -7,15 +7,17 @@ with one label agree in size, or have size one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+from ..layouts.rules import Call, Signature
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import largest
 from ..types.meta import Meta, Metas, tensors
 from .linalg import product_work
+from .rules.products import product
 
 LONGEST = 512  # characters of the subscripts
 MOST = 32  # operands, as many as NumPy takes everywhere
@@ -140,6 +142,13 @@ def einsum_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> 
     return searching + (product_work(promote(metas), count) if len(given) > 1 else count)
 
 
+def summed_products(call: Call, _parts: int) -> Iterator[Signature]:
+    """Each label that no operand has twice. Nothing is summed in a mere change of axes, which is exact."""
+    subscripts = parse(call.attributes["subscripts"], tuple([meta.ndim for meta in tensors(call.metas)]))
+    moved = len(call.metas) == 1 and set(subscripts.output) == set(subscripts.operands[0])
+    return product(call, subscripts.operands, [subscripts.output], exact=moved)
+
+
 define(
     name="einsum",
     inputs=VARIADIC,
@@ -151,4 +160,5 @@ define(
     scratch=einsum_scratch,
     work=einsum_work,
     needs=("einsum",),
+    layouts=summed_products,
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ..layouts.rules import Call, Signature
 from ..schema.attributes import DTYPE
 from ..schema.indexing import INT64
 from ..schema.opdef import (
@@ -27,6 +29,8 @@ from ..types import kinds
 from ..types.kinds import DTypes
 from ..types.meta import DTYPES, Meta, Metas, tensor
 from . import corrections
+from .rules.combining import any_parts, any_parts_of, casts, chained, extremes, factors, sums, sums_of
+from .rules.stacks import pointwise
 
 # Our name, or our name and NumPy's where they differ.
 UNARY = "negative positive abs:absolute square sqrt signbit conj:conjugate isnan isinf isfinite bitwise_invert:invert"
@@ -35,6 +39,15 @@ BINARY = (
     "add subtract multiply copysign bitwise_and bitwise_or bitwise_xor "
     "bitwise_left_shift:left_shift bitwise_right_shift:right_shift"
 )
+# Those through which partial operands pass.
+PASSING = {
+    "positive": any_parts,
+    **dict.fromkeys(("add", "conj", "negative", "subtract"), sums),
+    "multiply": factors,
+    "divide": sums_of(0),
+    "maximum": extremes("max"),
+    "minimum": extremes("min"),
+}
 # Slower by as much as a transcendental function: integer division does not vectorise.
 BINARY_SLOW = "hypot logaddexp atan2:arctan2"
 # These do not cast a Python int to an integer dtype, so it need not fit one.
@@ -108,6 +121,7 @@ def of_ufunc(entry: str) -> dict[str, Any]:
         "elementwise": True,
         "pointwise": True,
         "total": True,
+        "layouts": chained(pointwise, PASSING[name]) if name in PASSING else pointwise,
     }
 
 
@@ -265,6 +279,7 @@ for _part, _take in (("real", real_kernel), ("imag", imag_kernel)):
         dtypes=(kinds.NUMERIC,),
         kernel=_take,
         total=True,
+        layouts=chained(pointwise, casts),
     )
 
 
@@ -310,6 +325,12 @@ def is_exact_cast(metas: Metas, attributes: Attributes) -> bool:
     return tensor(metas).dtype.kind in "biu" or np.dtype(attributes["dtype"]).kind not in "iu"
 
 
+def cast_pointwise(call: Call, parts: int) -> Iterator[Signature]:
+    """Each element by itself; exact where the cast is."""
+    for one in pointwise(call, parts):
+        yield one._replace(exact=is_exact_cast(call.metas, call.attributes))
+
+
 def astype_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """Assignment casts as `astype` does."""
     outputs[0][...] = inputs[0]
@@ -328,6 +349,7 @@ define(
     total=True,
     scratch=scratch(results=1),
     scalars=accepts_chosen,
+    layouts=chained(pointwise, any_parts_of(1, 2)),
 )
 corrections.define_corrected(
     name="clip",
@@ -342,6 +364,7 @@ corrections.define_corrected(
     elementwise=True,
     pointwise=True,
     total=True,
+    layouts=pointwise,
 )
 for _name in ("astype", "cast"):
     define(
@@ -354,4 +377,5 @@ for _name in ("astype", "cast"):
         elementwise=True,
         pointwise=is_exact_cast,
         total=True,
+        layouts=chained(cast_pointwise, any_parts, casts),
     )

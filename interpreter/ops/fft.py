@@ -20,6 +20,9 @@ from ..types.kinds import FLOATING, REAL_FLOATING, DTypes
 from ..types.meta import Meta, Metas, Shape, normal_axes, normal_axis, tensor
 from .decompositions import real_dtype
 from .rearranging import BLOCK
+from .rules.axes import beside, on_axes
+from .rules.combining import any_parts, casts, chained
+from .rules.reasons import MADE
 
 _WHOLE = -1  # stands for the length of the axis
 
@@ -153,6 +156,7 @@ def _define_transform(name: str, form: Form, summary: str, *attributes: Attribut
         scratch=single_scratch if name == "ihfft" else fft_scratch,
         work=work,
         needs=(f"fft.{name}",),
+        layouts=chained(beside(lambda x, given: plan(x.shape, form, given)[0]), casts),
     )
 
 
@@ -199,6 +203,7 @@ def _define_frequencies(name: str, *, half: bool, summary: str) -> None:
         kernel=kernel,
         scratch=scratch(elements=26),
         needs=(f"fft.{name}",),
+        layouts=MADE,
     )
 
 
@@ -238,6 +243,7 @@ def _define_shift(name: str, summary: str) -> None:
         scratch=scratch(results=1),
         work=shift_work,
         needs=(f"fft.{name}",),
+        layouts=chained(beside(on_axes), any_parts),
     )
 
 

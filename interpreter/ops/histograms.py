@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ..layouts.layout import BROADCAST
+from ..layouts.matching import Labels, matching
+from ..layouts.rules import Call, Signature
 from ..schema.attributes import check_bool, check_float, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import DType
@@ -142,6 +146,18 @@ def histogram_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
     return _SEARCH * sum(m.size for m in (metas[0], *outputs) if isinstance(m, Meta))
 
 
+def counted(call: Call, _devices: int) -> Iterator[Signature]:
+    """Counts are partial sums, where the edges do not depend on the elements, nor the counts on their number."""
+    x, edges, weights = _parts(tensors(call.metas), call.attributes)
+    if call.attributes["density"] or (edges is None and call.attributes["range"] is None):
+        return
+    labels: Labels = list(range(x.ndim))
+    given: list[Labels] = [labels, *[[None]] * (edges is not None), *[labels] * (weights is not None)]
+    exact = call.outputs[0] is not None and call.outputs[0].dtype.kind in "biu"
+    for one in matching(call._replace(outputs=call.outputs[:1]), given, [[None]], reduction="sum", exact=exact):
+        yield one._replace(outputs=(*one.outputs, BROADCAST))
+
+
 define(
     name="histogram",
     inputs=VARIADIC,
@@ -160,4 +176,5 @@ define(
     scratch=histogram_scratch,
     work=histogram_work,
     needs=("histogram",),
+    layouts=counted,
 )

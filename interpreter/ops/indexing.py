@@ -21,6 +21,10 @@ from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.meta import Meta, Metas, OperandMeta, Shape, tensor, tensors
 from .positions import check_gather, check_scatter, from_either_end, last_of_equals, sorts, wide
+from .rules.combining import any_parts, chained
+from .rules.indexing import gathered, scattered
+from .rules.reasons import DATA_DECIDE
+from .rules.views import assigned, rewritten
 
 
 def infer_setitem(metas: Metas, attributes: Attributes) -> OutputMetas:
@@ -422,6 +426,7 @@ define(
     judges=True,
     clamps=True,
     work=_gather_work,
+    layouts=gathered,
 )
 define(
     name="dynamic_getitem",
@@ -437,6 +442,7 @@ define(
     dynamic=True,
     most=_most,
     work=_gather_work,
+    layouts=DATA_DECIDE,
 )
 define(
     name="advanced_setitem",
@@ -454,6 +460,7 @@ define(
     partial=True,
     scalars=accepts_assigned,
     work=_gather_work,
+    layouts=scattered,
 )
 define(
     name="setitem",
@@ -464,6 +471,7 @@ define(
     attributes=(INDEX,),
     kernel=setitem_kernel,
     partial=True,
+    layouts=chained(assigned, any_parts),
 )
 define(
     name="overwrite",
@@ -474,4 +482,5 @@ define(
     attributes=(INDEX, SHAPE, Attribute("dtype", check_dtype)),
     kernel=overwrite_kernel,
     scalars=accepts_overwriting,
+    layouts=rewritten,
 )

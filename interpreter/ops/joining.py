@@ -6,6 +6,8 @@ from ..schema.attributes import axis_attribute, check_int, optional
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..types.meta import Meta, Metas, normal_axis, tensors
+from .rules.axes import joined, side_by_side
+from .rules.combining import any_parts, chained
 
 
 def infer_concat(metas: Metas, attributes: Attributes) -> OutputMetas:
@@ -51,6 +53,7 @@ define(
     attributes=(Attribute("axis", optional(check_int), 0),),
     kernel=concat_kernel,
     total=True,
+    layouts=chained(joined, any_parts),
 )
 define(
     name="stack",
@@ -61,4 +64,5 @@ define(
     attributes=(axis_attribute(0),),
     kernel=stack_kernel,
     total=True,
+    layouts=chained(side_by_side, any_parts),
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ..layouts.rules import Call, Signature
 from ..schema.attributes import axis_attribute, check_axes, check_int
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, BoundKernel, OutputMetas, define
 from ..schema.promotion import DType, broadcast_shapes, promote
@@ -16,6 +17,7 @@ from ..schema.scratch import scratch, total
 from ..types.kinds import NUMERIC
 from ..types.meta import Meta, Metas, Shape, normal_axes, normal_axis, tensor, tensors
 from .positions import SIGNED
+from .rules.products import crossed, dotted, multiplied, outer, product
 
 # Multiplications per nanosecond of a BLAS on one core, roughly.
 BLAS_SPEED = 8
@@ -274,6 +276,18 @@ def tensordot_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -
     return product_work(out.dtype, out.size * math.prod(left.shape[a] for a in axes))
 
 
+def contracted(call: Call, _parts: int) -> Iterator[Signature]:
+    """Kept axes stay split; contracted ones give partial sums."""
+    left, right = tensors(call.metas)
+    inner = _contracted(left.ndim, right.ndim, call.attributes)
+    rows: list[Hashable] = [("row", axis) for axis in range(left.ndim)]
+    columns: list[Hashable] = [("column", axis) for axis in range(right.ndim)]
+    for n, (a, b) in enumerate(zip(*inner, strict=True)):
+        rows[a] = columns[b] = ("inner", n)
+    kept = [rows[a] for a in _kept(left.ndim, inner[0])] + [columns[a] for a in _kept(right.ndim, inner[1])]
+    return product(call, [rows, columns], [kept])
+
+
 def infer_outer(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Two vectors."""
     left, right = tensors(metas)
@@ -299,6 +313,7 @@ _define_product(
     scratch=matmul_scratch,
     work=matmul_work,
     needs=("matmul",),
+    layouts=multiplied,
 )
 _define_product(
     name="vecdot",
@@ -309,6 +324,7 @@ _define_product(
     scratch=conjugate_scratch,
     work=vecdot_work,
     needs=("matmul",),
+    layouts=dotted,
 )
 _define_product(
     name="tensordot",
@@ -319,6 +335,7 @@ _define_product(
     scratch=tensordot_scratch,
     work=tensordot_work,
     needs=("matmul",),
+    layouts=contracted,
 )
 _define_product(
     name="outer",
@@ -326,6 +343,7 @@ _define_product(
     summary="The product of each element of the vector x1 with each of the vector x2.",
     dtypes=(NUMERIC,),
     kernel=outer_kernel,
+    layouts=outer,
 )
 _define_product(
     name="cross",
@@ -335,4 +353,5 @@ _define_product(
     attributes=(axis_attribute(-1),),
     kernel=cross_kernel,
     scratch=scratch(results=0.34),
+    layouts=crossed,
 )

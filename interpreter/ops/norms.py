@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ..layouts.rules import Call, Signature
 from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, define
 from ..schema.promotion import working_dtype
@@ -15,6 +17,9 @@ from ..types.kinds import FLOATING
 from ..types.meta import Meta, Metas, Shape, normal_axes, reduced_shape, tensor
 from .decompositions import lapack_work, matrices, real_dtype, singular_values, values_scratch
 from .reductions import accumulated_dtype, as_summed, shape_reduced
+from .rules.axes import reduction
+from .rules.combining import any_parts, chained, sums
+from .rules.stacks import along_stack, stacked
 
 _LAST_TWO = (-2, -1)
 _SLOW = 20  # cost of a power, relative to a product
@@ -150,6 +155,11 @@ def matrix_norm_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes
     return lapack_work(x, 6) if _takes_singular_values(attributes["ord"]) else x.size
 
 
+def normed(call: Call, _parts: int) -> Iterator[Signature]:
+    """The stack of matrices."""
+    return along_stack(call, (2,), (2 if call.attributes["keepdims"] else 0,))
+
+
 # --- diagonal and trace
 
 
@@ -215,6 +225,7 @@ define(
     kernel=vector_norm_kernel,
     scratch=norm_scratch,
     work=vector_norm_work,
+    layouts=reduction(None, adds=True),
 )
 define(
     name="matrix_norm",
@@ -227,6 +238,7 @@ define(
     scratch=matrix_norm_scratch,
     work=matrix_norm_work,
     needs=("linalg.svd",),
+    layouts=normed,
 )
 define(
     name="diagonal",
@@ -238,6 +250,7 @@ define(
     work=diagonal_work,
     view=diagonal_view,
     needs=("diagonal",),
+    layouts=chained(stacked((2,), (1,)), any_parts),
 )
 define(
     name="trace",
@@ -248,4 +261,5 @@ define(
     kernel=trace_kernel,
     work=diagonal_work,
     needs=("diagonal",),
+    layouts=chained(stacked((2,), (0,)), sums),
 )

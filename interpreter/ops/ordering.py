@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from ..layouts.rules import Call, Signature
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attributes, OutputMetas, define
 from ..types.meta import Metas, tensors
+from .rules.combining import any_parts_of, chained
+from .rules.stacks import along_stack
 
 
 def infer_after(metas: Metas, _attributes: Attributes) -> OutputMetas:
@@ -20,6 +25,11 @@ def after_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: 
         out[...] = x
 
 
+def first_alone(call: Call, _parts: int) -> Iterator[Signature]:
+    """The axes of x; of the others all is waited for."""
+    return along_stack(call, [0, *[meta.ndim for meta in tensors(call.metas)[1:]]], (0,))
+
+
 define(
     name="after",
     inputs=VARIADIC,
@@ -31,4 +41,5 @@ define(
     elementwise=True,
     total=True,
     scalars=lambda _value, _metas, _attributes: None,
+    layouts=chained(first_alone, any_parts_of(0)),
 )

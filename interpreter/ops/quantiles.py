@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ..layouts.matching import matching
+from ..layouts.rules import Call, Signature
 from ..schema.attributes import AXIS, KEEPDIMS, choice
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Infer, Kernel, OutputMetas, define
 from ..schema.promotion import DType
@@ -15,6 +18,7 @@ from ..schema.scratch import scratch
 from ..types.kinds import REAL
 from ..types.meta import Meta, Metas, ScalarType, Shape, normal_axes, tensor
 from .reductions import shape_reduced
+from .rules.axes import kept_labels, reduction
 
 METHODS = (
     "inverted_cdf",
@@ -202,6 +206,15 @@ def selection_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes)
     return _COMPARISONS * tensor(metas).size
 
 
+def at_fractions(call: Call, _parts: int) -> Iterator[Signature]:
+    """The kept axes of x, or the fractions."""
+    x, q = tensor(call.metas), call.metas[1]
+    fractions = [("fraction", n) for n in range(getattr(q, "ndim", 0))]
+    axes = normal_axes(call.attributes["axis"], x.ndim)
+    kept = kept_labels(x.ndim, axes, keepdims=call.attributes["keepdims"])
+    return matching(call, [[None if n in axes else n for n in range(x.ndim)], fractions], [[*fractions, *kept]])
+
+
 define(
     name="median",
     inputs=1,
@@ -212,6 +225,7 @@ define(
     scratch=scratch(operands=1),
     work=selection_work,
     needs=("median",),
+    layouts=reduction(None),
 )
 for _name, _scale in (("quantile", "in [0, 1]"), ("percentile", "in [0, 100]")):
     define(
@@ -228,4 +242,5 @@ for _name, _scale in (("quantile", "in [0, 1]"), ("percentile", "in [0, 100]")):
         work=selection_work,
         scalars=lambda _value, _metas, _attributes: None,
         needs=("sort", "take", "moveaxis"),
+        layouts=at_fractions,
     )

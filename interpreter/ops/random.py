@@ -38,6 +38,8 @@ from ..types import kinds
 from ..types.kinds import DTypes
 from ..types.meta import Meta, Metas, OperandMeta, tensor
 from .elementwise import slow_work
+from .rules.axes import beside
+from .rules.reasons import DRAWN_WHOLE
 
 Host: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -291,6 +293,7 @@ def _define_random(
         scratch=draw_scratch,
         work=work,
         scalars=check_seed,
+        layouts=DRAWN_WHOLE,
     )
 
 
@@ -353,4 +356,5 @@ define(
     work=permutation_work,
     scalars=check_seed,
     needs=("take",),
+    layouts=beside(lambda _x, _attributes: (0,)),
 )

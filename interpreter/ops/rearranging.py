@@ -18,6 +18,11 @@ from ..types.meta import LARGEST, Meta, Metas, Shape, normal_axis, tensor, tenso
 from ..types.sizes import exact_size
 from .decompositions import matrices
 from .positions import check_gather, from_either_end
+from .rules.axes import beside
+from .rules.combining import any_parts, any_parts_of, chained, sums
+from .rules.reasons import DATA_DECIDE
+from .rules.stacks import stacked
+from .rules.views import repeated, taken, taken_along, tiled
 
 # Overhead of copying one block of a roll, in element operations.
 BLOCK = 10_000
@@ -301,6 +306,7 @@ define(
     kernel=roll_kernel,
     scratch=roll_scratch,
     work=roll_work,
+    layouts=chained(beside(), any_parts),
 )
 define(
     name="repeat",
@@ -309,6 +315,7 @@ define(
     summary="Each element `repeats` times along `axis`; if it is None, the elements in C order, 1-d.",
     attributes=(Attribute("repeats", check_int), ONE_AXIS),
     kernel=repeat_kernel,
+    layouts=chained(repeated, any_parts),
 )
 define(
     name="repeat_each",
@@ -322,6 +329,7 @@ define(
     dynamic=True,
     bounded=False,
     needs=("bincount", "take"),
+    layouts=DATA_DECIDE,
 )
 define(
     name="tile",
@@ -330,6 +338,7 @@ define(
     summary="x side by side with itself, `repetitions` times along each axis.",
     attributes=(Attribute("repetitions", check_axes),),
     kernel=tile_kernel,
+    layouts=chained(tiled, any_parts),
 )
 for _name, _cleared, _side in (("tril", "greater", "above"), ("triu", "less", "below")):
     define(
@@ -341,6 +350,7 @@ for _name, _cleared, _side in (("tril", "greater", "above"), ("triu", "less", "b
         kernel=triangle_kernel(_cleared),
         scratch=triangle_scratch,
         elementwise=True,
+        layouts=chained(stacked((2,), (2,)), sums),
     )
 _define_gather = partial(
     define,
@@ -359,6 +369,7 @@ _define_gather(
     attributes=(ONE_AXIS,),
     kernel=take_kernel,
     needs=("take",),
+    layouts=chained(taken, any_parts_of(0)),
 )
 _define_gather(
     name="take_along_axis",
@@ -367,4 +378,5 @@ _define_gather(
     attributes=(axis_attribute(-1),),
     kernel=take_along_axis_kernel,
     needs=("take_along_axis",),
+    layouts=chained(taken_along, any_parts_of(0)),
 )

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, ONE_AXIS, check_float
+from ..layouts.rules import Call, Rule
+from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, ONE_AXIS, check_count, check_float, optional
 from ..schema.opdef import (
     Array,
     ArrayModule,
@@ -30,6 +31,8 @@ from ..schema.promotion import DType, working_dtype
 from ..schema.scratch import in_working, scratch
 from ..types.kinds import REAL
 from ..types.meta import Meta, Metas, Shape, normal_axes, reduced_shape, tensor
+from .rules.axes import reduction
+from .rules.combining import chained, extremes, sums
 
 # The widest integer of each kind, the dtype of sums and products of integers.
 _ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
@@ -122,6 +125,13 @@ def infer_var(metas: Metas, attributes: Attributes) -> OutputMetas:
     return infer_mean((real,), attributes)
 
 
+def of_whole(whole: Call, piece: Call) -> Attributes:
+    """The mean of a part of the elements is over the number of all of them."""
+    x, count = tensor(whole.metas), whole.attributes["count"]
+    known = _reduced_count(x.shape, _axes_of(x, whole.attributes)) if count is None else count
+    return {**piece.attributes, "count": known or None}
+
+
 def _accumulator(dtype: DType) -> DType:
     """The dtype of computing means and variances: float16 has too few digits for a sum."""
     return np.dtype(np.float64) if dtype.kind in "biu" else working_dtype(dtype)
@@ -211,10 +221,13 @@ def count_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: A
 
 
 def mean_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Sum, then divide; xp.mean would warn about an empty slice, whose mean is just NaN."""
+    """Sum, then divide; xp.mean would warn about an empty slice, whose mean is just NaN.
+
+    The attribute `count`: what to divide by, if not by the number of elements, where these are a part of all.
+    """
     (x,), (out,) = inputs, outputs
-    axis = attributes["axis"]
-    count = float(_reduced_count(x.shape, normal_axes(axis, x.ndim)))
+    axis, given = attributes["axis"], attributes["count"]
+    count = float(_reduced_count(x.shape, normal_axes(axis, x.ndim)) if given is None else given)
     total = xp.sum(x, axis=axis, dtype=_accumulator(x.dtype), keepdims=attributes["keepdims"])
     if out.dtype.kind == "c":  # part by part: a complex division would spread a NaN to both
         xp.divide(total.real, count, out.real)
@@ -257,6 +270,7 @@ def _define_reduction(
     scratch: Scratch | None = None,
     direct: Direct | None = None,
     rows: Rows = rows_of,
+    layouts: Rule,
 ) -> None:
     define(
         name=name,
@@ -269,20 +283,41 @@ def _define_reduction(
         rows=rows,
         total=True,
         scratch=scratch,
+        layouts=layouts,
     )
 
 
-for _name in ("sum", "prod"):
+_sums = chained(reduction("sum", adds=True), sums)
+for _name, _layouts in (("sum", _sums), ("prod", reduction(None, adds=True))):
     _kernel = _with_numpy_name(_name, dtype=True)
-    _define_reduction(_name, infer_sum, _kernel, DTYPE_OR_NONE, direct=directly(_name), rows=rows_of_sum)
-_define_reduction("max", infer_max, _with_numpy_name("max"), direct=directly("max"))
-_define_reduction("min", infer_max, min_kernel, direct=directly("min"))
+    _define_reduction(
+        _name, infer_sum, _kernel, DTYPE_OR_NONE, direct=directly(_name), rows=rows_of_sum, layouts=_layouts
+    )
+for _name, _kernel in (("max", _with_numpy_name("max")), ("min", min_kernel)):
+    _extremes = chained(reduction(_name, empty=False), extremes(_name))
+    _define_reduction(_name, infer_max, _kernel, direct=directly(_name), layouts=_extremes)
 for _name in ("argmax", "argmin"):
-    _define_reduction(_name, infer_argmax, _with_numpy_name(_name), axis=ONE_AXIS, scratch=scratch(operands=1))
-for _name in ("any", "all"):
-    _define_reduction(_name, infer_any, _with_numpy_name(_name), direct=directly(_name))
-_define_reduction("count_nonzero", infer_count, count_kernel, scratch=scratch(elements=1))
-_CORRECTION = Attribute("correction", check_float, 0.0)
-_define_reduction("mean", infer_mean, mean_kernel, rows=rows_of_mean)
-_define_reduction("var", infer_var, var_kernel, _CORRECTION, scratch=variance_scratch, rows=rows_of_variance)
-_define_reduction("std", infer_var, std_kernel, _CORRECTION, scratch=variance_scratch, rows=rows_of_variance)
+    _kernel = _with_numpy_name(_name)
+    _define_reduction(_name, infer_argmax, _kernel, axis=ONE_AXIS, scratch=scratch(operands=1), layouts=reduction(None))
+for _name, _extreme in (("any", "max"), ("all", "min")):  # of bools, whose maximum is "or"
+    _layouts = reduction(_extreme)
+    _define_reduction(_name, infer_any, _with_numpy_name(_name), direct=directly(_name), layouts=_layouts)
+_define_reduction("count_nonzero", infer_count, count_kernel, scratch=scratch(elements=1), layouts=reduction("sum"))
+_define_reduction(
+    "mean",
+    infer_mean,
+    mean_kernel,
+    Attribute("count", optional(check_count), None),
+    rows=rows_of_mean,
+    layouts=chained(reduction("sum", adds=True, localise=of_whole), sums),
+)
+for _name, _kernel in (("var", var_kernel), ("std", std_kernel)):
+    _define_reduction(
+        _name,
+        infer_var,
+        _kernel,
+        Attribute("correction", check_float, 0.0),
+        scratch=variance_scratch,
+        rows=rows_of_variance,
+        layouts=reduction(None, adds=True),
+    )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from ..layouts.rules import Call, Signature
 from ..schema.attributes import choice
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
@@ -11,6 +14,7 @@ from ..schema.scratch import total
 from ..types.kinds import INTEGER, REAL
 from ..types.meta import Meta, Metas, tensors
 from .positions import from_the_front
+from .rules.stacks import along_stack
 
 
 def infer_searchsorted(metas: Metas, _attributes: Attributes) -> OutputMetas:
@@ -50,6 +54,11 @@ def search_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) ->
     )
 
 
+def searched(call: Call, _parts: int) -> Iterator[Signature]:
+    """What is looked for."""
+    return along_stack(call, (1, 0, 1), (0,))
+
+
 define(
     name="searchsorted",
     inputs=VARIADIC,
@@ -65,4 +74,5 @@ define(
     scratch=search_scratch,
     work=search_work,
     needs=("searchsorted",),
+    layouts=searched,
 )

@@ -8,14 +8,19 @@ order, NaNs last. Positions count in C order; positions and counts are int64.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from ..layouts.rules import Call, Signature
 from ..schema.attributes import check_bool
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, Scratch, define
 from ..schema.promotion import promote
 from ..schema.scratch import scratch
 from ..types.meta import Meta, Metas, tensor
 from .dynamic import sort_work
+from .rules.reasons import DATA_DECIDE
+from .rules.stacks import along_stack
 
 
 def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summary: str) -> None:
@@ -49,6 +54,7 @@ def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summar
         most=most,
         work=sort_work,
         needs=("unique",),
+        layouts=DATA_DECIDE,
     )
 
 
@@ -85,6 +91,11 @@ def isin_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: At
     outputs[0][...] = xp.isin(x1, x2, invert=attributes["invert"])
 
 
+def members(call: Call, _parts: int) -> Iterator[Signature]:
+    """The elements of x1."""
+    return along_stack(call, (0, getattr(call.metas[1], "ndim", 0)), (0,))
+
+
 define(
     name="isin",
     inputs=2,
@@ -95,4 +106,5 @@ define(
     scratch=scratch(operands=2.5, elements=36),
     work=sort_work,
     needs=("isin",),
+    layouts=members,
 )

@@ -7,10 +7,14 @@ inverse: the kernels of inv, solve and matrix_power raise LinAlgError, for the w
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ..layouts.layout import BROADCAST
+from ..layouts.matching import matching
+from ..layouts.rules import Call, Signature
 from ..schema.attributes import check_float, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import broadcast_shapes, promote
@@ -36,6 +40,8 @@ from .decompositions import (
     values_scratch,
 )
 from .linalg import product_work
+from .rules.reasons import DATA_DECIDE
+from .rules.stacks import solved, stacked
 
 # --- determinants
 
@@ -142,6 +148,14 @@ def lstsq_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -
     casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
     sides = in_double(right) // max(right.shape[0], 1) * max(left.shape)
     return casts + in_double(left) + 3 * sides + sum(map(in_double, outputs))
+
+
+def side_by_side(call: Call, _parts: int) -> Iterator[Signature]:
+    """The right-hand sides, each of which has a solution of its own; the rank and the values are of x1 alone."""
+    sides = [[None, "side"][: meta.ndim] for meta in (tensors(call.metas)[1], *call.outputs[:1]) if meta]
+    solution = call._replace(outputs=call.outputs[:1])
+    for found in matching(solution, [[None, None], sides[0]], [sides[1]], exact=False):
+        yield found._replace(outputs=(*found.outputs, BROADCAST, BROADCAST))
 
 
 def infer_residuals(metas: Metas, _attributes: Attributes) -> OutputMetas:
@@ -270,6 +284,7 @@ def matrix_power_work(metas: Metas, _outputs: OutputMetas, attributes: Attribute
 
 define_lapack(
     "det",
+    (0,),
     infer=first_of(infer_slogdet),
     summary="Determinants of square matrices.",
     scratch=lapack_scratch(1),
@@ -277,6 +292,7 @@ define_lapack(
 )
 define_lapack(
     "slogdet",
+    (0, 0),
     infer=infer_slogdet,
     summary="Sign of the determinant, and the natural logarithm of its absolute value.",
     outputs=2,
@@ -285,6 +301,7 @@ define_lapack(
 )
 define_lapack(
     "inv",
+    (2,),
     infer=infer_square,
     summary="Inverses of square matrices.",
     kernel=inv_kernel,
@@ -302,6 +319,7 @@ define(
     scratch=solve_scratch,
     work=solve_work,
     needs=("linalg.solve",),
+    layouts=solved,
 )
 define(
     name="lstsq",
@@ -316,6 +334,7 @@ define(
     scratch=lstsq_scratch,
     work=constant_work(20),
     needs=("linalg.lstsq",),
+    layouts=side_by_side,
 )
 define(
     name="lstsq_residuals",
@@ -330,6 +349,7 @@ define(
     most=lambda metas: metas[1].nbytes if isinstance(metas[1], Meta) else 0,
     work=constant_work(1),
     needs=("matmul",),
+    layouts=DATA_DECIDE,
 )
 define(
     name="pinv",
@@ -342,6 +362,7 @@ define(
     scratch=pinv_scratch,
     work=constant_work(20),
     needs=("linalg.svd", "matmul"),
+    layouts=stacked((2,), (2,)),
 )
 define(
     name="matrix_rank",
@@ -354,6 +375,7 @@ define(
     scratch=values_scratch,
     work=constant_work(6),
     needs=("linalg.svd",),
+    layouts=stacked((2,), (0,)),
 )
 define(
     name="matrix_power",
@@ -366,4 +388,5 @@ define(
     scratch=matrix_power_scratch,
     work=matrix_power_work,
     needs=("linalg.matrix_power", "linalg.inv"),
+    layouts=stacked((2,), (2,)),
 )

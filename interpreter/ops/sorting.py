@@ -18,6 +18,7 @@ from ..schema.opdef import (
 )
 from ..schema.scratch import total
 from ..types.meta import Meta, Metas, normal_axis, tensor
+from .rules.axes import beside
 
 
 def infer_sort(metas: Metas, attributes: Attributes) -> OutputMetas:
@@ -98,6 +99,7 @@ def _define_sort(name: str, infer: Infer, kernel: Kernel, scratch: Scratch, summ
         scratch=scratch,
         work=lines_work,
         needs=(name,),
+        layouts=beside(),
     )
 
 

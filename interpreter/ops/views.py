@@ -10,11 +10,16 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
+from ..layouts.rules import Rule
 from ..schema.attributes import AXIS, INDEX, SHAPE, check_axes, check_axis, check_bool, check_new_shape, optional
 from ..schema.indexing import native_index, select, selected_shape
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, View, define
 from ..schema.promotion import broadcast_shapes
 from ..types.meta import Meta, Metas, Shape, normal_axes, tensor
+from .rules.axes import beside, drop_named, reordered
+from .rules.combining import any_parts, chained
+from .rules.stacks import shaped
+from .rules.views import cut_alike, selected
 
 # The shape of a view op's result, from the input's shape.
 ShapeRule: TypeAlias = Callable[[Shape, Attributes], Shape]
@@ -198,7 +203,9 @@ def may_copy(_metas: Metas, attributes: Attributes) -> bool:
     return attributes.get("copy") is not False
 
 
-def _define_view(name: str, shape_of: ShapeRule, view: View, take: Take, summary: str, *attributes: Attribute) -> None:
+def _define_view(
+    name: str, shape_of: ShapeRule, view: View, take: Take, layouts: Rule, summary: str, *attributes: Attribute
+) -> None:
     def infer(metas: Metas, given: Attributes) -> OutputMetas:
         x = tensor(metas)
         return (Meta.of(shape_of(x.shape, given), x.dtype),)
@@ -216,6 +223,7 @@ def _define_view(name: str, shape_of: ShapeRule, view: View, take: Take, summary
         view=view,
         total=may_copy,
         work=_work,
+        layouts=chained(layouts, any_parts),
     )
 
 
@@ -227,7 +235,8 @@ def _define_reordered(name: str, axes_of: AxesRule, take: Take, summary: str, *a
         offset, strides = layout  # any stride does for an axis of size one
         return offset, tuple(x.dtype.itemsize if a is None else strides[a] for a in axes_of(x.shape, given))
 
-    _define_view(name, shape_of, view, take, summary, *attributes)
+    layouts = drop_named(axes_of) if name == "squeeze" else reordered(axes_of)
+    _define_view(name, shape_of, view, take, layouts, summary, *attributes)
 
 
 def _permuted(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
@@ -239,6 +248,7 @@ _define_view(
     reshape_shape,
     reshape_view,
     reshaped,
+    cut_alike,
     "The elements in C order in another shape, of which one dimension may be -1. With `copy=False` it fails where "
     "strides cannot express that; otherwise it copies then.",
     Attribute("shape", check_new_shape),
@@ -277,6 +287,7 @@ _define_view(
     broadcast_to_shape,
     broadcast_to_view,
     lambda _xp, x, _attributes: x,
+    shaped,
     "x repeated to a shape that it broadcasts to.",
     SHAPE,
 )
@@ -299,6 +310,7 @@ _define_view(
     flip_shape,
     flip_view,
     lambda xp, x, attributes: xp.flip(x, attributes["axis"]),
+    beside(),
     "x reversed along `axis`; along all axes if `axis` is None.",
     AXIS,
 )
@@ -307,6 +319,7 @@ _define_view(
     getitem_shape,
     getitem_view,
     lambda _xp, x, attributes: x[native_index(attributes["index"])],
+    selected,
     "What a basic index selects: ints, slices, None and '...'.",
     INDEX,
 )

@@ -39,6 +39,14 @@ def check_int(value: Any) -> int:
     return number
 
 
+def check_count(value: Any) -> int:
+    """A positive integer of at most 64 bits."""
+    count = check_int(value)
+    if count < 1:
+        raise ValueError(f"expected at least 1, got {count}")
+    return count
+
+
 def check_integer(value: Any) -> int:
     """An integer of any size; not a bool."""
     if isinstance(value, (bool, np.bool_)):

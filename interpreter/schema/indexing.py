@@ -145,6 +145,20 @@ def selects_all(index: Index, shape: Shape) -> bool:
         return False
 
 
+def whole_axes(index: Index, shape: Shape) -> list[int | None]:
+    """For each axis of a basic index's selection, the axis of x that it is as a whole; None for parts and new axes."""
+    found: list[int | None] = []
+    axes = iter(enumerate(shape))
+    for entry in _spelled_out(index, len(shape)):
+        if entry is None:
+            found.append(None)
+            continue
+        axis, size = next(axes)
+        if isinstance(entry, tuple):
+            found.append(axis if slice(*entry[1:]).indices(size) == (0, size, 1) else None)
+    return found
+
+
 def len_range(start: int, stop: int, step: int) -> int:
     """len(range(...)) without its limit of a machine word."""
     return max(0, -((start - stop) // step))

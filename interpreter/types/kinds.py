@@ -37,6 +37,7 @@ _NAMES: dict[DTypes, str] = {
     COMPLEX_FLOATING: "complex floating-point",
     FLOATING: "floating-point",
     REAL: "real-valued",
+    REAL | BOOLEAN: "real-valued or boolean",
     NUMERIC: "numeric",
     INTEGER_OR_BOOLEAN: "integer or boolean",
     ANY: "all",

@@ -35,14 +35,17 @@ def loss_kernel(
         return None
     rows, width = math.prod(logits.shape[:-1]), logits.shape[-1]
     sizes: tuple[Any, ...] = (np.int64(rows), np.int64(width))
+    count = rows if call.attributes["count"] is None else call.attributes["count"]
     dtypes = logits.dtype.name, labels.dtype.name
     if call.op.name == "cross_entropy_grad":
-        factor = logits.dtype.type(call.attributes["scale"] / rows)
+        factor = logits.dtype.type(call.attributes["scale"] / count)
         source, form = loss_source(GRADIENT, *dtypes), (min(rows, MOST_BLOCKS), threads_for(width))
         return LossKernel(sources, source, "gradient", form, (factor, *sizes), kernel)
     if width <= SHORT and rows <= FEW:
-        return LossKernel(sources, loss_source(SMALL, *dtypes), "loss", (1, MOST_THREADS), sizes, kernel)
-    return LongLoss(sources, loss_source(LOSSES, *dtypes), logits, empty, kernel)
+        return LossKernel(
+            sources, loss_source(SMALL, *dtypes), "loss", (1, MOST_THREADS), (*sizes, np.int64(count)), kernel
+        )
+    return LongLoss(sources, loss_source(LOSSES, *dtypes), logits, count, empty, kernel)
 
 
 class LossKernel(OwnKernel):
@@ -71,15 +74,22 @@ class LossKernel(OwnKernel):
 
 
 class LongLoss:
-    """Two launches, with a loss for each row in between."""
+    """Two launches, with a loss for each row in between. `count`: of how many rows the result is the mean."""
 
     def __init__(
-        self, sources: Sources, source: str, logits: Meta, empty: Callable[[int], Any], instead: BoundKernel
+        self,
+        sources: Sources,
+        source: str,
+        logits: Meta,
+        count: int,
+        empty: Callable[[int], Any],
+        instead: BoundKernel,
     ) -> None:
         self.source = source
         self.digest = sha256(source.encode()).hexdigest()
         self._sources, self._empty, self._instead = sources, empty, instead
         self._rows, self._width = math.prod(logits.shape[:-1]), logits.shape[-1]
+        self._count = np.int64(count)
         self._bytes = self._rows * logits.dtype.itemsize
 
     def __call__(self, logits: Any, labels: Any, out: Any) -> Any:
@@ -89,7 +99,7 @@ class LongLoss:
         losses, mean = functions
         rows, width, each = np.int64(self._rows), np.int64(self._width), self._empty(self._bytes)
         losses((min(self._rows, MOST_BLOCKS),), (threads_for(self._width),), (logits, labels, each, rows, width))
-        mean((1,), (MOST_THREADS,), (each, out, rows))
+        mean((1,), (MOST_THREADS,), (each, out, rows, self._count))
         return None
 
 

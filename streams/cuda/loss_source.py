@@ -40,15 +40,15 @@ LOSSES: Final = """extern "C" __global__ void losses(const REAL* logits, const I
         if (threadIdx.x == 0) each[row] = wrong ? NOTHING : log(sum) - (x[label] - most);
     }
 }
-extern "C" __global__ void mean(const REAL* each, REAL* out, const long long width) {
+extern "C" __global__ void mean(const REAL* each, REAL* out, const long long width, const long long count) {
     __shared__ T found[THREADS];
     T sum = 0;
     EACH sum += each[i];
     sum = combined(sum, found, plus<T>);
-    if (threadIdx.x == 0) out[0] = sum / (T)width;
+    if (threadIdx.x == 0) out[0] = sum / (T)count;
 }
 """  # noqa: E501 - as above
-SMALL: Final = """extern "C" __global__ void loss(const REAL* logits, const INTEGER* labels, REAL* out, const long long rows, const long long width) {
+SMALL: Final = """extern "C" __global__ void loss(const REAL* logits, const INTEGER* labels, REAL* out, const long long rows, const long long width, const long long count) {
     __shared__ T found[THREADS];
     const T lowest = LOWEST;
     T losses = 0;
@@ -62,7 +62,7 @@ SMALL: Final = """extern "C" __global__ void loss(const REAL* logits, const INTE
         losses += label < 0 || label >= width ? NOTHING : log(larger(sum, (T)1)) - (x[label] - most);
     }
     losses = combined(losses, found, plus<T>);
-    if (threadIdx.x == 0) out[0] = losses / (T)rows;
+    if (threadIdx.x == 0) out[0] = losses / (T)count;
 }
 """  # noqa: E501 - as above
 

@@ -56,6 +56,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "axes": ((1, 0), (0,), 1),
     "axis": (0, -1, (0, 1), None),
     "correction": (1.0,),
+    "count": (7,),
     "descending": (True,),
     "destination": (0,),
     "dilation": ((1, 1),),

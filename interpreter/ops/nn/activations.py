@@ -19,6 +19,7 @@ from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.meta import Metas, tensor
 from ..elementwise import slow_work
+from ..rules.stacks import pointwise
 from . import compose, kernels
 from .operands import same_meta
 
@@ -92,6 +93,7 @@ def _define_activation(
         pointwise=True,
         total=True,
         scratch=scratch(working=working) if working else None,
+        layouts=pointwise,
         **fields,
     )
 

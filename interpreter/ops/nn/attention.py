@@ -19,6 +19,7 @@ from ...types import kinds
 from ...types.meta import Meta, Metas, tensors
 from ..elementwise import SLOW
 from ..linalg import BLAS_SPEED
+from ..rules.networks import attended, attended_gradient
 from .blocks import block_bytes, parts
 from .operands import one_dtype
 from .softmax import softmax_grad_kernel, softmax_kernel
@@ -224,6 +225,7 @@ define(
     kernel=attention_kernel,
     scratch=attention_scratch,
     work=attention_work,
+    layouts=attended,
 )
 define(
     name="scaled_dot_product_attention_grad",
@@ -238,4 +240,5 @@ define(
     kernel=attention_grad_kernel,
     scratch=attention_scratch,
     work=attention_work,
+    layouts=attended_gradient,
 )

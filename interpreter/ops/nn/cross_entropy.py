@@ -45,7 +45,13 @@ def _countable(xp: ArrayModule, out: Array) -> list[Any]:
     return [slice(start, start + step) for start in range(0, len(out), step)]
 
 
-def cross_entropy_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
+def rows_of(labels: Any, attributes: Attributes) -> int:
+    """How many rows a mean is of: those that there are, or, where these are some of all, the attribute `count`."""
+    count: int | None = attributes["count"]
+    return int(labels.size) if count is None else count
+
+
+def cross_entropy_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Mean over rows of log-sum-exp minus the label's logit; NaN for no rows."""
     logits, labels = inputs
     labels, wrong = in_range(xp, labels, logits.shape[-1], "labels")
@@ -55,7 +61,7 @@ def cross_entropy_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attr
     losses = xp.log(total(xp, xp.exp(shifted, shifted), -1)[..., 0]) - picked
     if wrong is not None:
         losses = xp.where(wrong, xp.nan, losses)
-    xp.divide(losses.sum(), labels.size, outputs[0])
+    xp.divide(losses.sum(), rows_of(labels, attributes), outputs[0])
 
 
 def cross_entropy_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
@@ -65,7 +71,7 @@ def cross_entropy_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, 
     softmax_kernel(xp, (logits,), outputs, _CLASSES)
     for part in _countable(xp, out):
         out[part][_at_labels(xp, labels[part])] -= 1
-    xp.multiply(out, attributes["scale"] / labels.size, out)
+    xp.multiply(out, attributes["scale"] / rows_of(labels, attributes), out)
     mark(xp, out, wrong)
 
 
@@ -78,7 +84,7 @@ def cross_entropy_direct(metas: Metas, _outputs: OutputMetas, attributes: Attrib
     if not _are_few(labels):
         return None
     places, shifted_by_maximum, dtype = _places(labels, logits.shape[-1]), _shift(logits), working_dtype(logits.dtype)
-    one, count = np.ones((), dtype), np.full((), labels.size, dtype)
+    one, count = np.ones((), dtype), np.full((), rows_of(labels, attributes), dtype)
 
     def run(x: Array, numbers: Array, out: Array) -> None:
         if not x.flags.c_contiguous:
@@ -104,7 +110,7 @@ def cross_entropy_grad_direct(metas: Metas, _outputs: OutputMetas, attributes: A
     places, shifted_by_maximum, dtype = _places(labels, logits.shape[-1]), _shift(logits), working_dtype(logits.dtype)
     one, label = np.ones((), dtype), np.ones((), logits.dtype)
     with np.errstate(over="ignore"):
-        factor = np.full((), attributes["scale"] / labels.size, logits.dtype)
+        factor = np.full((), attributes["scale"] / rows_of(labels, attributes), logits.dtype)
 
     def run(x: Array, numbers: Array, out: Array) -> None:
         if not (x.flags.c_contiguous and out.flags.c_contiguous):

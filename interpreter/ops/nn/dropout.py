@@ -17,6 +17,7 @@ from ...types import kinds
 from ...types.meta import Metas, tensor
 from ..elementwise import slow_work
 from ..random import check_seed
+from ..rules.reasons import DRAWN_WHOLE
 from .kernels import fill_masked
 
 
@@ -62,4 +63,5 @@ define(
     scratch=scratch(operands=2, elements=5),
     work=dropout_work,
     scalars=check_seed,
+    layouts=DRAWN_WHOLE,
 )

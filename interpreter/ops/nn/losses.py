@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ...schema.attributes import check_dtype, check_float, check_int
+from ...schema.attributes import check_count, check_dtype, check_float, check_int, optional
 from ...schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.meta import Meta, Metas, tensor, tensors
 from ..elementwise import SLOW, slow_work
+from ..rules.networks import hot, lost, lost_gradient
 from .compose import compose_cross_entropy
 from .cross_entropy import (
     cross_entropy_direct,
@@ -59,6 +60,7 @@ def one_hot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes:
 # --- the table
 
 _LOGITS_AND_LABELS = (kinds.REAL_FLOATING, kinds.INTEGER)
+_COUNT = Attribute("count", optional(check_count), None)
 
 define(
     name="one_hot",
@@ -70,6 +72,7 @@ define(
     attributes=(Attribute("num_classes", check_int), Attribute("dtype", check_dtype, "float32")),
     kernel=one_hot_kernel,
     scratch=scratch(elements=1),
+    layouts=hot,
 )
 define(
     name="cross_entropy",
@@ -78,11 +81,13 @@ define(
     summary="Mean loss of logits [..., c] against integer labels [...].",
     operands=("logits", "labels"),
     dtypes=_LOGITS_AND_LABELS,
+    attributes=(_COUNT,),
     kernel=cross_entropy_kernel,
     scratch=scratch(operands=1),
     work=cross_entropy_work,
     direct=cross_entropy_direct,
     compose=compose_cross_entropy,
+    layouts=lost,
 )
 define(
     name="cross_entropy_grad",
@@ -91,9 +96,10 @@ define(
     summary="Gradient of cross_entropy by the logits, times `scale`: (logits, labels).",
     operands=("logits", "labels"),
     dtypes=_LOGITS_AND_LABELS,
-    attributes=(Attribute("scale", check_float, 1.0),),
+    attributes=(Attribute("scale", check_float, 1.0), _COUNT),
     kernel=cross_entropy_grad_kernel,
     elementwise=True,
     work=slow_work,
     direct=cross_entropy_grad_direct,
+    layouts=lost_gradient,
 )

@@ -21,6 +21,7 @@ from ...schema.promotion import working_dtype
 from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.meta import Meta, Metas, Shape, normal_axes
+from ..rules.networks import normalised, normalised_gradient
 from .operands import one_dtype
 
 # A gradient's operands, of which the first two are required.
@@ -155,6 +156,7 @@ def _define_norm(name: str, operands: tuple[str, ...], summary: str, *, centre: 
         operands=operands,
         kernel=kernel,
         scratch=scratch(working=2),
+        layouts=normalised,
     )
     norm(
         name=f"{name}_grad",
@@ -165,6 +167,7 @@ def _define_norm(name: str, operands: tuple[str, ...], summary: str, *, centre: 
         outputs=len(operands),
         kernel=gradient,
         scratch=scratch(working=4),
+        layouts=normalised_gradient,
     )
 
 

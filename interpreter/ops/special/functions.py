@@ -13,6 +13,7 @@ from ...schema.scratch import scratch
 from ...types.kinds import REAL
 from ...types.meta import Meta, Metas
 from ..elementwise import SLOW
+from ..rules.stacks import pointwise
 from .composed import COMPOSED
 from .kernels import LIBRARY, compute
 
@@ -171,6 +172,7 @@ def define_special(name: str, summary: str, inputs: int = 1, *, cost: int = 1, b
         work=work,
         scalars=accepts_any,
         library=LIBRARY,
+        layouts=pointwise,
     )
 
 

@@ -166,6 +166,11 @@ def test_what_does_not_fit_is_refused() -> None:
             given()
 
 
+def test_bools_have_a_maximum() -> None:
+    flags = Meta.of((2,), "bool")
+    assert collective("all_reduce", [flags] * 2, 2, reduction="max").outputs() == (flags, flags)
+
+
 def test_parts_are_cut_as_numpy_cuts_them() -> None:
     for size, parts in product(range(9), range(1, 6)):
         assert cut_sizes(size, parts) == [len(part) for part in np.array_split(np.empty(size), parts)]

@@ -106,6 +106,14 @@ def test_the_loss_is_numpys_by_one_launch_or_two(
     assert host.cupy.launched == launched
 
 
+@each_case("op", ["cross_entropy", "cross_entropy_grad"])
+@each_case("shape", [(5, 10), (5, 70)])
+def test_a_part_of_the_rows_has_the_mean_of_all(host: Host, op: str, shape: tuple[int, ...]) -> None:
+    given = drawn(shape, "float32", "int64")
+    assert_close(results(host, op, *given, count=12), exact(op, *given, count=12))
+    np.testing.assert_allclose(results(host, op, *given, count=5), results(host, op, *given))
+
+
 def test_both_ways_to_a_loss_agree(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     given = drawn((40, 10), "float64", "uint8")
     short = results(host, "cross_entropy", *given)

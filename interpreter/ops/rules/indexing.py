@@ -1,0 +1,83 @@
+"""Indices in which tensors select: the axes beside those that are indexed, and the axes of tensors of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+from ...layouts.matching import Labels, matching
+from ...layouts.rules import Call, Signature
+from ...schema.indexing import Index, whole_axes
+from ...types.meta import Meta, tensor
+from .combining import sums_of
+from .views import from_the_back
+
+
+class Selection(NamedTuple):
+    """Labels of what an index selects, and of each tensor in it. An axis of x that is selected wholly is its number."""
+
+    selected: Labels
+    selectors: list[Labels]
+
+
+def selection(index: Index, x: Meta, selectors: Sequence[Meta]) -> Selection:
+    """As NumPy has it: the chosen positions are axes where the first tensor or int stands, or in front of all."""
+    parts: list[list[Hashable]] = []
+    first, axis, rest = 0, 0, iter(selectors)
+    hidden = x.ndim - sum(_width(entry, None) for entry in index if entry != "tensor") - sum(map(_named, selectors))
+    chooses = [place for place, entry in enumerate(index) if entry == "tensor" or isinstance(entry, int)]
+    for place, entry in enumerate(index if "..." in index else (*index, "...")):
+        width = hidden if entry == "..." else _width(entry, next(rest) if entry == "tensor" else None)
+        first = len(parts) if place == chooses[0] else first
+        if place not in chooses:
+            within = ("...",) if entry == "..." else (entry,)
+            places = whole_axes(within, x.shape[axis : axis + width])
+            parts.append([None if n is None else n + axis for n in places])
+        axis += width
+    common = max((1 if meta.dtype.kind == "b" else meta.ndim) for meta in selectors)
+    chosen = [("chosen", n) for n in range(-common, 0)]
+    together = chooses[-1] - chooses[0] == len(chooses) - 1
+    parts.insert(first if together else 0, list(chosen))
+    return Selection(
+        [label for part in parts for label in part],
+        [chosen[common - meta.ndim :] if meta.dtype.kind != "b" else [None] * meta.ndim for meta in selectors],
+    )
+
+
+def _width(entry: object, selector: Meta | None) -> int:
+    """How many axes of x an entry indexes."""
+    if selector is not None:
+        return _named(selector)
+    return 0 if entry is None or entry == "..." else 1
+
+
+def _named(selector: Meta) -> int:
+    return selector.ndim if selector.dtype.kind == "b" else 1
+
+
+def gathered(call: Call, _parts: int) -> Iterator[Signature]:
+    """Of x[index] by positions: the other axes of x, and the axes of the positions."""
+    x, *selectors = [meta for meta in call.metas if isinstance(meta, Meta)]
+    found = selection(call.attributes["index"], x, selectors)
+    yield from matching(call, [_labels_of(x, found), *found.selectors], [found.selected])
+    yield from sums_of(0)(call, _parts)
+
+
+def _labels_of(x: Meta, found: Selection) -> Labels:
+    """The axes of x that are selected wholly."""
+    return [axis if axis in found.selected else None for axis in range(x.ndim)]
+
+
+def scattered(call: Call, _parts: int) -> Iterator[Signature]:
+    """Of x[index] = value: the other axes of x. With one mask of all axes and one value, each element is by itself."""
+    x, value = tensor(call.metas), call.metas[1]
+    selectors = [meta for meta in call.metas[2:] if isinstance(meta, Meta)]
+    one_value = not isinstance(value, Meta) or value.ndim == 0
+    if call.attributes["index"] == ("tensor",) and selectors[0].dtype.kind == "b" and one_value:
+        mask = selectors[0]
+        axes = [n if n >= mask.ndim or mask.shape[n] == x.shape[n] else None for n in range(x.ndim)]
+        return matching(call, [axes, [], axes[: mask.ndim]], [axes])
+    found = selection(call.attributes["index"], x, selectors)
+    labels = _labels_of(x, found)
+    given = from_the_back([n if isinstance(n, int) else None for n in found.selected], getattr(value, "ndim", 0))
+    return matching(call, [labels, given, *[[None] * meta.ndim for meta in selectors]], [labels])
