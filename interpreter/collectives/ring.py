@@ -8,10 +8,15 @@ Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for cluster
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Final
+
 from .collective import Collective
 from .direct import Direct
-from .regions import along, cut, whole
+from .regions import Region, along, cut, whole
 from .steps import Place, Step, Steps
+
+SLICED: Final = 1 << 20  # bytes of a chunk
 
 
 class Ring(Direct):
@@ -21,23 +26,19 @@ class Ring(Direct):
 
     def all_reduce(self, given: Collective) -> Steps:
         """A chunk begins at the rank behind the one that has it merged at last, and goes around."""
-        ranks = given.ranks
+        ranks, slices = given.ranks, slices_of(given)
         if ranks == 1:
             return super().all_reduce(given)
-        regions = cut((given.inputs[0].size,), 0, ranks)
+        regions = [one for chunk in cut((given.inputs[0].size,), 0, ranks) for one in sliced(chunk, slices)]
         steps = []
-        for turn in range(ranks - 1):
-            for rank in range(ranks):
-                chunk = (rank - turn - 1) % ranks
-                own, before = (
-                    Place(rank, regions[chunk]),
-                    Place((rank - 1) % ranks, regions[chunk], chunk if turn else -1),
-                )
-                steps.append(Step(Place(rank, regions[chunk], chunk), before, own))
-        for turn in range(ranks - 1):
-            for rank in range(ranks):
-                chunk = (rank - turn) % ranks
-                steps.append(Step(Place(rank, regions[chunk], chunk), Place((rank - 1) % ranks, regions[chunk], chunk)))
+        for turn, part, rank in product(range(ranks - 1), range(slices), range(ranks)):
+            chunk = (rank - turn - 1) % ranks * slices + part
+            own = Place(rank, regions[chunk])
+            before = Place((rank - 1) % ranks, regions[chunk], chunk if turn else -1)
+            steps.append(Step(Place(rank, regions[chunk], chunk), before, own))
+        for turn, part, rank in product(range(ranks - 1), range(slices), range(ranks)):
+            chunk = (rank - turn) % ranks * slices + part
+            steps.append(Step(Place(rank, regions[chunk], chunk), Place((rank - 1) % ranks, regions[chunk], chunk)))
         return steps
 
     def all_gather(self, given: Collective) -> Steps:
@@ -64,3 +65,15 @@ class Ring(Direct):
                 steps.append(Step(target, source))
                 source = target
         return steps
+
+
+def sliced(chunk: Region, slices: int) -> list[Region]:
+    """The slices of a chunk of elements in one dimension."""
+    (begin,) = chunk.begin
+    return [Region((begin + piece.begin[0],), piece.shape) for piece in cut(chunk.shape, 0, slices)]
+
+
+def slices_of(given: Collective) -> int:
+    """Into how many slices a chunk is cut that goes around: while a rank hears that one has arrived, and passes it on,
+    the other one is on the link."""
+    return 2 if given.nbytes >= given.ranks * SLICED else 1

@@ -46,6 +46,8 @@ ROWS = [
     "elementwise",
     "sim overlap",
     "bubble of a pipeline",
+    "ring all-reduce on 4 sims",
+    "memory of an all-reduce",
     "forward, 4 x the memory",
     "small ops, eviction on",
     "load, all on cpu:0",

@@ -25,7 +25,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tensord.interpreter.collectives import choice
+from tensord.interpreter.collectives import choice, ring
 from tensord.streams import merging
 from tensord.vm.admission.cancellation import PIECE
 
@@ -45,7 +45,12 @@ KINDS = {SIMS: "", GPUS: " --gpus", LAUNCHING: " --launching", FOUR: " --collect
 @contextmanager
 def small_chunks(seed: int) -> Iterator[None]:
     """Have the small values of programs go around rings, for two seeds of three, and be merged in pieces."""
-    with patch.object(choice, "CHUNK", (0, 8, choice.CHUNK)[seed % 3]), patch.object(merging, "MERGED", 16):
+    chunk, slices = (0, 8, choice.CHUNK)[seed % 3], (8, ring.SLICED)[seed % 2]
+    with (
+        patch.object(choice, "CHUNK", chunk),
+        patch.object(ring, "SLICED", slices),
+        patch.object(merging, "MERGED", 16),
+    ):
         yield
 
 

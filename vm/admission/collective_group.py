@@ -69,7 +69,7 @@ class Group:
         self.number = scheduler.ids + 1
         self.results: list[Binding] = []
         self.tokens: dict[tuple[int, int], Copy] = {}
-        self.buffers: dict[int, Copy] = {}
+        self.buffers: dict[tuple[int, int], Copy] = {}
         self.done = [0] * len(devices)  # steps of each rank that have been admitted
 
     @property
@@ -176,7 +176,7 @@ class Group:
             merge = partial(device.backend.merge, function=self.given.merge)
             if not origin.in_place:
                 merge = partial(merge, receive=origin.copy)
-                instruction.writes += (self.buffer(step.rank),)
+                instruction.writes += (self.buffer(step.target),)
                 instruction.beside = merged_bytes(origin.region.shape, self.given.inputs[0].dtype.itemsize)
             instruction.kernel = merging(merge, (step.target.region, base.region, origin.region), flat)
         self.send(instruction, device.backend.copy_stream(origin.kind), device, origin.nbytes)
@@ -206,11 +206,13 @@ class Group:
             self.tokens[key] = self.residency.new_copy(self.devices[place.rank], 0, 1)
         return self.tokens[key]
 
-    def buffer(self, rank: int) -> Copy:
-        """The token of a rank's merge buffer: its merges come one after the other, so that they set aside one piece."""
-        if rank not in self.buffers:
-            self.buffers[rank] = self.residency.new_copy(self.devices[rank], 0, 1)
-        return self.buffers[rank]
+    def buffer(self, target: Place) -> Copy:
+        """The token of one of the two pieces that a rank's merges may set aside: while one merge runs, the next one is
+        queued behind it."""
+        key = (target.rank, target.chunk % 2)
+        if key not in self.buffers:
+            self.buffers[key] = self.residency.new_copy(self.devices[target.rank], 0, 1)
+        return self.buffers[key]
 
     def tokens_read(self, place: Place | None) -> list[Copy]:
         """The token of a place that is a chunk."""

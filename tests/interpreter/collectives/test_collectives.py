@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensord.interpreter.collectives import ring
 from tensord.interpreter.collectives.choice import CHUNK, DIRECT, RING, communicator_of, schedule_of
 from tensord.interpreter.collectives.collective import Collective, Kind, collective
 from tensord.interpreter.collectives.regions import cut, cut_sizes, pieces
+from tensord.interpreter.collectives.ring import SLICED
 from tensord.interpreter.collectives.steps import Step, Steps, without_empty
 from tensord.interpreter.collectives.values import carry_out, compute
 from tensord.interpreter.errors import MetadataError
@@ -106,6 +108,37 @@ def test_a_ring_moves_no_more_than_it_has_to_and_only_between_neighbours() -> No
             assert step.source.rank == (step.rank - 1) % ranks
             received[step.rank] += step.target.region.size
         assert received == [2 * (ranks - 1) * 12] * ranks
+
+
+def test_large_chunks_go_around_in_two_slices() -> None:
+    ranks, size = 4, 4 * SLICED
+    given = collective(Kind.ALL_REDUCE, [Meta.of((size,), "int8")] * ranks, ranks)
+    steps = RING.all_reduce(given)
+    assert len(steps) == 2 * (ranks - 1) * 2 * ranks
+    assert {step.target.region.size for step in steps} == {SLICED // 2}
+    small = collective(Kind.ALL_REDUCE, [Meta.of((size - 1,), "int8")] * ranks, ranks)
+    assert len(RING.all_reduce(small)) == len(steps) // 2
+
+
+def test_slices_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for ranks, shape in product(RANKS, ((1,), (4, 6), (5,), (2, 3, 8), (97,))):
+        inputs = values_of([shape] * ranks)
+        given = collective_of(Kind.ALL_REDUCE, inputs, ranks)
+        found = [result.tobytes() for result in results_by(RING, given, inputs)]
+        monkeypatch.setattr(ring, "SLICED", 1)
+        assert [result.tobytes() for result in results_by(RING, given, inputs)] == found
+        monkeypatch.undo()
+
+
+def test_a_chunk_is_summed_from_the_rank_of_its_number_on() -> None:
+    """So that the same sum can be had from moves and ops."""
+    ranks = 3
+    inputs = values_of([(10,)] * ranks)
+    (first, *_) = results_by(RING, collective_of(Kind.ALL_REDUCE, inputs, ranks), inputs)
+    for chunk, part in enumerate(np.array_split(first, ranks)):
+        own = [np.array_split(value, ranks)[chunk] for value in inputs]
+        order = [own[(chunk + turn) % ranks] for turn in range(ranks)]
+        assert ((order[0] + order[1]) + order[2]).tobytes() == part.tobytes()
 
 
 def reads_of(step: Step) -> list[tuple[int, int]]:

@@ -1,0 +1,60 @@
+"""An all-reduce around a ring of four simulated accelerators, against what their links take for it.
+
+Each of n devices has to receive 2 (n - 1) / n of the value, whatever the algorithm does. Judged, too, is the memory
+that a device takes beside its value and its result, in pieces of what is merged, as the trace has it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+import tensord as td
+from tensord.collectives import all_reduce
+from tensord.streams.device import MERGED
+
+from .measure import Row, Settings, clocked, compare, median
+
+RANKS, BANDWIDTH = 4, 0.5e9
+SIMS = [{"name": f"sim:{rank}", "bandwidth": BANDWIDTH} for rank in range(RANKS)]
+MIB = 1 << 20
+
+
+def reduced(tensors: list[Any]) -> list[Any]:
+    """All results, once they are there."""
+    results = all_reduce(tensors)
+    for result in results:
+        result.wait()
+    return results
+
+
+def extra_memory(session: td.Session, nbytes: int) -> int:
+    """Bytes that a device had in use beside a value and its result, at the most, when a merge was begun."""
+    merges = [record for record in session.trace().records if record.opcode == "MergeChunk"]
+    return max(record.used for record in merges) - 2 * nbytes
+
+
+def measure(settings: Settings) -> list[Row]:
+    """Milliseconds for a value of 64 MiB on each device; pieces of memory."""
+    row = Row("ring all-reduce on 4 sims", "ms", None, None, 1.2, 1.05, "ratio", "links")
+    memory = Row("memory of an all-reduce", "pieces", None, None, 2, 1, "ours", "piece")
+    if settings.baseline_only:
+        return [row, memory]
+    nbytes = settings.size(64, 4) * MIB
+    link = 2 * (RANKS - 1) / RANKS * nbytes / BANDWIDTH
+    with td.connect("local", devices=["cpu:0", *SIMS]) as session:
+        values = np.ones(nbytes // 4, np.float32)
+        tensors = [session.asarray(values, device=f"sim:{rank}") for rank in range(RANKS)]
+        session.sync()
+        row.runs = compare(settings, lambda: clocked(lambda: reduced(tensors)), lambda: clocked(sleeping(link)), "ms")
+        row.ours, row.baseline = median(row.runs, "ours"), 1e3 * link
+        memory.runs = {"ours": [extra_memory(session, nbytes) / MERGED], "baseline": [1.0]}
+        memory.ours, memory.baseline = median(memory.runs, "ours"), 1.0
+    return [row, memory]
+
+
+def sleeping(seconds: float) -> Any:
+    """What takes as long as the links do."""
+    return lambda: time.sleep(seconds)
