@@ -6,6 +6,9 @@ The network is 64-256-256-10 with ReLU; forward, backward and SGD are written ou
 comes from the host per step is one minibatch; what goes back is one loss per epoch, the test accuracy, and the
 weights once, at the end. On a device with memory of its own the printed transfers show exactly that.
 
+With `--devices sim:0,sim:1` it is trained on several devices: each has all parameters and a part of each minibatch. The
+step is the same; that each device computes its part, and that gradients are summed, follows from where the arrays lie.
+
 With `--routine` the step is captured once and runs as one program from then on. At the end the same steps are taken
 both ways, op by op and as a routine: the weights have to be the same to the last bit, and the times are printed.
 
@@ -152,9 +155,10 @@ def descend(session: td.Session, layers: list[Layer], images: td.Tensor, labels:
 
 
 class Network:
-    """The network, its parameters homed on one device of the session. `routine`: its step is captured and run whole."""
+    """The network, its parameters homed on one device of the session, or on each of a placement. `routine`: its step is
+    captured and run whole."""
 
-    def __init__(self, session: td.Session, device: str, parameters: Parameters, *, routine: bool = False) -> None:
+    def __init__(self, session: td.Session, device: Any, parameters: Parameters, *, routine: bool = False) -> None:
         self.session = session
         self.device = device
         self.layers = [Layer(self.put(weight), self.put(bias)) for weight, bias in parameters]
@@ -162,8 +166,14 @@ class Network:
         self.descend = session.routine(step) if routine else step
 
     def put(self, array: NDArray[Any]) -> td.Tensor:
-        """An array of the host, on the network's device."""
+        """An array of the host, on the network's device, or on each of its devices."""
         return self.session.asarray(array, device=self.device)
+
+    def put_rows(self, array: NDArray[Any]) -> td.Tensor:
+        """Samples of the host, on the network's device; of several devices each gets a part."""
+        if isinstance(self.device, str):
+            return self.put(array)
+        return self.session.global_tensor(array, self.device, td.split(0))
 
     def op(self, name: str, *inputs: td.Tensor, **attributes: Any) -> td.Tensor:
         """Call an op that has one result."""
@@ -180,8 +190,8 @@ class Network:
 
     def accuracy(self, images: Images, labels: Labels) -> float:
         """Share of the images that the network reads correctly; one number comes back from the device."""
-        _, logits = self.forward(self.put(images))
-        right = self.op("sum", self.op("argmax", logits, axis=1) == self.put(labels))
+        _, logits = self.forward(self.put_rows(images))
+        right = self.op("sum", self.op("argmax", logits, axis=1) == self.put_rows(labels))
         return float(right.numpy()) / len(labels)
 
     def download(self) -> dict[str, NDArray[np.float32]]:
@@ -201,7 +211,8 @@ def train(network: Network, digits: Digits, epochs: int, rng: np.random.Generato
         bar = progress.add_task("", total=epochs * steps)
         for epoch in range(1, epochs + 1):
             for images, labels in minibatches(digits, rng):
-                loss = network.step(network.put(images), network.put(labels), learning_rate(epoch, epochs))
+                rate = learning_rate(epoch, epochs)
+                loss = network.step(network.put_rows(images), network.put_rows(labels), rate)
                 progress.advance(bar)
             progress.update(bar, description=f"| epoch {epoch} of {epochs} | loss {loss.item():.4f}")
 
@@ -211,7 +222,7 @@ def step_on_record(network: Network, digits: Digits, rng: np.random.Generator) -
     images, labels = next(minibatches(digits, rng))
     network.session.sync()
     before = {record.id for record in network.session.trace().records}
-    network.step(network.put(images), network.put(labels), learning_rate(1, 1))
+    network.step(network.put_rows(images), network.put_rows(labels), learning_rate(1, 1))
     network.session.sync()
     return {record.id for record in network.session.trace().records} - before
 
@@ -262,19 +273,21 @@ def run(session: td.Session, options: argparse.Namespace, console: Console) -> N
     digits = load()
     rng = np.random.default_rng(options.seed)
     started = time.perf_counter()
-    network = Network(session, options.device, initial_parameters(rng), routine=options.routine)
+    network = Network(session, place_of(options), initial_parameters(rng), routine=options.routine)
     train(network, digits, options.epochs, rng)
     step = step_on_record(network, digits, rng)
     accuracy = network.accuracy(digits.test_images, digits.test_labels)
     weights: dict[str, Any] = network.download()
     seconds = time.perf_counter() - started
-    console.print(f"test accuracy {accuracy:.2%} on {options.device}, {options.epochs} epochs in {seconds:.1f} s")
-    print_transfers(options.device, session.stats()["transfers"], console)
-    if options.routine:
-        compare(session, options, digits, console)
+    where = ", ".join(devices_of(options))
+    console.print(f"test accuracy {accuracy:.2%} on {where}, {options.epochs} epochs in {seconds:.1f} s")
+    for device in devices_of(options):
+        print_transfers(device, session.stats()["transfers"], console)
     options.out.mkdir(parents=True, exist_ok=True)
     np.savez(options.out / "weights.npz", **weights)
     instruction = save_trace(session, step, options.out)
+    if options.routine:
+        compare(session, options, digits, console)
     print_next(options.out, instruction)
 
 
@@ -283,11 +296,11 @@ def compare(session: td.Session, options: argparse.Namespace, digits: Digits, co
     from side_by_side import differing, report, take_turns  # late: others import this file as examples.train_digits
 
     networks = [
-        Network(session, options.device, initial_parameters(np.random.default_rng(options.seed)), routine=routine)
+        Network(session, place_of(options), initial_parameters(np.random.default_rng(options.seed)), routine=routine)
         for routine in (False, True)
     ]
     batches = [
-        (networks[0].put(images), networks[0].put(labels))
+        (networks[0].put_rows(images), networks[0].put_rows(labels))
         for images, labels in minibatches(digits, np.random.default_rng(options.seed))
     ]
     losses: list[list[td.Tensor]] = [[], []]
@@ -308,6 +321,9 @@ def compare(session: td.Session, options: argparse.Namespace, digits: Digits, co
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a small network on handwritten digits with tensord.")
     parser.add_argument("--device", default="cpu:0", help="cpu:0, sim:0, ... (default: cpu:0)")
+    parser.add_argument(
+        "--devices", default="", help="several of one kind, such as sim:0,sim:1: each a part of a batch"
+    )
     parser.add_argument("--epochs", type=int, default=40, help="passes over the 1,437 training digits (default: 40)")
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights and of the minibatches")
     parser.add_argument("--routine", action="store_true", help="capture the training step, run it whole, and compare")
@@ -315,9 +331,20 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def devices_of(options: argparse.Namespace) -> list[str]:
+    """The devices to train on."""
+    return str(options.devices or options.device).split(",")
+
+
+def place_of(options: argparse.Namespace) -> Any:
+    """Where the parameters are: the device, or the placement on several."""
+    names = devices_of(options)
+    return td.placement(names) if options.devices else names[0]
+
+
 def main() -> None:
     options = parse()
-    devices = [HOST] if options.device == HOST["name"] else [HOST, options.device]
+    devices: list[Any] = [HOST, *(name for name in devices_of(options) if name != HOST["name"])]
     with td.connect("local", devices=devices) as session:
         run(session, options, Console())
 

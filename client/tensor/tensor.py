@@ -24,6 +24,7 @@ from .waiting import Conversions
 
 if TYPE_CHECKING:
     from ..array_api.namespace import Namespace
+    from ..global_tensors.tensor import GlobalTensor
 
 _GETITEM, _SETITEM = REGISTRY["getitem"], REGISTRY["setitem"]
 _ASKED = "setitem len iter contains array_namespace dlpack deepcopy str repr"
@@ -55,6 +56,11 @@ class Tensor(Conversions, Methods):
         if stream is not None:
             raise located(MetadataError("to_device: the machine's streams are its own; leave it out"))
         return self._core.calls.to_device(self, device)
+
+    def to_global(self, placement: Any = None, layout: Any = None) -> GlobalTensor:
+        """The same value on the devices of a placement, by default its home alone, in a layout, by default equal
+        everywhere. What moves does so in the machine. MetadataError for what does not fit."""
+        return self._core.global_calls.to_global(self, placement, layout)
 
     def pin(self) -> Self:
         """Keep its value at home once it is there: it is not evicted to make room, until `unpin` has been called as

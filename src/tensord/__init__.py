@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import array_api as array_api
     from . import collectives as collectives
     from .client.calls.contexts import Context
+    from .client.global_tensors.tensor import GlobalTensor
     from .client.host_arrays.host_arrays import HostPool
     from .client.pipelines.pipeline import Pipeline, Stage, pipeline
     from .client.routines.routine import Routine
@@ -55,6 +56,7 @@ __all__ = [
     "Context",
     "DeviceMemoryError",
     "FileError",
+    "GlobalTensor",
     "HostPool",
     "KernelError",
     "MetadataError",
@@ -81,6 +83,7 @@ __all__ = [
 _HOMES = {
     "Program": "interpreter.programs.program",
     "Context": "client.calls.contexts",
+    "GlobalTensor": "client.global_tensors.tensor",
     "HostPool": "client.host_arrays.host_arrays",
     "Pipeline": "client.pipelines.pipeline",
     "Stage": "client.pipelines.pipeline",

@@ -157,6 +157,7 @@ TENSOR = {
     "is_ready": "",
     "tolist": "",
     "to_device": "'cpu:0'",
+    "to_global": "td.placement(['cpu:0'])",
     "copy": "",
     "pin": "",
     "unpin": "",

@@ -120,6 +120,15 @@ def test_with_a_routine_it_learns_the_same_to_the_last_bit(runs, tmp_path):
     assert "the values are the same, to the last bit" in run.output
 
 
+def test_two_devices_learn_the_same_from_a_part_of_each_minibatch(runs, tmp_path):
+    run = train("cpu:0", tmp_path, "--devices", "sim:0,sim:1")
+    assert abs(run.accuracy() - runs["sim:0"].accuracy()) < 0.5
+    for name, weight in runs["sim:0"].weights().items():
+        np.testing.assert_allclose(run.weights()[name], weight, rtol=0, atol=1e-4)
+    assert "moved to and from sim:1" in run.output
+    assert run.output.count("device to device") == 2
+
+
 def test_the_serial_engine_learns_the_same_bit_for_bit():
     """A few steps on cpu:0: what the scheduler may do side by side changes nothing."""
     spec = importlib.util.spec_from_file_location("train_digits", ROOT / "examples" / "train_digits.py")

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import tensord as td
+from examples.own_daemon import own_daemon
 from tensord.client.session.session import Session
 
 from .stage import Given
@@ -111,8 +112,6 @@ class Yardstick:
     @contextmanager
     def daemon(self) -> Iterator[str]:
         """The address of a daemon with the device."""
-        from examples.own_daemon import own_daemon
-
         config = f"devices = {self.given.beside}".replace("'", '"')
         with own_daemon(config=config) as daemon:
             yield daemon.address

@@ -7,7 +7,7 @@ least time is done, and of ways that take equally long the one on which the fewe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from ....interpreter.layouts.layout import BROADCAST, Atom, Partial, Split
@@ -25,7 +25,15 @@ def route(before: Form, after: Form) -> tuple[Step, ...]:
         prepared = Form.of(after.meta, before.placement, after.layout)
         stops = [one for one in (there, prepared) if not any(isinstance(atom, Partial) for atom in one.layout)]
         ways += [straight(before, stop) + straight(stop, after) for stop in stops]
+        ways += [straight(before, one) + route(one, after) for one in sliced(before)]
     return min(ways, key=cost)
+
+
+def sliced(form: Form) -> Iterator[Form]:
+    """The same with slices in place of addends, along an axis that is not cut yet: sums that are sent go once."""
+    for dim, atom in enumerate(form.layout):
+        if isinstance(atom, Partial) and form.meta is not None:
+            yield from (form.at(dim, Split(axis)) for axis in range(form.meta.ndim) if not form.splits(axis))
 
 
 def cost(way: tuple[Step, ...]) -> tuple[float, int, int]:

@@ -234,7 +234,19 @@ def test_every_method_of_a_tensor_has_been_judged():
     """What is new on tensors, and needs a value, has to say so in a capture."""
     known = {name for name in vars(Tensor) if not name.startswith("_") or name.startswith("__")}
     needs_no_value = {
-        *("shape", "dtype", "ndim", "size", "nbytes", "device", "to_device", "copy", "__copy__", "__deepcopy__"),
+        *(
+            "shape",
+            "dtype",
+            "ndim",
+            "size",
+            "nbytes",
+            "device",
+            "to_device",
+            "to_global",
+            "copy",
+            "__copy__",
+            "__deepcopy__",
+        ),
         *("__getitem__", "__setitem__", "__len__", "__iter__", "__hash__", "__dir__", "__reduce__", "__del__"),
         *("__array__", "__array_ufunc__", "__array_function__", "__array_namespace__", "__dlpack_device__"),
         *("__init__", "__doc__", "__module__", "__slots__", "__weakref__", "__annotations__", "__repr__"),

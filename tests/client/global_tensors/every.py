@@ -20,7 +20,9 @@ from ..routines.compared import over
 ARGUMENTS: Final = ("x", "z", "i", "b", "one", "v")  # of the names in the texts: tensors
 DEVICES: Final = ("cpu:0", "sim:0", "sim:1", "sim:2", "sim:3")
 # What a global tensor refuses, or says otherwise: it is on no one device.
-OTHERWISE: Final = frozenset(("__dlpack__", "cupy", "random.seed", "xp.from_dlpack", "to_device", "prefetch"))
+OTHERWISE: Final = frozenset(
+    ("__dlpack__", "cupy", "random.seed", "xp.from_dlpack", "to_device", "to_global", "prefetch")
+)
 GRIDS: Final = (
     placement(["sim:0"]),
     placement(["sim:1", "sim:0"]),

@@ -88,6 +88,7 @@ def test_what_moves_is_what_has_to(given, wanted, names, received):
     (Partial("sum"), Split(0), ["reduce_scatter", "send"], [(48, 48), (48, 48)]),
     (BROADCAST, Split(1), ["send"], [(48, 48)]),
     (BROADCAST, BROADCAST, ["send"], [(96, 96)]),
+    (Partial("sum"), BROADCAST, ["reduce_scatter", "send", "all_gather"], [(48, 48), (48, 48), (48, 48)]),
 ])  # fmt: skip
 def test_to_another_placement_as_little_goes_as_can(given, wanted, names, received):
     meta = Meta.of((4, 6), "float32")
