@@ -19,12 +19,12 @@ from tensord.client.device_arrays.blocks import OPEN_BLOCKS
 
 from ..daemon import Daemon
 from ..each_case import each_case
+from ..gpu.over_fake import FakeClient, fake_daemon
 from ..puppet import Puppet, eventually
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
 from .borrowed import given_back
 
-SERVE = "from tests.gpu.fake import install; install({!r}); from tensord.client.cli.main import main; main()"
 NUMBERS = np.arange(1024.0)
 MIB = 1 << 20
 
@@ -36,10 +36,7 @@ devices = ["cpu:0", {name = "cuda:0", memory = "256MiB", reserve = 0}]
 
 @contextmanager
 def serving(directory: Path, settings: str = "", fake: str = "1", address: str | None = None) -> Iterator[Daemon]:
-    config = directory / "tensord.toml"
-    config.write_text(CONFIGURATION + settings)
-    program = ("-c", SERVE.format(fake))
-    with Daemon.start(directory, "--config", str(config), program=program, address=address) as daemon:
+    with fake_daemon(directory, CONFIGURATION + settings, fake, address) as daemon:
         yield daemon
 
 
@@ -74,10 +71,7 @@ def used(session: td.Session) -> int:
 
 def client(daemon: Daemon) -> Puppet:
     """Another process, over a fake of its own, with a session `s`."""
-    puppet = Puppet.start()
-    puppet.do("from tests.gpu.fake import install; install('7')")
-    puppet.do(f"s = td.connect({daemon.address!r})")
-    return puppet
+    return FakeClient.start(daemon.address)
 
 
 def test_a_value_is_read_in_a_block_of_its_own(gpu: Gpu, session: td.Session) -> None:

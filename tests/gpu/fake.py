@@ -46,6 +46,21 @@ def main() -> None:
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
+def script() -> None:
+    """Run a script in a forked process, over the fake that the environment names."""
+    install(os.environ[VARIABLE])
+    sys.path.insert(0, str(Path(sys.argv[0]).parent))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def serve() -> None:
+    """Run `tensord` in a forked process, over the fake that the environment names."""
+    from tensord.client.cli.main import main as tensord
+
+    install(os.environ.pop(VARIABLE))
+    tensord()
+
+
 def install(spec: str) -> None:
     """Have `import cupy` give the fake, with faults."""
     import tensord.streams.cuda.products

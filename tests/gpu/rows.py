@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import tensord as td
-from examples.own_daemon import own_daemon
 from tensord.client.session.session import Session
 
 from .stage import Given
@@ -112,6 +111,8 @@ class Yardstick:
     @contextmanager
     def daemon(self) -> Iterator[str]:
         """The address of a daemon with the device."""
+        from examples.own_daemon import own_daemon
+
         config = f"devices = {self.given.beside}".replace("'", '"')
         with own_daemon(config=config) as daemon:
             yield daemon.address

@@ -45,7 +45,7 @@ class Proof:
     def random_fusions(self) -> None:
         """Each against its steps, which have kernels of their own, to the last bit of a NaN."""
         found = 0
-        for shapes in (SHAPES, LONGER, UNEVEN):
+        for shapes in (SHAPES, LONGER, UNEVEN) if self.given.is_real else (SHAPES, LONGER):
             for seed in range(30 if self.given.is_real else 1):
                 for program, fusion, kernel in self.fusions(Writer(seed, shapes).program(12)):
                     self.same(kernel, kernel.instead, arguments(program, fusion, seed), len(fusion.inputs))
@@ -109,7 +109,8 @@ class Proof:
     def rows(self) -> None:
         """Softmax and norms, against CuPy's, whose sums have another order."""
         dtypes = ("float32", "float64") if self.given.is_real else ("float64",)
-        for name, dtype in ((name, dtype) for name in ("softmax", "log_softmax", "layer_norm") for dtype in dtypes):
+        names = ("softmax", "log_softmax", "layer_norm") if self.given.is_real else ("softmax",)
+        for name, dtype in ((name, dtype) for name in names for dtype in dtypes):
             shape = (300, 777) if self.given.is_real else (2, 70)
             x = np.random.default_rng(0).normal(size=shape).astype(dtype)
             op = REGISTRY[name]

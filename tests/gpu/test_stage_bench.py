@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
 from . import fake
+from .over_fake import fake_daemon
 from .record import Skip
 
 ROOT = Path(__file__).parents[2]
@@ -60,8 +61,12 @@ def test_a_row_in_one_process_is_a_run_of_graphs(rows: Any, tmp_path: Path, name
 
 
 def test_the_rows_through_a_daemon_share_it(rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake.prepare(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT / "src"), str(ROOT)]))
+    @contextmanager
+    def daemon(_rows: Any) -> Iterator[str]:
+        with fake_daemon(tmp_path, 'devices = ["cpu:0", "cuda:0"]\n') as running:
+            yield running.address
+
+    monkeypatch.setattr(type(rows), "daemon", daemon)
     dict(rows.all())["through a daemon"]()
     found = {figure["name"]: figure for figure in events(rows, tmp_path, "figure")}
     assert len(found) == 4

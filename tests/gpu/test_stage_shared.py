@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from . import fake
+import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-def run(folder: Path, spec: str) -> list[dict[str, Any]]:
-    """What the stage says."""
-    fake.prepare(folder)
-    path = os.pathsep.join([str(folder), str(ROOT / "src"), str(ROOT)])
-    env = {**os.environ, "PYTHONPATH": path, fake.VARIABLE: spec}
-    record = folder / "record"
-    until = f"{time.monotonic() + 100:.1f}"
-    options = ["--device", "cuda:0", "--until", until, "--record", str(record)]
-    command = [sys.executable, "-m", "tests.gpu.stage_shared", *options]
-    subprocess.run(command, env=env, cwd=ROOT, check=False, timeout=110)  # noqa: S603 - our own
-    return [json.loads(line) for line in record.read_text().splitlines()]
+from ..daemon import Daemon
+from ..streams.fake_cuda.gpu import Gpu
+from ..streams.fake_cuda.module import installed
+from . import fake, stage_shared
+from .over_fake import FakeClient, fake_daemon
+from .stage import Given
 
 
-def test_all_of_it_holds_over_the_fake(tmp_path: Path) -> None:
-    events = run(tmp_path, "1")
+def test_all_of_it_holds_over_the_fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def daemon_with(device: str) -> Iterator[Daemon]:
+        with fake_daemon(tmp_path, f'devices = ["cpu:0", {{name = "{device}"}}]\n') as daemon:
+            yield daemon
+
+    monkeypatch.setenv(fake.VARIABLE, "1")  # sizes are small
+    monkeypatch.setattr(stage_shared, "daemon_with", daemon_with)
+    monkeypatch.setattr(stage_shared, "Puppet", FakeClient)
+    monkeypatch.setattr(stage_shared, "TURNS", 2)
+    options = argparse.Namespace(
+        device="cuda:0", until=time.monotonic() + 100, chosen="", part="0/1", record=tmp_path / "record", done=None
+    )
+    with installed(Gpu(seed=1, memory=1 << 30)):
+        given = Given(options)
+        stage_shared.work(given)
+        given.record.finish()
+    events = [json.loads(line) for line in (tmp_path / "record").read_text().splitlines()]
     assert not [event for event in events if event["event"] == "failed"]
+    assert len([event for event in events if event["event"] == "passed"]) == 4
     assert len([event for event in events if event["event"] == "figure"]) == 3
-    assert events[-1]["event"] == "finished"
