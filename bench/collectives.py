@@ -33,7 +33,7 @@ def reduced(tensors: list[Any]) -> list[Any]:
 def extra_memory(session: td.Session, nbytes: int) -> int:
     """Bytes that a device had in use beside a value and its result, at the most, when a merge was begun."""
     merges = [record for record in session.trace().records if record.opcode == "MergeChunk"]
-    return max(record.used for record in merges) - 2 * nbytes
+    return int(max(record.used for record in merges)) - 2 * nbytes
 
 
 def measure(settings: Settings) -> list[Row]:

@@ -51,7 +51,8 @@ class GlobalCalls:
         core = x._core
         inputs = (x,) if y is None else (x, y)
         out = (x,) if in_place else None
-        key = (op, *[each._form if type(each) is GlobalTensor else type(each) for each in inputs], attributes, in_place)
+        first: Any = x._form if type(x) is GlobalTensor else type(x)
+        key = (op, first, y._form if type(y) is GlobalTensor else type(y), attributes, in_place)
         known = self.known.get(key)
         if known is not None and CURRENT.capture is None:
             issued = self.known.issue(core, known, inputs, out, self._outbox.locations.here(2))

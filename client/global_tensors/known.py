@@ -52,38 +52,65 @@ class KnownCalls:
         """Issue one call for each part; None if it has to go the long way."""
         if known.integers and any(type(one) is int and not 0 <= one <= SMALL for one in operands):
             return None
-        outbox = self._outbox
+        outbox, entries = self._outbox, known.entries
         if known.heavy:
             outbox.make_way()
         with outbox.lock:
-            if not all(entry.alive for entry in known.entries) or not all_living(operands, out):
+            ids = ids_of(operands, len(entries))
+            if ids is None or not all(entry.alive for entry in entries):
                 return None
-            calls, made = [], []
-            newest = outbox.ids
-            for part, entry in enumerate(known.entries):
-                ids = tuple([one._parts[part]._id if type(one) is GlobalTensor else one for one in operands])
-                if out is None:
-                    results = [Tensor(core, newest + n, meta, entry.home) for n, meta in enumerate(entry.outputs, 1)]
-                    newest += len(results)
-                    outbox.ids = newest
-                else:
-                    results = [one._parts[part] for one in out]
-                calls.append([CALL, entry.number, ids, tuple([one._id for one in results]), 0, location])
-                made.append(results)
-            for results in made if out is not None else ():
-                for part_written in results:
-                    forget(part_written)
+            made = self._new_parts(core, entries) if out is None else targets_of(out)
+            if made is None:
+                return None
+            calls = [
+                [CALL, entry.number, given, tuple([part._id for part in results]), 0, location]
+                for entry, given, results in zip(entries, ids, made, strict=True)
+            ]
             messages = outbox.messages
-            for message in calls if outbox.depth else ([ATOMIC, calls],):
-                messages.append(message)
+            if outbox.depth:
+                messages.extend(calls)
+            else:
+                messages.append([ATOMIC, calls])
             size = len(messages)
         if size >= outbox.limit or size == 1:
             outbox.appended()
         if out is not None:
             return list(out)
-        return [GlobalTensor(core, form, [results[n] for results in made]) for n, form in enumerate(known.outputs)]
+        return [
+            GlobalTensor(core, form, parts) for form, parts in zip(known.outputs, zip(*made, strict=True), strict=True)
+        ]
+
+    def _new_parts(self, core: Core, entries: Sequence[Entry]) -> list[list[Tensor]]:
+        """New tensors for the results of each part's call. The caller holds the lock."""
+        outbox = self._outbox
+        newest, made = outbox.ids, []
+        for entry in entries:
+            home = entry.home
+            made.append([Tensor(core, newest + n, meta, home) for n, meta in enumerate(entry.outputs, 1)])
+            newest += len(entry.outputs)
+            outbox.ids = newest
+        return made
 
 
-def all_living(operands: Sequence[Any], out: Sequence[Any] | None) -> bool:
-    """Was no part released?"""
-    return all(part._id > 0 for one in (*operands, *(out or ())) if type(one) is GlobalTensor for part in one._parts)
+def ids_of(operands: Sequence[Any], count: int) -> list[tuple[Any, ...]] | None:
+    """The operands of each part's call: ids, or numbers as they are. None if a part was released."""
+    columns: list[Sequence[Any]] = []
+    for one in operands:
+        if type(one) is GlobalTensor:
+            ids = [part._id for part in one._parts]
+            if min(ids) <= 0:
+                return None
+            columns.append(ids)
+        else:
+            columns.append((one,) * count)
+    return list(zip(*columns, strict=True)) if columns else [()] * count
+
+
+def targets_of(out: Sequence[Any]) -> list[tuple[Tensor, ...]] | None:
+    """The targets of each part's call, whose values are known no more. None if a part was released."""
+    parts = [part for one in out for part in one._parts]
+    if any(part._id <= 0 for part in parts):
+        return None
+    for part in parts:
+        forget(part)
+    return list(zip(*[one._parts for one in out], strict=True))

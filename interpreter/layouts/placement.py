@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..errors import MetadataError, MetadataTypeError
@@ -19,6 +19,13 @@ class Placement:
 
     names: tuple[str, ...]
     grid: tuple[int, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.names, self.grid)))
+
+    def __hash__(self) -> int:
+        return self._hash  # a key of each op on a global tensor has it
 
     @property
     def kind(self) -> str:
