@@ -67,10 +67,8 @@ class KnownCalls:
                 for entry, given, results in zip(entries, ids, made, strict=True)
             ]
             messages = outbox.messages
-            if outbox.depth:
-                messages.extend(calls)
-            else:
-                messages.append([ATOMIC, calls])
+            for message in calls if outbox.depth else ([ATOMIC, calls],):  # a group refuses more than it may hold
+                messages.append(message)
             size = len(messages)
         if size >= outbox.limit or size == 1:
             outbox.appended()

@@ -7,6 +7,7 @@ import pytest
 
 import tensord as td
 from tensord.client.calls import signatures
+from tensord.client.outbox import batches
 from tensord.interpreter.wire.messages import ATOMIC, CALL, LOCATION
 
 ROWS = np.arange(12.0).reshape(4, 3)
@@ -129,3 +130,13 @@ def test_the_same_under_handlers_and_in_sessions_that_find_periods(make_session)
                 session.handler = session.handler.__call__
         found.append(x.numpy().tobytes())
     assert found[0] == found[1]
+
+
+def test_a_block_that_is_full_refuses_known_calls_too(session, x, monkeypatch):
+    for _ in range(2):
+        _ = x + x
+    monkeypatch.setattr(batches, "GROUP", 5)
+    with pytest.raises(td.ProtocolError, match="holds at most 5 messages"), session.atomic():
+        for _ in range(9):
+            _ = x + x
+    np.testing.assert_array_equal((x + x).numpy(), 2 * ROWS)

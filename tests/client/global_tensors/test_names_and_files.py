@@ -143,7 +143,8 @@ def test_a_file_has_the_whole_and_may_be_loaded_on_a_placement(make_session, tmp
 def test_a_checkpoint_is_restored_where_devices_are_missing_too(make_session, tmp_path, pair, layout, devices):
     first = make_session(devices=DEVICES)
     first.publish("x", first.global_tensor(ROWS, pair, layout))
-    first.checkpoint(tmp_path / "there").wait()
+    report = first.checkpoint(tmp_path / "there", "x").wait()
+    assert report["names"] == 2
     first.unpublish("x")
     second = make_session(devices=devices)
     second.restore(tmp_path / "there")
