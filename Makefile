@@ -133,7 +133,7 @@ model-long: $(VENV)/.dev
 	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS) $(if $(GPUS),--gpus) $(if $(LAUNCHING),--launching) $(if $(CROWDED),--crowded) $(if $(COLLECTIVES),--collectives)
 
 conformance-long: $(VENV)/.dev
-	@TENSORD_CONFORMANCE_EXAMPLES=$(EXAMPLES) $(RUN) -m pytest -n 3 --dist worksteal tests/conformance
+	@TENSORD_CONFORMANCE_EXAMPLES=$(EXAMPLES) $(RUN) -m pytest -n 3 --dist worksteal tests/conformance tests/interpreter/layouts
 
 fuzz: $(VENV)/.dev
 	@$(RUN) -m tests.fuzz.run --seconds $(SECONDS)

@@ -26,6 +26,7 @@ Operands are tensors of the session with one of the dtypes after the colon, or P
   are independent: unlike with NumPy's views, writing to one never changes the other.
 - **waits for data**: the data decide the result's shape; `shape` and `dtype` of the handle wait for it.
 - **N results**: a call gives as many tensors.
+- **whole**: of [global tensors](global.md), each device computes all of the op ([layouts.md](layouts.md)).
 - **composite**: on a device without a kernel for it, it is made of other ops.
 - **needs**: functions that a device's array module has to have; NumPy has all, CuPy lacks some. Where they are missing,
   the op runs on a cpu device, unless it is composite.
@@ -62,6 +63,7 @@ def remarks(op: Description) -> str:
         "composite": op["composite"],
         f"needs {', '.join(map(code, op['needs']))}": op["needs"],
         f"needs `{op['library']}`": op["library"],
+        "whole": op["whole"] is not None,
     }
     return ", ".join(remark for remark, holds in found.items() if holds)
 

@@ -62,6 +62,12 @@ def test_the_manual_page_has_every_command_with_its_options():
     assert not [line for line in text.splitlines() if line.startswith((".Example", "'")) or "\b" in line]
 
 
+def test_the_table_of_layout_rules_is_current():
+    """If not: .venv/bin/python docs/make_layouts.py."""
+    page = (ROOT / "docs/layouts.md").read_text()
+    assert runpy.run_path(str(ROOT / "docs/make_layouts.py"))["renewed"](page) == page
+
+
 def test_the_table_of_ops_is_current():
     """If not: .venv/bin/python docs/make_op_table.py > interpreter/schema/ops.json."""
     assert table_of(map(description_of, REGISTRY.values())) == TABLE.read_text()

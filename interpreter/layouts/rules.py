@@ -37,7 +37,7 @@ class Signature(NamedTuple):
 
     `inputs`: None for a Python scalar, which fits any layout. `localise`: what makes attributes of a share's, where
     these are others than the whole's. `exact`: are the results' bits those of the op on the whole? If not, they are
-    within the bound of the op's family (docs/global.md), and the same each time.
+    within the bound of the op's family (docs/layouts.md), and the same each time.
     """
 
     inputs: tuple[Atom | None, ...]

@@ -13,10 +13,12 @@ How to add an op:
 4. If its temporaries may take more than half a megabyte, say in `scratch` how much (`schema.scratch` has the parts), or
    set `pointwise`: the kernel is then called on pieces. tests/interpreter/ops/test_scratch.py measures every op: add a
    call to `large_calls.py` there.
-5. `define(...)`. Name op and attributes as the Python array API standard does. Give `work` where the largest
+5. Say in `layouts` with which layouts of global tensors each device computes its own part (`rules/`), or why it
+   computes all. tests/interpreter/layouts tries each signature on shares; docs/layouts.md says whose bits are others.
+6. `define(...)`. Name op and attributes as the Python array API standard does. Give `work` where the largest
    operand's size misleads, `scalars` where a Python int need not fit the promoted dtype, and `total` if the kernel
    raises on no data; tests/interpreter/ops/test_total.py tries to make it raise.
-6. Compare it with NumPy in tests/interpreter/ops; the aliasing and registry tests there find it by themselves.
+7. Compare it with NumPy in tests/interpreter/ops; the aliasing and registry tests there find it by themselves.
 
 The families:
 

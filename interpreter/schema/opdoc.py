@@ -56,6 +56,7 @@ def description_of(op: OpDef) -> Description:
         "ufunc": op.ufunc,
         "needs": list(op.needs),
         "library": None if op.library is None else op.library.name,
+        "whole": op.layouts if isinstance(op.layouts, str) else None,
     }
 
 

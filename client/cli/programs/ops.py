@@ -115,6 +115,8 @@ def _lines(op: Description) -> Iterator[tuple[str, str]]:
         yield "memory", "with out=, which is its first operand, only a part is written"
     if op["composite"]:
         yield "composite", "on a device without a kernel for it, it is made of other ops"
+    if op["whole"] is not None:
+        yield "global tensors", f"each device computes all of it: {op['whole']}"
     yield "devices", _devices(op)
 
 
