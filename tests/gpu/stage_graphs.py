@@ -16,7 +16,7 @@ from tensord.interpreter.schema.opdef import REGISTRY, OpDef, find, lacking
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda.own_kernel import OwnKernel
 from tensord.streams.device import KernelCall
-from tensord.streams.graph import LaunchGraph, Moving, Refused
+from tensord.streams.graph import NODE, LaunchGraph, Moving, Refused
 
 from ..streams.conftest import Reports
 from ..streams.cuda.on_launcher import OnLauncher
@@ -53,15 +53,23 @@ class Proof:
         add = self.kernel("add", x, one)
         calls = [(add, (x, one, y)), *[(add, (y, one, y)) for _ in range(self.length - 1)]]
         listed = self.listed(calls, y)
+        before = self.free()
         graph = self.on.graph(calls)
         self.on.launch(graph)
         assert self.bits(y) == listed, "the graph gives other bits than the list"
+        taken = (before - self.free() - graph.nbytes) / graph.nodes
+        self.given.record.figure("memory of the driver's for a node", round(taken), "bytes", counted=NODE)
         if isinstance(add, OwnKernel):
             assert graph.nodes == self.length
             self.patched(graph, add, calls)
         elif self.given.is_real:
             raise AssertionError("an add of float32 is no kernel of our own")
         self.cost(calls, graph)
+
+    def free(self) -> int:
+        """Bytes of the GPU that nobody has."""
+        found: int = self.on.run(self.xp.cuda.runtime.memGetInfo)[0]
+        return found
 
     def patched(self, graph: LaunchGraph, add: Any, calls: Sequence[Any]) -> None:
         """Another operand, number and result."""
