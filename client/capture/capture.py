@@ -167,6 +167,14 @@ class Capture:
             value = self.builder.move(self.value(tensor), self.slots.device(home), user_line())
         return self.symbol(value, self.builder.metas[value], home)
 
+    def collective(self, kind: str, tensors: Sequence[Tensor], attributes: Mapping[str, Any]) -> list[Tensor]:
+        """Record a collective."""
+        with LOCATED:
+            values = [self.value(tensor) for tensor in tensors]
+            made = self.builder.collective(kind, values, attributes, user_line())
+        metas = self.builder.metas
+        return [self.symbol(value, metas[value], tensor.device) for value, tensor in zip(made, tensors, strict=True)]
+
     def constant(self, values: Any, home: str, dtype: Any) -> Tensor:
         """Copy the values of an upload, and record that each run copies the tensor that holds them."""
         meta, array = copied(plain(values), dtype, lambda meta: np.empty(meta.shape, meta.dtype))

@@ -18,7 +18,7 @@ from ...interpreter.wire.messages import Collective, encode_message
 from ..calls.checks import device_of, own
 from ..core.core import Core
 from ..locations.locations import located
-from ..outbox.current import refuse_captured
+from ..outbox.current import capture_of
 from ..tensor.tensor import Tensor
 
 Merge: TypeAlias = Literal["copy", "stream"]
@@ -88,16 +88,20 @@ def seconds(timeout: float | None) -> float:
 
 
 def compute(kind: Kind, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]) -> list[Tensor]:
-    """Send one collective of tensors of one session; its results."""
+    """Send one collective of tensors of one session, or record it; its results."""
     core = tensors[0]._core
-    refuse_captured(core.outbox, f"{kind}: no collective can be recorded")
     metas = [tensor._known_meta() for tensor in tensors]
     homes = [tensor.device for tensor in tensors]
     try:
         asked = asked_for(kind, homes, metas, devices, attributes, len(devices or tensors))
     except MetadataError as error:
         raise located(error) from None
-    return issue(core, asked, tensors, devices, attributes)
+    capture = capture_of(core.outbox)
+    if capture is None:
+        return issue(core, asked, tensors, devices, attributes)
+    if kind is Kind.BROADCAST:  # on devices that a routine has anyway: its moves
+        return [capture.move(tensors[0], device) for device in devices]
+    return list(capture.collective(str(kind), tensors, attributes))
 
 
 def issue(

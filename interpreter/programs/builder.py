@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import ops as _ops  # noqa: F401 - fills the registry
+from ..collectives.request import request_of
 from ..errors import MetadataError, MetadataTypeError, ProtocolError, QuotaError
 from ..schema.infer import InferCache, check_targets
 from ..schema.opdef import Attributes, find
@@ -27,7 +28,19 @@ from .constructs import (
     written_values,
 )
 from .numbers import ARITHMETIC, CONSTANT, DRAW, IN_BLOCKS, LEAVES, SEED, Number, kinds_of
-from .program import CONSTRUCTS, EFFECT, MOVE, NO_DEVICE, PRINT, SURROGATE, Program, Source, Step, weight_of
+from .program import (
+    COLLECTIVES,
+    CONSTRUCTS,
+    EFFECT,
+    MOVE,
+    NO_DEVICE,
+    PRINT,
+    SURROGATE,
+    Program,
+    Source,
+    Step,
+    weight_of,
+)
 
 STEPS = 1 << 14  # of a program
 OPERANDS = 1 << 18  # of all its steps
@@ -181,6 +194,24 @@ class Builder:
         check_slot(device, "device")
         return self._add(Step(MOVE, (value,), (), device, None, len(self.metas), (meta,), location))[0]
 
+    def collective(
+        self, kind: str, values: Sequence[int], attributes: Attributes | None = None, location: Any = None
+    ) -> range:
+        """Add a collective on values of different homes; the values of its results, one on each home."""
+        if kind not in COLLECTIVES:
+            raise ProtocolError(f"there is no collective {shown(kind)} in a program")
+        metas = [self._tensor_meta(value) for value in values]
+        homes = [self.homes[value] for value in values]
+        if len(set(homes)) < len(homes):
+            raise MetadataError(f"{kind}: each value has to be on a device of its own", op=kind)
+        if None in metas:
+            raise MetadataError(f"{kind} takes no value whose shape data decide", op=kind)
+        request = request_of(dict(attributes or {}))
+        outputs = request.collective(kind, [meta for meta in metas if meta is not None], len(metas)).outputs()
+        frozen = tuple(sorted(request._asdict().items()))
+        step = Step(kind, tuple(values), frozen, NO_DEVICE, None, len(self.metas), outputs, location)
+        return self._add(step, homes)
+
     def print(
         self,
         parts: Sequence[str | None],
@@ -273,6 +304,8 @@ class Builder:
         if step.op == EFFECT:
             self.effect(given["callback"], step.operands, given["chain"], step.location)
             return range(0)
+        if step.op in COLLECTIVES:
+            return self.collective(step.op, step.operands, given, step.location)
         if step.op in CONSTRUCTS:
             return self.construct(step.op, step.operands, step.blocks, given, step.location)
         return self.op(step.op, step.operands, given, step.device, step.into, step.location)

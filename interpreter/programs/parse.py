@@ -13,7 +13,7 @@ from ..types.meta import Meta
 from ..wire.forms import shown
 from .builder import Builder
 from .numbers import CONSTANT, PARAMETER
-from .program import CONSTRUCTS, EFFECT, MOVE, PRINT, Program
+from .program import COLLECTIVES, CONSTRUCTS, EFFECT, MOVE, PRINT, Program
 from .text import HEADER, OWN_DEFAULTS, VERSION, meta_text, printable
 from .tokens import CONSTANTS, Line
 
@@ -74,7 +74,12 @@ class Reader:
             "block": self._block,
             "end": self._end,
         }
-        self._steps: dict[str, Callable[[Line], None]] = {PRINT: self._print, EFFECT: self._effect, MOVE: self._move}
+        self._steps: dict[str, Callable[[Line], None]] = {
+            PRINT: self._print,
+            EFFECT: self._effect,
+            MOVE: self._move,
+            **dict.fromkeys(COLLECTIVES, self._collective),
+        }
 
     def read(self, text: str) -> None:
         """Read a line, perhaps empty or a comment."""
@@ -189,6 +194,13 @@ class Reader:
     def _move(self, line: Line) -> None:
         line.advance()
         self._builder.move(line.value(), line.device(), line.finish())
+
+    def _collective(self, line: Line) -> None:
+        kind = line.text
+        line.advance()
+        values, names = line.values(), tuple(sorted(OWN_DEFAULTS[kind]))
+        *given, location = rest_of(line, kind, *names)
+        self._builder.collective(kind, values, dict(zip(names, given, strict=True)), location)
 
     def _print(self, line: Line) -> None:
         line.advance()

@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgpack
 
+from ..collectives.collective import Kind
 from ..schema.opdef import FrozenAttributes
 from ..types.meta import SCALAR_TYPES, Meta, Scalar, ScalarType
 from .numbers import CONSTANT, DRAW, PARAMETER, Number
@@ -39,7 +40,9 @@ CASE: Final = "case"
 WHILE: Final = "while_loop"
 REPEAT: Final = "repeat_loop"
 CONSTRUCTS: Final = frozenset((COND, CASE, WHILE, REPEAT))
-NO_OPS: Final = CONSTRUCTS | {MOVE, PRINT, EFFECT}
+# Collectives on values with different homes, where their results are, too. A broadcast is moves.
+COLLECTIVES: Final = frozenset(map(str, Kind)) - {str(Kind.BROADCAST)}
+NO_OPS: Final = CONSTRUCTS | COLLECTIVES | {MOVE, PRINT, EFFECT}
 
 NO_DEVICE: Final = -1  # of steps whose results have several homes, or none
 CHARACTERS: Final = 256  # of the texts of prints, and of names, that count as a step
@@ -56,7 +59,7 @@ class Source(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step: an op, or a move, a print, an effect, a construct.
+    """One step: an op, or a move, a collective, a print, an effect, a construct.
 
     `operands`: values and numbers, as the module says. `device`: the slot of the device it runs on. `into`: the values
     that it overwrites, by its last results; None for new variables alone. An op overwrites with all of its results.

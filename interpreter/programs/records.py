@@ -16,19 +16,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..collectives.request import Request
 from ..errors import MetadataError, ProtocolError, TensordError
 from ..schema.infer import InferCache
 from ..wire.forms import depth_exceeds, shown
 from ..wire.messages import decode_meta
 from .builder import STEPS, Builder
-from .program import CONSTRUCTS, EFFECT, MOVE, NO_DEVICE, PRINT, Program, Step, records_of
+from .program import COLLECTIVES, CONSTRUCTS, EFFECT, MOVE, NO_DEVICE, PRINT, Program, Step, records_of
 
 SEQUENCES = (tuple, list)
 DEEPEST = 8  # levels of an attribute
 LONGEST = 200  # characters of an error
 LOCATIONS = (str, int, type(None))
 # The attributes of steps that are no ops: all of them, since these have no defaults.
-ATTRIBUTES = {MOVE: (), PRINT: ("chain", "parts", "sep"), EFFECT: ("callback", "chain")}
+ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    MOVE: (),
+    PRINT: ("chain", "parts", "sep"),
+    EFFECT: ("callback", "chain"),
+    **dict.fromkeys(COLLECTIVES, tuple(sorted(Request._fields))),
+}
 
 
 def wire_records(program: Program, number: Callable[[Any], Any] = lambda text: text) -> Iterator[tuple[Any, ...]]:

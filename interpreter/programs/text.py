@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
+from ..collectives.request import Request
 from ..schema.indexing import spelt_slice
 from ..schema.opdef import REGISTRY, REQUIRED
 from ..types.meta import Meta
 from ..wire.limits import Limits
 from .constructs import MAX_ITERATIONS, layout
 from .numbers import CONSTANT, PARAMETER, Number
-from .program import EFFECT, NO_DEVICE, PRINT, WHILE, Program, Source, Step
+from .program import COLLECTIVES, EFFECT, NO_DEVICE, PRINT, WHILE, Program, Source, Step
 
 VERSION: Final = 1
 HEADER: Final = "tensord program"
@@ -140,6 +141,7 @@ OWN_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     PRINT: {"sep": " ", "chain": 0},
     EFFECT: {"chain": 0},
     WHILE: {MAX_ITERATIONS: None},
+    **dict.fromkeys(COLLECTIVES, Request()._asdict()),
 }
 
 

@@ -53,6 +53,7 @@ FLUSH = int(MessageKind.FLUSH)
 CHECKPOINT = int(MessageKind.CHECKPOINT)
 RESTORE = int(MessageKind.RESTORE)
 SHARE = int(MessageKind.SHARE)
+COLLECTIVE = int(MessageKind.COLLECTIVE)
 
 # Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
 UNGROUPED = frozenset(

@@ -13,7 +13,7 @@ from tensord.client.embedded.in_process import EmbeddedTransport
 from tensord.client.session.session import Session
 from tensord.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
 from tensord.interpreter.collectives.choice import CHUNK
-from tensord.interpreter.errors import CancelledError, CaptureError, KernelError, MetadataError, QuotaError
+from tensord.interpreter.errors import CancelledError, KernelError, MetadataError, QuotaError
 from tensord.vm.machine import VirtualMachine
 from tensord.vm.tracing.analysis.sums.stats import stats
 from tensord.vm.tracing.record import Record
@@ -171,11 +171,58 @@ def test_what_does_not_fit_is_refused_at_the_users_line(make_session: Make) -> N
     assert all_reduce([x, y, z])[0].shape == (2, 2)
 
 
-def test_a_routine_cannot_record_one(make_session: Make) -> None:
-    session = machine(make_session)
-    x = session.asarray([1.0], device="sim:0")
-    with pytest.raises((CaptureError, TypeError)):
-        session.routine(lambda x: all_reduce([x])[0])(x)
+class TestRoutines:
+    @pytest.mark.parametrize("shape", [(3, 6), LARGE])
+    @pytest.mark.parametrize("passes", ["all", "none"])
+    def test_a_routine_gives_the_bits_of_its_function(self, make_session: Make, shape: Any, passes: str) -> None:
+        session = machine(make_session)
+        tensors = spread(session, values_of(shape))
+
+        def step(*parts: td.Tensor) -> list[td.Tensor]:
+            doubled = [part * 2 for part in parts]
+            total = all_reduce(doubled)
+            shares = reduce_scatter([each + part for each, part in zip(total, parts, strict=True)], "max")
+            return [*total, *all_gather(shares), *all_to_all(doubled, 0, 1), *broadcast(total[1], ["sim:0", "sim:3"])]
+
+        expected = [(each.device, each.numpy().tobytes()) for each in step(*tensors)]
+        routine = session.routine(step, passes=passes)
+        for _ in range(3):
+            assert [(each.device, each.numpy().tobytes()) for each in routine(*tensors)] == expected
+        trace = session.trace()
+        assert trace.verify() == []
+        assert sum(record.opcode == "CompleteCollective" for record in trace.records) == 4 * 4 + 1
+
+    def test_a_failed_collective_of_a_run_fails_what_depends_on_it(self, make_session: Make) -> None:
+        session = machine(make_session)
+        tensors = spread(session, values_of((3,)))
+        routine = session.routine(lambda *parts: (all_reduce(parts)[0] + 1, parts[1] * 2))
+        routine(*tensors)
+        session.sync()
+        device_of(session, "sim:2").inject(td_fault("fail"))
+        failed, other = routine(*tensors)
+        with pytest.raises(KernelError, match="failed on sim:2"):
+            failed.wait(WAIT)
+        assert other.wait(WAIT).shape == (3,)
+
+    def test_a_loop_of_a_routine_may_hold_one(self, make_session: Make) -> None:
+        session = machine(make_session)
+        x, y = spread(session, [np.full(2, 1.0), np.full(2, 2.0)])
+
+        def step(x: td.Tensor, y: td.Tensor) -> Any:
+            return session.repeat(3, lambda x, y: tuple(all_reduce([x, y])), x, y)
+
+        assert [each.tolist() for each in session.routine(step)(x, y)] == [[12.0] * 2] * 2
+
+    def test_its_text_says_what_it_is_and_reads_back(self, make_session: Make) -> None:
+        session = machine(make_session)
+        x, y = spread(session, values_of((3,)))[:2]
+        routine = session.routine(lambda x, y: all_reduce([x, y], "max", timeout=2))
+        routine(x, y)
+        program = routine.link(x, y).program
+        text = str(program)
+        assert "all_reduce %0, %1" in text
+        assert "max" in text
+        assert td.Program.parse(text) == program
 
 
 class TestErrors:

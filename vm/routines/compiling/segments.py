@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from ....interpreter.programs.fusion import Fusion, roots_of
-from ....interpreter.programs.program import EFFECT, MOVE, NO_OPS, PRINT, Program
+from ....interpreter.programs.program import COLLECTIVES, EFFECT, MOVE, NO_OPS, PRINT, Program
 from ....interpreter.schema.opdef import DECIDED, find
 
 LONGEST = 512  # steps of a segment: to compile it takes some milliseconds, during which no other session is served
@@ -25,7 +25,12 @@ BEYOND = 4
 LATEST = LONGEST * 5 // 4
 PER_SECOND = 100 * LARGEST  # of work
 
-NO_KERNEL = {MOVE: "a move to a device", PRINT: "a print, by the host", EFFECT: "a callback, on the host"}
+NO_KERNEL = {
+    MOVE: "a move to a device",
+    PRINT: "a print, by the host",
+    EFFECT: "a callback, on the host",
+    **dict.fromkeys(COLLECTIVES, "a collective, on several devices"),
+}
 
 # A single step, or the steps of a segment.
 Piece: TypeAlias = range

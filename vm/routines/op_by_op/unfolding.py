@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....interpreter.errors import TensordError
-from ....interpreter.programs.program import MOVE, NO_OPS, PRINT, Program
+from ....interpreter.programs.program import COLLECTIVES, MOVE, NO_OPS, PRINT, Program
 from ....interpreter.types.meta import Meta, OperandMeta, Scalar
 from ....interpreter.wire.fields import is_line
 from ....interpreter.wire.locations import LINE
-from ....interpreter.wire.messages import CALL, EFFECT, RELEASE, TO_DEVICE, Message
+from ....interpreter.wire.messages import CALL, COLLECTIVE, EFFECT, RELEASE, TO_DEVICE, Message
 from ...model.linked import Linked, Template
 from .control_flow import PAUSE, Construct
 from .run import Engine, Ids, NewIds
@@ -74,6 +74,9 @@ class Unfolder:
                 yield (CALL, signature, given, tuple([ids[variable] for variable in outputs]), released, where)
             elif step.op == MOVE:
                 yield (TO_DEVICE, given[0], ids[outputs[0]], routine.devices[step.device], where)
+            elif step.op in COLLECTIVES:
+                made = tuple([ids[variable] for variable in outputs])
+                yield (COLLECTIVE, step.op, given, made, (), step.attributes, where)
             elif step.blocks:
                 place = effects + program.effects[position]
                 construct = Construct(self, routine, position, given, place, where)
