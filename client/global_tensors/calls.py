@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.layout import BROADCAST, layout_of
 from ...interpreter.layouts.placement import Placement
@@ -89,7 +90,7 @@ class GlobalCalls:
         note(plan)
         if plan.moves:
             self.refuse_moves(core, plan)
-        with self.grouped():
+        with self.grouped(), SHIELD:  # an exception from outside finds all parts written, or none
             made = self._issue(core, invocation, plan)
         if key is not None and core.calls.native and CURRENT.capture is None and not plan.boxes:
             self._note(core, key, plan)

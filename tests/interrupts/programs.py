@@ -15,7 +15,7 @@ LARGE = 1 << 13  # float64s that travel in shared memory
 
 
 class World:
-    """What the programs find: tensors that they read, and one that they write in place; a routine."""
+    """What the programs find: tensors that they read, one that they write in place, and a global one; a routine."""
 
     def __init__(self, session: Session, folder: Path) -> None:
         self.session = session
@@ -23,6 +23,8 @@ class World:
         self.folder = folder
         self.keep = session.asarray(np.arange(4.0))
         self.written = session.asarray(np.zeros(8), device=self.device)
+        self.placement = td.placement([name for name in session.devices if name.startswith("sim:")])
+        self.spread = session.global_tensor(np.zeros(8), self.placement)
         self.lent = session.empty_host(LARGE)  # a host array
         self.lent[...] = 1
         self.printed: list[Any] = []
@@ -35,13 +37,15 @@ class World:
 
     def tensors(self) -> int:
         """How many handles the world has."""
-        return 2
+        return 2 + len(self.placement.names)
 
     def check(self) -> None:
         """The session works, and the world is as it was."""
         assert (self.keep * 2 + 1).wait(timeout=10).tolist() == [1, 3, 5, 7]
         values = self.written.wait(timeout=10).numpy()
         assert np.all(values == values[0]), values
+        parts = self.session.fetch(self.spread.parts())
+        assert all(np.all(part == parts[0][0]) for part in parts), parts
         self.session.sync(timeout=10)
         assert self.lent.flags.writeable, "a host array is still handed over"
 
@@ -58,6 +62,18 @@ def ops(world: World) -> None:
     float(z[0])
     q, r = s.xp.linalg.qr(z.reshape((4, 2)))
     s.fetch([q, r])
+
+
+def parts(world: World) -> None:
+    """Ops on global tensors: in place, with and without moves, known ones, and reading."""
+    s = world.session
+    x = s.global_tensor(np.ones(8), world.placement, td.split(0))
+    for _ in range(2):
+        world.spread += 1
+        world.spread += x
+    world.spread[...] = x.to_global(layout=td.broadcast)
+    x.numpy()
+    float(s.xp.sum(x * x))
 
 
 def waits(world: World) -> None:
@@ -140,4 +156,4 @@ def effects(world: World) -> None:
     s.restart()
 
 
-PROGRAMS = {each.__name__: each for each in (ops, waits, shared, routines, lending, dropped, effects)}
+PROGRAMS = {each.__name__: each for each in (ops, parts, waits, shared, routines, lending, dropped, effects)}

@@ -27,7 +27,9 @@ def open_world(kind: str, folder: Path, stack: ExitStack) -> World:
         daemon = stack.enter_context(Daemon.start(folder, "--device", "cpu:0", "--device", "sim:0"))
         session = td.connect(daemon.address)
     else:
-        session = td.connect("local:struck", devices=["cpu:0", "sim:0"], engine="serial" if kind == "serial" else "vm")
+        session = td.connect(
+            "local:struck", devices=["cpu:0", "sim:0", "sim:1"], engine="serial" if kind == "serial" else "vm"
+        )
     stack.callback(session.close)
     return World(session, folder)
 

@@ -17,7 +17,7 @@ from tests.daemon import Daemon
 from .check import STRIKES, Program, handlers_that_raise, places, strike
 from .programs import PROGRAMS, World
 
-DEVICES = ("cpu:0", "sim:0")
+DEVICES = ("cpu:0", "sim:0", "sim:1")
 
 PLACES = 6  # of each program in each kind of session
 

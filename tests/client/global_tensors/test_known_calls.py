@@ -136,7 +136,12 @@ def test_a_block_that_is_full_refuses_known_calls_too(session, x, monkeypatch):
     for _ in range(2):
         _ = x + x
     monkeypatch.setattr(batches, "GROUP", 5)
-    with pytest.raises(td.ProtocolError, match="holds at most 5 messages"), session.atomic():
-        for _ in range(9):
-            _ = x + x
+
+    def overfill():
+        with session.atomic():
+            for _ in range(9):
+                _ = x + x
+
+    with pytest.raises(td.ProtocolError, match="holds at most 5 messages"):
+        overfill()
     np.testing.assert_array_equal((x + x).numpy(), 2 * ROWS)
