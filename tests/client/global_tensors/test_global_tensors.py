@@ -262,13 +262,14 @@ def test_a_tensor_of_another_session_is_refused(session, make_session, pair):
 
 def test_where_placement_is_strict_only_the_user_moves_bytes(make_session, pair):
     session = make_session(devices=["cpu:0", "sim:0", "sim:1"], strict=True)
-    x = session.global_tensor(ROWS, pair)
+    x = session.global_tensor(ROWS, pair, td.split(0))
     np.testing.assert_array_equal((x + 1 + x.copy()).numpy(), 2 * ROWS + 1)
     y = session.global_tensor(ROWS, pair, td.split(1))
     with pytest.raises(td.MetadataError, match=r"placement is strict.*split\(1\).*use to_global"):
         session.xp.sort(y, axis=1)
-    np.testing.assert_array_equal((x + y).numpy(), 2 * ROWS)
-    np.testing.assert_array_equal((x + y.to_global(layout=td.broadcast)).numpy(), 2 * ROWS)
+    with pytest.raises(td.MetadataError, match=r"placement is strict.*split\(1\).*use to_global"):
+        _ = x + y
+    np.testing.assert_array_equal((x + y.to_global(layout=td.split(0))).numpy(), 2 * ROWS)
 
 
 def test_what_data_decide_is_equal_everywhere(session, pair):
