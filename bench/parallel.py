@@ -6,7 +6,7 @@ So a step on half of the samples takes half, as far as gradients are summed up b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 import tensord as td
 from tensord.interpreter.opcodes import Opcode
+from tensord.vm.tracing.analysis.recorded.work import Work, moves
 from tensord.vm.tracing.record import Record
 
 from .measure import Row, Settings, clocked, compare, median
@@ -108,30 +109,15 @@ def measure_speed(settings: Settings) -> list[Row]:
 def overlap(session: td.Session) -> float:
     """The share of the time of collectives' steps in which the same device computes, by the trace. The last collective
     of a training step is left out, since nothing is computed behind it."""
-    records = [each for each in session.trace().records if each.started and each.finished > each.started]
+    records = session.trace().records
+    work = Work(records)
     steps: dict[int, list[Record]] = {}
     for each in records:
-        if each.opcode in (Opcode.MOVE, Opcode.MERGE):
+        if each.opcode in (Opcode.MOVE, Opcode.MERGE) and moves(each):
             steps.setdefault(int(each.op.partition("#")[2].partition(",")[0]), []).append(each)
     kept = [each for place, group in enumerate(sorted(steps)) if (place + 1) % LAYERS for each in steps[group]]
-    total = both = 0
-    for device in SIMS:
-        computing = merged((r.started, r.finished) for r in records if r.device == device and "compute" in r.stream)
-        for begin, end in merged((r.started, r.finished) for r in kept if r.device == device):
-            total += end - begin
-            both += sum(max(min(end, last) - max(begin, first), 0) for first, last in computing)
-    return (both + 1) / (total + 1)  # nanoseconds
-
-
-def merged(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The union of intervals, as intervals that do not touch."""
-    found: list[tuple[int, int]] = []
-    for begin, end in sorted(intervals):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((begin, end))
-    return found
+    total = sum(each.finished - each.started for each in kept)
+    return (sum(map(work.hides, kept)) + 1) / (total + 1)  # nanoseconds
 
 
 def measure_captured(settings: Settings) -> Row:

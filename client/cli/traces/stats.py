@@ -70,11 +70,17 @@ def _show_rows(title: str, rows: Sequence[Row], limit: int) -> None:
         Column("GB/s>", lambda row: rate(row.touched, row.timed), spare=5),
         Column("GFLOP/s>", lambda row: rate(row.operations, row.rated), spare=4),
         Column("moved>", lambda row: some(size, row.moved), spare=3),
+        Column("hidden>", hidden, spare=2),
         Column("failed>", lambda row: some(count, row.failed), spare=1),
     )
     shown = rows[: limit or None]
     more = len(rows) - len(shown)
     print_table(columns, shown, caption=f"and {plural(more, 'row')} more; --limit 0 lists all" if more else "")
+
+
+def hidden(row: Row) -> str:
+    """Of the time in which bytes moved, the share in which the same device computed."""
+    return f"{row.hidden / row.moving:.0%}" if row.moving else ""
 
 
 def _show_streams(rows: Sequence[StreamRow]) -> None:

@@ -26,6 +26,7 @@ from ..recorded.records import Records
 from ..recorded.span_names import names_of, paths_of
 from ..recorded.stream_order import StreamOrder
 from ..recorded.text import compiles, kind_of, place
+from ..recorded.work import Hidden, Work, moves, nothing
 
 CAUSES = ("RAW", "WAR", "WAW", "barrier", "memory", "fairness", "compiling", "scheduler", "wire", "idle")
 
@@ -34,9 +35,10 @@ CAUSES = ("RAW", "WAR", "WAW", "barrier", "memory", "fairness", "compiling", "sc
 class Row:
     """The records with one key. Times in nanoseconds, sizes in bytes.
 
-    `blocked`: from received to ready; `queued`: from ready to started. `p99`: 99 of 100 ran no longer. `touched`:
-    operands and results; `moved`: by transfers and accesses. `timed`, `rated`: the time of those whose bytes or
-    operations are known. `paths`: of spans that have the key for their name; 0 for other keys.
+    `blocked`: from received to ready; `queued`: from ready to started. `p99`: 99 of 100 ran no longer. `moving`: the
+    time of transfers and of collectives, `hidden`: that in which the same device computed. `touched`: operands and
+    results; `moved`: by transfers and accesses. `timed`, `rated`: the time of those whose bytes or operations are
+    known. `paths`: of spans that have the key for their name; 0 for other keys.
     """
 
     key: str
@@ -45,6 +47,8 @@ class Row:
     mean: float = 0.0
     p99: int = 0
     longest: int = 0
+    moving: int = 0
+    hidden: int = 0
     blocked: int = 0
     queued: int = 0
     touched: int = 0
@@ -84,37 +88,38 @@ def stats(trace: Records, records: Sequence[Record]) -> Stats:
     times of their device, as far as these are known (`device_times`)."""
     trace = on_devices(trace)
     records = [trace.find(record.id) or record for record in records]
+    hidden = Work(trace.records).hides
     return Stats(
-        ops=rows(records, lambda record: [kind_of(record)]),
-        locations=rows(records, lambda record: [record.location] if record.location else []),
-        spans=span_rows(records),
-        paths=rows(records, lambda record: map("/".join, paths_of(record.span))),
-        sessions=rows(records, lambda record: [str(record.caused_by or "none")]),
+        ops=rows(records, lambda record: [kind_of(record)], hidden),
+        locations=rows(records, lambda record: [record.location] if record.location else [], hidden),
+        spans=span_rows(records, hidden),
+        paths=rows(records, lambda record: map("/".join, paths_of(record.span)), hidden),
+        sessions=rows(records, lambda record: [str(record.caused_by or "none")], hidden),
         streams=streams(trace, {place(record) for record in records if record.started}),
     )
 
 
-def span_rows(records: Sequence[Record]) -> list[Row]:
+def span_rows(records: Sequence[Record], hidden: Hidden) -> list[Row]:
     """The records by the name of each span that they were issued in."""
     names = names_of(path for record in records for path in paths_of(record.span))
     paths = Counter(names.values())
-    found = rows(records, lambda record: dict.fromkeys(names[path] for path in paths_of(record.span)))
+    found = rows(records, lambda record: dict.fromkeys(names[path] for path in paths_of(record.span)), hidden)
     for one in found:
         one.paths = paths[one.key]
     return found
 
 
-def rows(records: Iterable[Record], keys: Callable[[Record], Iterable[str]]) -> list[Row]:
+def rows(records: Iterable[Record], keys: Callable[[Record], Iterable[str]], hidden: Hidden = nothing) -> list[Row]:
     """The records by key, the longest total first."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         for key in keys(record):
             groups[key].append(record)
-    found = [row(key, some) for key, some in groups.items()]
+    found = [row(key, some, hidden) for key, some in groups.items()]
     return sorted(found, key=lambda one: (-one.total, one.key))
 
 
-def row(key: str, records: Sequence[Record]) -> Row:
+def row(key: str, records: Sequence[Record], hidden: Hidden = nothing) -> Row:
     times = sorted(ran(record) for record in records if record.finished)
     found = Row(key, len(records), sum(times))
     if times:
@@ -123,6 +128,9 @@ def row(key: str, records: Sequence[Record]) -> Row:
         found.longest = times[-1]
     for record in records:
         nbytes, count = touched(record), operations(record)
+        if moves(record):
+            found.moving += ran(record)
+            found.hidden += hidden(record)
         found.blocked += blocked(record)
         found.queued += queued(record)
         found.moved += record.nbytes

@@ -32,6 +32,16 @@ def ran(number, begin, end, **fields):
 MATMUL: dict[str, Any] = {"op": "matmul", "inputs": (meta(128, 64), meta(64, 256)), "outputs": (meta(128, 256),)}
 
 
+def test_what_moves_while_its_device_computes_is_hidden():
+    """Pieces of a transfer's time, on the same device alone, each counted once."""
+    kernels = [ran(1, 1, 30), ran(2, 20, 40), ran(3, 60, 70), ran(4, 1, 99, device="sim:0", stream="sim:0/compute0")]
+    moved = ran(5, 10, 66, opcode="Transfer", op="h2d", stream="cpu:0/h2d0")
+    records = [*kernels, moved]
+    rows = {one.key: one for one in stats(Trace(records), records).ops}
+    assert (rows["h2d"].moving, rows["h2d"].hidden) == (56, 36)
+    assert (rows["add"].moving, rows["add"].hidden) == (0, 0)
+
+
 class TestVolume:
     @each_case(
         ("fields", "text"),

@@ -1,0 +1,58 @@
+"""When devices computed, by a trace; and how much of what moves was hidden behind that."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from .....interpreter.opcodes import traits_of
+from ...record import Record
+
+Hidden: TypeAlias = Callable[
+    [Record], int
+]  # of a record that moves bytes, the nanoseconds in which its device computed
+MOVING: Final = frozenset({"transfer", "collective"})
+
+
+def moves(record: Record) -> bool:
+    """Does it move bytes, and has it ended?"""
+    return traits_of(record.opcode).category in MOVING and bool(record.started and record.finished)
+
+
+def nothing(_record: Record) -> int:
+    """What is not asked for."""
+    return 0
+
+
+class Work:
+    """The times in which each device computed, in order, none of which touch."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        found = defaultdict(list)
+        for record in records:
+            if record.started and record.finished and traits_of(record.opcode).computes:
+                found[record.device].append((record.started, record.finished))
+        self._times = {device: merged(times) for device, times in found.items()}
+
+    def hides(self, record: Record) -> int:
+        """The nanoseconds of a record in which its device computed."""
+        times = self._times.get(record.device, [])
+        total, place = 0, max(bisect_right(times, (record.started, record.started)) - 1, 0)
+        for begin, end in times[place:]:
+            if begin >= record.finished:
+                break
+            total += max(min(end, record.finished) - max(begin, record.started), 0)
+        return total
+
+
+def merged(times: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The union of times, as times that do not touch."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(times):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
