@@ -121,14 +121,14 @@ def check_one(op: OpDef, call: Call, operands: Sequence[Any], chosen: Sequence[S
         return
     try:
         found = on_shares(op, call, [devices for _, devices in pairs], chosen, grid)
-        coarsest = max(
-            [np.finfo(x.dtype).eps for x in (*expected, *operands) if getattr(x, "dtype", np.dtype(bool)).kind in "fc"],
-            default=0,
-        )
+        inexact = not all(one.exact for one in chosen)
+        eps = coarsest([*expected, *operands]) if inexact else 0.0
+        terms = absolute(op, call, [whole for whole, _ in pairs]) if inexact else expected
         for n, whole in enumerate(expected):
-            made = assembled([results[n] for results in found], [one.outputs[n] for one in chosen], grid)
+            parts = [results[n] for results in found]
+            made = assembled(parts, [one.outputs[n] for one in chosen], grid)
             assert (made.shape, made.dtype) == (whole.shape, whole.dtype)
-            assert_as_declared(made, whole, 0 if all(one.exact for one in chosen) else float(coarsest))
+            assert_as_declared(made, whole, eps, [whole, terms[n], *parts])
     except Exception as error:
         raise AssertionError(f"{op.name} of {call}, {chosen} on {grid}: {error!r}") from error
 
@@ -151,11 +151,22 @@ def on_shares(
     return found
 
 
-def assert_as_declared(found: np.ndarray, whole: np.ndarray, eps: float) -> None:
-    """Equal in all bits if `eps` is 0, else close relative to the largest element; finite values alone are compared."""
+def coarsest(arrays: Sequence[Any]) -> float:
+    """The epsilon of the least precise of them; 0 if none is of floats."""
+    floats = [x.dtype for x in arrays if getattr(x, "dtype", np.dtype(bool)).kind in "fc"]
+    return max([float(np.finfo(dtype).eps) for dtype in floats], default=0.0)
+
+
+def absolute(op: OpDef, call: Call, operands: Sequence[Any]) -> list[np.ndarray]:
+    """The op on absolute values: of a sum of products, how large its terms are together."""
+    return run(op, call, [np.abs(x).astype(x.dtype) if isinstance(x, np.ndarray) else x for x in operands])
+
+
+def assert_as_declared(found: np.ndarray, whole: np.ndarray, eps: float, sizes: Sequence[np.ndarray]) -> None:
+    """Equal in all bits if `eps` is 0, else close relative to the largest of `sizes`, where both are finite."""
     if eps == 0:
         assert bits(found) == bits(whole), f"{found} instead of {whole}"
         return
     both = np.isfinite(found) & np.isfinite(whole)
-    largest = float(np.max(np.abs(whole[both]), initial=1e-30))
+    largest = max([float(np.max(np.abs(x[np.isfinite(x)]), initial=1e-30)) for x in sizes])
     np.testing.assert_allclose(found[both], whole[both], rtol=300 * eps, atol=300 * eps * largest)
