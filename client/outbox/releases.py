@@ -20,6 +20,13 @@ RIDERS = 64  # operands that a call has bits for
 
 def add_releases(batch: list[list[Any]], released: set[int], scalars: Mapping[int, Sequence[bool]]) -> None:
     """Release these ids in the batch. `scalars`: the number of a signature -> which of its operands are no ids."""
+    add_to_uses(batch, released, scalars)
+    if released:
+        batch[:0] = releases(released)
+
+
+def add_to_uses(batch: list[list[Any]], released: set[int], scalars: Mapping[int, Sequence[bool]]) -> None:
+    """Release those of the ids that a message of the batch uses, and leave the others in the set."""
     for position in range(len(batch) - 1, -1, -1):
         message = batch[position]
         kind = message[0]
@@ -49,17 +56,16 @@ def add_releases(batch: list[list[Any]], released: set[int], scalars: Mapping[in
                 batch[position + 1 : position + 1] = releases(behind)
             if not released:
                 return
+        elif kind == ATOMIC:
+            inside: list[list[Any]] = message[1]
+            add_to_uses(inside, released, scalars)
+            if not released:
+                return
         elif kind != SIGNATURE:
             used = released & {message[1]} if kind == FETCH else released.intersection(own_ids(message))
-            if used and kind == ATOMIC:
-                inside: list[list[Any]] = message[1]
-                released -= used
-                add_releases(inside, used, scalars)
-            elif used:
+            if used:
                 batch[position + 1 : position + 1] = releases(used)
                 released -= used
-    if released:
-        batch[:0] = releases(released)
 
 
 def releases(ids: set[int]) -> list[list[Any]]:

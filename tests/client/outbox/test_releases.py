@@ -39,6 +39,15 @@ def test_a_scalar_that_equals_an_id_is_none() -> None:
     assert batch == [[RELEASE, (7,)], call((1, 7), (8,), signature=2)]
 
 
+@each_case("scalar", [7, 7.0])
+def test_a_scalar_that_equals_an_id_is_none_in_a_group_either(scalar: float) -> None:
+    inner = call((1, scalar), (8,), signature=2)
+    assert released([call((1, 7), (2,)), [ATOMIC, [inner]]], 7) == [
+        [CALL, 1, (1, 7), (2,), 0b010, 0],
+        [ATOMIC, [call((1, scalar), (8,), signature=2)]],
+    ]
+
+
 def test_what_nothing_uses_is_released_first() -> None:
     assert released([call((1, 2), (3,))], 8, 9)[0] == [RELEASE, (8, 9)]
 
