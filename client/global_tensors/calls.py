@@ -90,11 +90,25 @@ class GlobalCalls:
         note(plan)
         if plan.moves:
             self.refuse_moves(core, plan)
+        if invocation.out is not None and not plan.direct and any(form.meta is None for form in plan.outputs):
+            return self._written_when_known(core, invocation, plan)
         with self.grouped(), SHIELD:  # an exception from outside finds all parts written, or none
             made = self._issue(core, invocation, plan)
         if key is not None and core.calls.native and CURRENT.capture is None and not plan.boxes:
             self._note(core, key, plan)
         return made
+
+    def _written_when_known(self, core: Core, invocation: Invocation, plan: Plan) -> list[Tensor]:
+        """Issue an op whose results' shapes data decide, and write its results where a target's layout cuts them: wait
+        for the shapes in between, outside of the groups."""
+        with self.grouped(), SHIELD:
+            made: list[Any] = self._issue(core, invocation._replace(out=None), plan)
+        for each in made:
+            each._known_meta()
+        with self.grouped(), SHIELD:
+            for target, value in zip(invocation.out or (), made, strict=True):
+                self.overwrite(target, value._form, value._parts)
+        return list(invocation.out or ())
 
     def _note(self, core: Core, key: Any, plan: Plan) -> None:
         """Have the next such call issued by `known`, if the parts' calls have just been issued as they are."""

@@ -91,7 +91,8 @@ class GlobalTensor(Base):
 
         They share memory with it until one of the two is written.
         """
-        return tuple([part.copy() for part in self._parts])
+        with self._core.global_calls.grouped():
+            return tuple([part.copy() for part in self._parts])
 
     def to_global(self, placement: Any = None, layout: Any = None) -> GlobalTensor:
         """The same value on another placement, or in another layout; what moves does so in the machine.

@@ -12,6 +12,7 @@ import pytest
 import tensord as td
 from tensord.client.global_tensors.tensor import GlobalTensor
 from tensord.client.tensor.tensor import Tensor
+from tensord.interpreter.wire.messages import ATOMIC, TO_DEVICE
 
 ROWS = np.arange(12.0).reshape(4, 3)
 
@@ -280,3 +281,32 @@ def test_what_data_decide_is_equal_everywhere(session, pair):
     assert more.tolist() == [2, 4, 6]
     assert (found.shape, more.shape) == ((3,), (3,))
     assert found.to_global(layout=td.split(0)).parts()[1].tolist() == [3]
+
+
+def test_data_may_decide_what_is_written_to_parts(session, pair):
+    """The call waits for the shape, since the target's layout cuts the value."""
+    x = session.global_tensor([1.0, 2.0, 3.0], pair, td.split(0))
+    mask = x > 1.0
+    x[session.xp.nonzero(mask)[0]] = 7.0
+    assert x.tolist() == [1.0, 7.0, 7.0]
+    x[mask] = x[mask] * 2.0
+    assert x.tolist() == [1.0, 14.0, 14.0]
+    w = session.global_tensor(np.zeros(2), pair, td.split(0))
+    w += x[mask]
+    assert (w.tolist(), w.layout) == ([14.0, 14.0], (td.split(0),))
+    with pytest.raises(td.MetadataError, match="do not broadcast"):
+        w += x[x > 100.0]
+    assert w.tolist() == [14.0, 14.0]
+
+
+def test_parts_and_copies_are_taken_at_once(session, pair):
+    """As one group, into which no write of another session comes."""
+    x = session.global_tensor(ROWS, pair, td.split(0))
+    session.sync()
+    for take in (x.parts, x.copy):
+        session.flush()
+        kept = take()
+        (group,) = session._core.outbox.messages
+        assert group[0] == ATOMIC
+        assert [message[0] for message in group[1]] == [TO_DEVICE, TO_DEVICE]
+        del kept
