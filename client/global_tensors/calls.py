@@ -15,7 +15,7 @@ from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.layout import BROADCAST, layout_of
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.infer import check_distinct
-from ...interpreter.schema.opdef import FrozenAttributes, OpDef
+from ...interpreter.schema.opdef import REGISTRY, FrozenAttributes, OpDef
 from ...interpreter.schema.promotion import check_scalars
 from ..calls.checks import device_of, own
 from ..calls.handlers import Invocation
@@ -27,14 +27,16 @@ from ..outbox.outbox import Outbox
 from ..tensor.tensor import Tensor
 from .boxing.route import box
 from .checks import checked
-from .explaining import note, note_move
+from .explaining import note, note_move, note_narrowing
 from .form import Form
 from .known import Known, KnownCalls
 from .making import global_tensor
+from .narrowing import Narrowing, narrowing
 from .plan import Asked, Plan, planned
 from .tensor import GlobalTensor
 
 KNOWN: Final = 4096  # kinds of calls whose plans are kept
+_GETITEM: Final = REGISTRY["getitem"]
 
 
 class GlobalCalls:
@@ -83,6 +85,10 @@ class GlobalCalls:
         placement = placement_of(core, invocation)
         inputs = tuple([global_operand(core, invocation.op, each, placement) for each in invocation.inputs])
         invocation = invocation._replace(inputs=inputs, device=None)
+        if invocation.op is _GETITEM:
+            narrow = narrowing(inputs[0]._form, invocation.attributes[0][1])
+            if narrow is not None:
+                return self._narrowed(core, invocation, narrow)
         asked, floats = self._asked(core, invocation, placement)
         if floats is not None:
             return self._carried_out(core, invocation._replace(inputs=floats), None)
@@ -97,6 +103,17 @@ class GlobalCalls:
         if key is not None and core.calls.native and CURRENT.capture is None and not plan.boxes:
             self._note(core, key, plan)
         return made
+
+    def _narrowed(self, core: Core, invocation: Invocation, narrow: Narrowing) -> list[Tensor]:
+        """Index what lies between the first and the last element that is selected."""
+        (given,), ((name, _),) = invocation.inputs, invocation.attributes
+        if narrow.moves and core.strict:
+            message = f"getitem: placement is strict, and bytes of {given._form} would move; use to_global"
+            raise MetadataError(message, op="getitem")
+        note_narrowing(given._form, narrow.step)
+        with self.grouped(), SHIELD:
+            rest = invocation._replace(inputs=(narrow.of(given),), attributes=((name, narrow.rest),))
+            return self._carried_out(core, rest, None)
 
     def _written_when_known(self, core: Core, invocation: Invocation, plan: Plan) -> list[Tensor]:
         """Issue an op whose results' shapes data decide, and write its results where a target's layout cuts them: wait

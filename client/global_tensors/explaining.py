@@ -11,6 +11,7 @@ from ...interpreter.types.sizes import size
 from ..locations.locations import user_line
 from .boxing.links import bandwidth
 from .boxing.route import route
+from .boxing.steps import Step
 from .form import Form
 from .plan import Asked, Plan, alternatives
 
@@ -96,20 +97,32 @@ def add_row(op: str, inputs: list[str], outputs: list[str], moves: list[dict[str
     rows.append(row | {"bytes": total, "seconds": time, "why": reason})
 
 
+def note_narrowing(before: Form, step: Step) -> None:
+    """Note what moves before a tensor is indexed."""
+    if NOTING.rows is not None:
+        reason = "what the index selects of a split axis"
+        add_row("getitem", [spelt(before.layout)], [spelt(step.after.layout)], [described(step, "operand 0")], reason)
+
+
 def moves_of(before: Form, after: Form, operand: int | str) -> Iterator[dict[str, Any]]:
     """The steps of boxing, as plain data."""
     for step in route(before, after):
-        names = list(dict.fromkeys((*step.before.placement.names, *step.after.placement.names)))
-        yield {
-            "what": step.name,
-            "of": operand if isinstance(operand, str) else f"operand {operand}",
-            "before": spelt(step.before.layout),
-            "after": spelt(step.after.layout),
-            "devices": names,
-            "bytes": sum(step.received),
-            "seconds": step.seconds,
-            "bandwidth": bandwidth(names),
-        }
+        yield described(step, operand if isinstance(operand, str) else f"operand {operand}")
+
+
+def described(step: Step, what: str) -> dict[str, Any]:
+    """A step as plain data."""
+    names = list(dict.fromkeys((*step.before.placement.names, *step.after.placement.names)))
+    return {
+        "what": step.name,
+        "of": what,
+        "before": spelt(step.before.layout),
+        "after": spelt(step.after.layout),
+        "devices": names,
+        "bytes": sum(step.received),
+        "seconds": step.seconds,
+        "bandwidth": bandwidth(names),
+    }
 
 
 def why(asked: Asked, plan: Plan) -> str:

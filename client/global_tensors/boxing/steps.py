@@ -84,7 +84,7 @@ class Assembly(Step):
     def name(self) -> str:
         if not any(self.received):
             return "slice"
-        if self.before.placement != self.after.placement:
+        if self.before.placement != self.after.placement or self.before.layout == self.after.layout:
             return "send"
         cuts = any(
             isinstance(new, Split) and new != old
@@ -122,13 +122,14 @@ class Assembly(Step):
         """By a collective where all parts of a group change alike, else piece by piece."""
         found = self.collective
         if found is None:
-            return self._pieced(parts)
+            return self.pieced(parts)
         dim, old, new = found
         if new is None:
             return among(parts, self.before, dim, lambda some: gather(some, old))
         return among(parts, self.before, dim, lambda some: exchange(some, new, old))
 
-    def _pieced(self, parts: Sequence[Tensor]) -> list[Tensor]:
+    def pieced(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Piece by piece: each device takes what it lacks from where it is."""
         after = self.after
         return [
             put_together(parts, block, home) if block.pieces else zeros(parts[0], share.shape, home)
