@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..layouts.shares import cuts
 from ..types.meta import Shape
 
 
@@ -36,8 +37,7 @@ def whole(shape: Shape) -> Region:
 
 def cut_sizes(size: int, parts: int) -> list[int]:
     """The sizes of nearly equal parts, the larger ones first: the rule of numpy.array_split."""
-    each, larger = divmod(size, parts)
-    return [each + (n < larger) for n in range(parts)]
+    return [length for _, length in cuts(size, parts)]
 
 
 def along(shape: Shape, axis: int, sizes: Sequence[int]) -> list[Region]:
