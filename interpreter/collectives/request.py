@@ -95,11 +95,20 @@ def asked_for(
     return Asked(request, request.collective(kind, known, len(ranks), root), list(ranks))
 
 
+def check_ranks(kind: str, tensors: int, results: int, devices: int) -> None:
+    """MetadataError for more tensors, or results, than the machine has `devices`, whatever they are."""
+    most = max(tensors, results)
+    if most > devices:
+        raise MetadataError(f"{kind}: {most} tensors on devices of their own; the machine has {devices}", op=kind)
+
+
 def check_devices(kind: str, ranks: Sequence[str], homes: Sequence[str]) -> None:
     """MetadataError for a device twice, or devices of several kinds: their kernels differ in bits."""
-    twice = [name for n, name in enumerate(ranks) if name in ranks[:n]]
-    if twice:
-        raise MetadataError(f"{kind}: {twice[0]} twice; each tensor has to be on a device of its own", op=kind)
+    seen: set[str] = set()
+    for name in ranks:
+        if name in seen:
+            raise MetadataError(f"{kind}: {name} twice; each tensor has to be on a device of its own", op=kind)
+        seen.add(name)
     kinds = dict.fromkeys(kind_of(name) for name in (*ranks, *homes))
     if len(kinds) > 1:
         raise MetadataError(f"{kind}: devices of one kind are needed, not of {' and '.join(kinds)}", op=kind)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...interpreter.collectives.collective import Collective as Given
-from ...interpreter.collectives.request import Asked, asked_for
+from ...interpreter.collectives.request import Asked, asked_for, check_ranks
 from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Collective
@@ -52,6 +52,7 @@ class Collectives:
         try:
             refuse_cancelled(session)
             check_new(session, outputs)
+            check_ranks(message.kind, len(message.inputs), len(outputs), len(self.scheduler.devices))
             tensors = [known(tensor_of(session, id_)) for id_ in message.inputs]
             asked = asked_by(message, tensors)
             devices = [device_of(self.scheduler.devices, name) for name in asked.devices]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...interpreter.collectives.request import asked_for
+from ...interpreter.collectives.request import asked_for, check_ranks
 from ...interpreter.collectives.values import compute
 from ...interpreter.errors import TensordError
 from ...interpreter.wire.messages import Collective
@@ -22,6 +22,7 @@ class Collectives:
         try:
             refuse_cancelled(session)
             check_new(session, outputs)
+            check_ranks(kind, len(ids), len(outputs), len(self.state.devices))
             tensors = [tensor_of(session, id_) for id_ in ids]
             homes, metas = [one.home for one in tensors], [one.meta for one in tensors]
             _, given, homes = asked_for(kind, homes, metas, devices, attributes, len(outputs))

@@ -13,6 +13,7 @@ from tensord.interpreter.collectives import ring
 from tensord.interpreter.collectives.choice import CHUNK, DIRECT, RING, communicator_of, schedule_of
 from tensord.interpreter.collectives.collective import Collective, Kind, collective
 from tensord.interpreter.collectives.regions import cut, cut_sizes, pieces
+from tensord.interpreter.collectives.request import check_devices
 from tensord.interpreter.collectives.ring import SLICED
 from tensord.interpreter.collectives.steps import Step, Steps, without_empty
 from tensord.interpreter.collectives.values import carry_out, compute
@@ -217,3 +218,23 @@ def test_pieces_cover_a_value_once_and_are_small() -> None:
             assert seen[index].size <= most
             seen[index] += 1
         assert seen.sum() == seen.size == math.prod(shape)
+
+
+class Compared(str):
+    """A name that counts how often any is compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Compared.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_a_device_twice_is_found_without_comparing_each_with_each() -> None:
+    names = [Compared(f"sim:{n}") for n in range(200)]
+    check_devices("all_reduce", names, names)
+    assert Compared.compared < 2 * len(names)
+    with pytest.raises(MetadataError, match="sim:7 twice"):
+        check_devices("all_reduce", [*names, "sim:7"], names)

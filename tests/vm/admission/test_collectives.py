@@ -89,6 +89,12 @@ def reduce_all(*inputs: int, outputs: tuple[int, ...] = (11, 12, 13), **given: A
 REFUSED: dict[str, tuple[Collective, type[TensordError], str]] = {
     "an unknown tensor": (reduce_all(1, 2, 9), ProtocolError, "never defined"),
     "a tensor twice": (reduce_all(1, 2, 1), MetadataError, "sim:0 twice"),
+    "more tensors than devices": (reduce_all(*[1] * 99), MetadataError, "99 tensors .* the machine has 4"),
+    "more results than devices": (
+        Collective("broadcast", (1,), tuple(range(11, 61)), ("n/sim:0",) * 50, (), 0),
+        MetadataError,
+        "50 tensors .* the machine has 4",
+    ),
     "a result too few": (reduce_all(outputs=(11, 12)), MetadataError, "2 results for 3 devices"),
     "no kind": (reduce_all()._replace(kind="gossip"), MetadataError, "no collective 'gossip'"),
     "devices for a reduction": (reduce_all()._replace(devices=("sim:0",)), MetadataError, "only a broadcast"),
@@ -118,8 +124,8 @@ def test_a_refused_message_defines_its_results_poisoned_and_does_nothing(what: s
     for id_ in message.outputs:
         with pytest.raises(kind, match=text):
             machine.fetch(session, id_)
-    machine.send(session, reduce_all(outputs=(21, 22, 23)))
-    assert machine.fetch(session, 22) == [6.0, 12.0]
+    machine.send(session, reduce_all(outputs=(121, 122, 123)))
+    assert machine.fetch(session, 122) == [6.0, 12.0]
 
 
 def test_ids_that_are_not_new_are_left_alone() -> None:
