@@ -66,6 +66,7 @@ class Group:
         self.devices = devices
         self.inputs = inputs
         self.algorithm, self.steps = schedule_of(asked.collective)
+        self.limit = int(asked.request.timeout * 1e9)  # nanoseconds that an instruction may run
         self.number = scheduler.ids + 1
         self.results: list[Binding] = []
         self.tokens: dict[tuple[int, int], Copy] = {}
@@ -106,6 +107,7 @@ class Group:
         instruction = self.new_instruction(Opcode.ALLOCATE, f"{name}, result", device)
         instruction.outputs, instruction.writes = (binding,), (copy,)
         instruction.stream = device.backend.copy_stream(StreamKind.P2P)
+        instruction.limit = self.limit
         self.scheduler.admit(instruction)
         return binding
 
@@ -185,7 +187,7 @@ class Group:
         """Admit a step on a stream, whose device counts what it moves."""
         instruction.stream = stream
         instruction.bytes_moved = nbytes
-        instruction.limit = int(self.request.timeout * 1e9)
+        instruction.limit = self.limit
 
         def count(done: Instruction) -> None:
             if done.error is None and nbytes:

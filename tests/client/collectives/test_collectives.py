@@ -302,6 +302,21 @@ class TestErrors:
         assert all_reduce(tensors)[0].wait(WAIT).shape == LARGE
         assert session.trace().verify() == []
 
+    @pytest.mark.filterwarnings("default")
+    def test_a_device_that_hangs_while_it_makes_a_result_is_named_within_the_timeout(self) -> None:
+        machine = VirtualMachine(["cpu:0", "sim:0", "sim:1"], hang_after=0.2)
+        session = Session(EmbeddedTransport(machine, machine.close, strict=False))
+        tensors = spread(session, values_of((3,))[:2])
+        session.sync()
+        device_of(session, "sim:1").inject(td_fault("hang"))
+        for each in all_reduce(tensors, timeout=0.05):
+            with pytest.raises(KernelError, match=r"all_reduce .*, result has not ended on sim:1 within 0.05 s"):
+                each.wait(WAIT)
+        device_of(session, "sim:1").release_hangs()
+        assert all_reduce(tensors)[1].wait(WAIT).shape == (3,)
+        session.close()
+        machine.close()
+
     @pytest.mark.parametrize("launches", [False, True])
     @pytest.mark.filterwarnings("default")
     def test_a_step_that_hangs_fails_the_results_within_its_timeout_and_blocks_nobody(self, launches: bool) -> None:
