@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from math import inf
 from time import monotonic
@@ -19,7 +18,7 @@ from ..tensor.reading import expose
 from ..tensor.tensor import Tensor
 from ..transport.interface import Reply
 from ..waiting.steps import Pause, Steps, Within
-from .global_names import behind, stale, whole_of
+from .global_names import behind
 
 PAUSE: Final = 0.02  # seconds until names that nobody has published are asked for again
 ANSWER: Final = 2.0  # seconds that the machine has to answer, however short the wait
@@ -53,7 +52,6 @@ class Names:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._global: set[str] = set()  # names of global tensors that this session has published
 
     def publishing(self, given: Mapping[str, Publishable], *, durable: bool = False) -> Steps[None]:
         """Publish tensors and routines under their names, all at once."""
@@ -73,17 +71,6 @@ class Names:
         told = outbox.tell(lambda request: Publish(names, ids, request, durable))
         if told is not None:
             yield told
-        wholes = {whole for name in names if (whole := whole_of(name)) is not None}
-        if told is not None and (wholes or not self._global.isdisjoint(names)):
-            yield from self._removing(names, {*wholes, *self._global.intersection(names)})
-        self._global = self._global.difference(names) | wholes
-
-    def _removing(self, kept: Sequence[str], names: set[str]) -> Steps[None]:
-        """Remove what was published under these names before: parts in another layout, or one tensor."""
-        old = stale(kept, names, (yield from self.listing()))
-        if old:
-            with suppress(MetadataKeyError):  # another session has removed it meanwhile
-                yield from self._unpublishing(tuple(old))
 
     def looking_up(
         self, given: Sequence[str], *, snapshot: bool, wait: float | None
@@ -115,15 +102,17 @@ class Names:
     def _told_of_all(
         self, names: Sequence[str], deadline: float, *, snapshot: bool
     ) -> Steps[tuple[dict[str, list[str]], Told]]:
-        """As `_told`, of the parts of global tensors where nothing stands under the name itself."""
-        try:
-            return {name: [name] for name in names}, (yield from self._told(names, deadline, snapshot=snapshot))
-        except MetadataKeyError:
-            asked = behind(names, (yield from self.listing()))
+        """As `_told`, of the parts of global tensors where nothing stands under the name itself. Asks again if others
+        have published something else meanwhile."""
+        asked = {name: [name] for name in names}
+        while True:
             every = tuple(dict.fromkeys(name for some in asked.values() for name in some))
-            if every == tuple(names):
-                raise
-        return asked, (yield from self._told(every, deadline, snapshot=snapshot))
+            try:
+                return asked, (yield from self._told(every, deadline, snapshot=snapshot))
+            except MetadataKeyError:
+                before, asked = asked, behind(names, (yield from self.listing()))
+                if asked == before:
+                    raise
 
     def _told(self, names: Sequence[str], deadline: float, *, snapshot: bool) -> Steps[Told]:
         count = len(names)
@@ -157,19 +146,8 @@ class Names:
 
     def unpublishing(self, names: Sequence[str]) -> Steps[None]:
         """Remove names."""
-        plain = listed_names(names)
-        self._global.difference_update(plain)
-        try:
-            yield from self._unpublishing(plain)
-        except MetadataKeyError:
-            found = behind(plain, (yield from self.listing()))
-            every = tuple(dict.fromkeys(name for some in found.values() for name in some))
-            if every == plain:
-                raise
-            yield from self._unpublishing(every)
-
-    def _unpublishing(self, names: Sequence[str]) -> Steps[None]:
-        told = self._outbox.tell(lambda request: Unpublish(tuple(names), request))
+        listed = listed_names(names)
+        told = self._outbox.tell(lambda request: Unpublish(listed, request))
         if told is not None:
             yield told
 

@@ -80,8 +80,12 @@ class Durable:
         bound = {name for kind, *fields in messages if kind == PUBLISH for name in fields[0]}
         if not (directory.durable or bound):
             return None
-        given = (name for kind, *fields in messages if kind == UNPUBLISH for name in fields[0])
-        unbound = {name for name in given if name in directory.durable}
+        given = [name for kind, *fields in messages if kind == UNPUBLISH for name in fields[0]]
+        gone = (
+            *directory.families.named(given, directory.names)[0],
+            *directory.families.replaced(bound, directory.names),
+        )
+        unbound = {name for name in gone if name in directory.durable}
         found = (session.tensors.get(id_) for kind, *fields in messages for id_ in ids_written(session, kind, fields))
         tensors = {tensor for tensor in found if tensor is not None and tensor in directory.lasting}
         return Watched({tensor: (tensor.storage, tensor.storage.version) for tensor in tensors}, bound, unbound)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...interpreter.layouts.part_names import user_name
 from ...interpreter.opcodes import Opcode
-from ...interpreter.wire.names import named
+from ...interpreter.wire.names import named, unpublished
 from ..memory.pins import end_pins
 from ..memory.recycling import recycle
 from ..model.directory import Directory, Published
@@ -34,32 +35,38 @@ class Names:
     def publish(
         self, session: VmSession, given: Sequence[str], found: Sequence[Published[Tensor]], *, durable: bool = False
     ) -> None:
-        """Bind names, replacing earlier bindings. A name counts against its latest publisher's quotas; one that is
-        durable stays so."""
+        """Bind names, replacing all that stood under them, also as parts of global tensors. A name counts against its
+        latest publisher's quotas; one that is durable stays so."""
         directory = self.directory
         check_names(directory, session, given)
         check_published(directory, session, given, found)
         session.shares = True
+        replaced = directory.families.replaced(given, directory.names)
+        lasting = {user_name(name) for name in replaced if name in directory.durable}
         for name, published in zip(given, found, strict=True):
             for tensor in published.tensors:
                 tensor.holders += 1
-            lasts = durable or name in directory.durable
+            lasts = durable or name in directory.durable or user_name(name) in lasting
             self._drop_name(name)
-            directory.names[name] = published
+            directory.bind(name, published)
             if lasts:
                 directory.keep(name)
             directory.publishers[name] = session.account
             session.account.names += 1
             session.account.steps += published.weight
+        for name in replaced:
+            self._drop_name(name)
 
     def lookup(self, wanted: Sequence[str]) -> list[Published[Tensor]]:
         """What stands under the names; MetadataError if one is missing."""
         return named(wanted, self.directory.names)
 
     def unpublish(self, given: Sequence[str]) -> None:
-        """Take the names away, all or none."""
-        self.lookup(given)
-        for name in dict.fromkeys(given):
+        """Take the names away, all or none; the name of a global tensor is that of all its parts."""
+        found, missing = self.directory.families.named(given, self.directory.names)
+        if missing:
+            raise unpublished(missing, self.directory.names)
+        for name in found:
             self._drop_name(name)
 
     def _drop_name(self, name: str) -> None:

@@ -3,7 +3,7 @@ instructions; nothing of the engine is touched."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from ...interpreter.checkpoints.writer import GenerationWriter
 from ...interpreter.errors import FileError, MetadataError, QuotaError, TensordError
 from ...interpreter.files.open_file import OpenFile
 from ...interpreter.files.tensor_file import flat
+from ...interpreter.layouts.part_names import families, needed, part_of
 from ...interpreter.types.meta import Meta
 from ...streams.disk.kept import stretches_in
 from ...streams.disk.stored import StoredArray, pieces
@@ -111,12 +112,17 @@ class CheckpointJob:
         spreading = True
         while spreading:
             spreading = False
-            for group in self.groups:
+            for group in (*self.groups, *self._torn()):
                 first = next((name for name in sorted(group) if name in self.failed), None)
                 if first is not None and not group <= self.failed.keys():
                     spreading = True
                     why = f"it belongs together with {first.replace(INNER, ' ')!r}: {self.failed[first]}"
                     self.failed |= {name: why for name in sorted(group) if name not in self.failed}
+
+    def _torn(self) -> Iterator[set[str]]:
+        """The parts of each global tensor whose value is not in those that have not failed."""
+        for ways in families(self.contents.names).values():
+            yield from (set(way) for way in ways if not needed(set(way).difference(self.failed)))
 
     def _report(self, generation: Generation | None, kept: int, collected: int) -> dict[str, Any]:
         names = set(self.contents.names)
@@ -207,7 +213,10 @@ class CheckpointJob:
             writer.discard(name)
         routines = {name for name in self.failed if name in last and last[name].meta is None}
         captured = [name for name, record in last.items() if owner_of(record) in routines] if routines else []
-        self._keep_as_it_was(writer, ((name, last[name]) for name in (*self.failed, *captured) if name in last))
+        torn: set[str] = set().union(*self._torn())
+        lost = {name for name in self.failed if part_of(name) is not None and name not in torn}  # the others have all
+        names = [name for name in (*self.failed, *captured) if name in last and name not in lost]
+        self._keep_as_it_was(writer, ((name, last[name]) for name in names))
 
     def _carry(self, writer: GenerationWriter) -> None:
         """Keep lasting names that are no part of this checkpoint as they are, also those of an earlier run."""

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ...interpreter.checkpoints.record import INNER, Generation
 from ...interpreter.errors import MetadataError, TensordError
+from ...interpreter.layouts.part_names import families, needed, user_name
 from ...interpreter.programs.program import Program
 from ...streams.disk.kept import KeptReader, KeptStretch
 from ..model.directory import Published, PublishedRoutine
@@ -54,8 +55,8 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
             raise MetadataError(f"{path}: has no generation that can be restored{why and f' ({why})'}")
         generation = latest
     newest = max(reader.generations(), default=0)
-    bound = {name for name, record in generation.records() if name in names and owner_of(record) is None}
-    missing = sorted(set(names) - bound)
+    bound = {name for name, record in generation.records() if is_wanted(name, names) and owner_of(record) is None}
+    missing = sorted(set(names) - bound - set(map(user_name, bound)))
     if missing:
         raise MetadataError(f"{path}: generation {generation.number} has no {missing[0]!r}")
     damaged = reader.verify(generation)
@@ -83,9 +84,16 @@ def part_of(generation: Generation, names: Collection[str]) -> Generation:
     """The part of a generation under these names, with the tensors that routines capture; all of it without names."""
     if not names:
         return generation
-    tensors = {name: one for name, one in generation.tensors.items() if name in names or owner_of(one) in names}
+    tensors = {
+        name: one for name, one in generation.tensors.items() if is_wanted(name, names) or owner_of(one) in names
+    }
     routines = {name: one for name, one in generation.routines.items() if name in names}
     return replace(generation, tensors=tensors, routines=routines)
+
+
+def is_wanted(name: str, names: Collection[str]) -> bool:
+    """Is it one of these names, or part of a global tensor that has one?"""
+    return name in names or user_name(name) in names
 
 
 class Holder(Protocol):
@@ -133,7 +141,18 @@ class Restoring(Generic[Kind]):
                 self.given[name] = self.routine(name, fields) if routine else Published((self.tensor(name),))
             except (TensordError, TypeError, ValueError) as error:
                 self.failed[name] = str(error)
+        if len(piece) < PIECE:
+            self._leave_out_halves()
         return len(piece) == PIECE
+
+    def _leave_out_halves(self) -> None:
+        """Global tensors of which a part is missing that no other part equals are not restored."""
+        for whole, ways in families(self.given).items():
+            for way in ways:
+                if not needed(way):
+                    self.failed |= dict.fromkeys(way, f"the checkpoint lacks other parts of {whole!r}")
+                    for name in way:
+                        del self.given[name]
 
     def report(self) -> dict[str, Any]:
         found = self.found
@@ -157,7 +176,7 @@ class Restoring(Generic[Kind]):
                 del self.tensors[name]
 
     def _is_wanted(self, name: str) -> bool:
-        return not self.names or name in self.names
+        return not self.names or is_wanted(name, self.names)
 
     def tensor(self, name: str) -> Kind:
         """The tensor of a name; the one of another name, if it was one tensor."""

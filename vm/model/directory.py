@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from ...interpreter.layouts.part_names import Families
 from ...interpreter.programs.program import Program
 from .account import Account
 from .device_state import DeviceState
@@ -74,7 +75,7 @@ def spread(handles: list[int]) -> list[list[int]]:
 class Directory:
     """Sessions and names. `publishers`: the account that each name counts against, that of its latest publisher.
     `durable`: names that are to survive the machine, until they are unpublished; `lasting`: how many of them each
-    tensor has. `leaving`: ended sessions, in the order of their turns.
+    tensor has. `families`: names of global tensors' parts. `leaving`: ended sessions, in the order of their turns.
     """
 
     def __init__(self) -> None:
@@ -83,6 +84,7 @@ class Directory:
         self.publishers: dict[str, Account] = {}
         self.durable: dict[str, None] = {}
         self.lasting: dict[Tensor, int] = {}
+        self.families = Families()
         self.leaving: deque[Leaving] = deque()
 
     def tensors(self) -> list[Tensor]:
@@ -109,9 +111,15 @@ class Directory:
             for tensor in self.names[name].tensors:
                 self.lasting[tensor] = self.lasting.get(tensor, 0) + 1
 
+    def bind(self, name: str, published: Published[Tensor]) -> None:
+        """Let a name that nothing stands under stand for something."""
+        self.names[name] = published
+        self.families.add(name)
+
     def unbind(self, name: str) -> Published[Tensor] | None:
         """Take a name away; what stood under it."""
         before = self.names.pop(name, None)
+        self.families.remove(name)
         if before is not None and name in self.durable:
             del self.durable[name]
             for tensor in before.tensors:

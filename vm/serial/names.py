@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.layouts.part_names import Families
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
-from ...interpreter.wire.names import check_names, named
+from ...interpreter.wire.names import check_names, named, unpublished
 from ..model.directory import Published
 from ..routines.publishing import keep_convention, published, snapshots, told
 from .state import State
@@ -21,6 +22,7 @@ class Names:
 
     def __init__(self, state: State) -> None:
         self.names = state.names
+        self.families = Families()
         self.deny = state.deny
 
     def convention(self, session: SerialSession, message: Convention) -> None:
@@ -37,11 +39,15 @@ class Names:
         self.bind(dict(zip(given, [published(session, id_, tensor_of) for id_ in ids], strict=True)))
 
     def bind(self, given: Mapping[str, Published[SerialTensor]]) -> None:
+        replaced = self.families.replaced(given, self.names)
         for name, one in given.items():
             for tensor in one.tensors:
                 tensor.holders += 1
             self.drop(name)
             self.names[name] = one
+            self.families.add(name)
+        for name in replaced:
+            self.drop(name)
 
     def lookup(self, session: SerialSession, message: Lookup) -> Any:
         """Define handles to named tensors, or tensors with their present values: all or none."""
@@ -59,9 +65,11 @@ class Names:
         return told(found, tensors, summary)
 
     def unpublish(self, _session: SerialSession, message: Unpublish) -> None:
-        """Remove names, all or none."""
-        named(message.names, self.names)
-        for name in dict.fromkeys(message.names):
+        """Remove names, all or none; the name of a global tensor is that of all its parts."""
+        found, missing = self.families.named(message.names, self.names)
+        if missing:
+            raise unpublished(missing, self.names)
+        for name in found:
             self.drop(name)
 
     def list_names(self, session: SerialSession, message: ListNames) -> None:
@@ -70,6 +78,7 @@ class Names:
     def drop(self, name: str) -> None:
         """Take a name away, if there is one."""
         before = self.names.pop(name, None)
+        self.families.remove(name)
         for tensor in before.tensors if before is not None else ():
             tensor.holders -= 1
 

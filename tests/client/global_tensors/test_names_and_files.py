@@ -9,7 +9,8 @@ import pytest
 
 import tensord as td
 from tensord.client.global_tensors.tensor import GlobalTensor
-from tensord.client.sharing.global_names import part_of, shown
+from tensord.client.sharing.global_names import shown
+from tensord.interpreter.layouts.part_names import part_of
 
 ROWS = np.arange(12.0).reshape(4, 3)
 DEVICES = ["cpu:0", "sim:0", "sim:1", "sim:2"]
@@ -157,6 +158,114 @@ def test_a_checkpoint_is_restored_where_devices_are_missing_too(make_session, tm
     second.unpublish("x")
 
 
+def test_a_value_in_another_layout_takes_the_place_of_all_parts_within_a_group_too(sessions, pair):
+    mine, other = sessions
+    mine.publish("w", mine.global_tensor([1.0, 1.0], pair))
+    with other.atomic():
+        other.publish("w", other.global_tensor([2.0, 2.0], pair, td.split(0)))
+    assert mine.lookup("w").tolist() == [2.0, 2.0]
+    other.publish("w", other.asarray([7.0]))
+    other.unpublish("w")
+    assert mine.names() == []
+
+
+def test_a_group_removes_the_name_of_a_global_tensor(sessions, pair):
+    mine, other = sessions
+    mine.publish({"v": mine.global_tensor([1.0, 1.0], pair, td.split(0)), "u": mine.asarray([1.0])})
+    with other.atomic():
+        other.unpublish("v")
+    assert mine.names() == ["u"]
+
+
+@pytest.mark.parametrize("now", ["another layout", "a plain tensor"])
+def test_what_is_restored_takes_the_place_of_what_is_published(make_session, tmp_path, pair, now):
+    s = make_session(devices=DEVICES)
+    s.publish({"x": s.global_tensor([1.0, 2.0], pair, td.split(0)), "y": s.asarray([3.0])})
+    s.checkpoint(tmp_path / "there").wait()
+    s.unpublish("y")
+    s.publish("x", s.asarray([5.0]) if now == "a plain tensor" else s.global_tensor([9.0, 9.0], pair))
+    s.restore(tmp_path / "there", "x")
+    assert s.lookup("x").tolist() == [1.0, 2.0]
+    s.unpublish("x")
+    assert s.names() == []
+
+
+@pytest.mark.parametrize("layout", [td.broadcast, td.split(0)], ids=str)
+def test_without_a_part_a_name_can_be_removed_and_replicas_can_be_read(sessions, pair, layout):
+    mine, other = sessions
+    mine.publish("b", mine.global_tensor([1.0, 2.0], pair, layout))
+    mine.unpublish(f"b @1 of 2: {layout}")
+    if layout == td.broadcast:
+        assert other.lookup("b").tolist() == [1.0, 2.0]
+    else:
+        with pytest.raises(KeyError, match="nothing is published as 'b'"):
+            other.lookup("b")
+    other.unpublish("b")
+    assert mine.names() == []
+
+
+def test_each_column_of_a_grid_has_a_replica(sessions):
+    mine, other = sessions
+    grid = td.placement([["sim:0", "sim:1"]])
+    mine.publish("b", mine.global_tensor(ROWS, grid, (td.broadcast, td.split(1))))
+    square = {f"w @{n} of 2x2: broadcast, split(1)": mine.asarray(ROWS[:, n : n + 2]) for n in (0, 3)}
+    square["w @3 of 2x2: broadcast, split(1)"] = mine.asarray(ROWS[:, 2:])
+    mine.publish(square)
+    np.testing.assert_array_equal(other.lookup("w").numpy(), ROWS)
+    np.testing.assert_array_equal(other.lookup("b").numpy(), ROWS)
+
+
+def lost_part(make_session, layout, placed):
+    """A session with a published tensor, of which the part on the second device is lost after a first checkpoint."""
+    faults = [{"kind": "lost", "label": "exp"}]
+    s = make_session(devices=["cpu:0", "sim:0", {"name": "sim:1", "faults": faults}, "sim:2"])
+    x = s.global_tensor(np.arange(4.0), placed, layout)
+    s.publish("x", x)
+    return s, x
+
+
+def lose(s):
+    with pytest.raises(td.KernelError):
+        s.xp.exp(s.asarray([1.0], device="sim:1")).wait()
+
+
+@pytest.mark.parametrize("layout", [td.broadcast, td.split(0)], ids=str)
+def test_a_checkpoint_after_a_loss_is_of_one_moment(make_session, tmp_path, pair, layout):
+    s, x = lost_part(make_session, layout, pair)
+    s.checkpoint(tmp_path / "there").wait()
+    x += 1
+    x.wait()
+    lose(s)
+    report = s.checkpoint(tmp_path / "there").wait()
+    assert f"x @1 of 2: {layout}" in report["failed"]
+    fresh = make_session(devices=DEVICES)
+    fresh.restore(tmp_path / "there")
+    after = 1.0 if layout == td.broadcast else 0.0
+    np.testing.assert_array_equal(fresh.lookup("x").numpy(), np.arange(4.0) + after)
+    fresh.unpublish("x")
+    s.unpublish("x")
+
+
+def test_what_lacks_a_slice_is_not_restored(make_session, tmp_path, pair):
+    s = make_session(devices=DEVICES)
+    s.publish({"x": s.global_tensor([1.0, 2.0], pair, td.split(0)), "y": s.asarray([3.0])})
+    s.checkpoint(tmp_path / "there", ["x @0 of 2: split(0)", "y"]).wait()
+    s.unpublish("y")
+    report = s.restore(tmp_path / "there")
+    assert list(report["failed"]) == ["x @0 of 2: split(0)"]
+    assert (s.lookup("x").tolist(), s.lookup("y").tolist()) == ([1.0, 2.0], [3.0])
+    s.unpublish("x", "y")
+
+
+def test_a_name_that_claims_many_parts_costs_nothing(sessions):
+    mine, other = sessions
+    mine.publish("w @0 of 9999x9999: broadcast, broadcast", mine.asarray([4.0]))
+    assert other.lookup("w").tolist() == [4.0]
+    mine.publish("w @0 of 9999x9999: broadcast, split(0)", mine.asarray([4.0]))
+    with pytest.raises(KeyError, match="nothing is published as 'w'"):
+        other.lookup("w")
+
+
 def test_names_of_parts_are_told_from_other_names():
     names = [
         "w @1 of 2: split(0)",
@@ -164,7 +273,8 @@ def test_names_of_parts_are_told_from_other_names():
         "a @0 of 2x2: broadcast, split(1)",
         "b @ c",
         "d @2 of 2: broadcast",
+        "e @00 of 2: broadcast",
     ]
-    assert shown(names) == ["a", "b @ c", "d @2 of 2: broadcast", "w"]
+    assert shown(names) == ["a", "b @ c", "d @2 of 2: broadcast", "e @00 of 2: broadcast", "w"]
     assert part_of("w @0 of 2: split(0), broadcast") is None
     assert part_of("w @0 of 2: twice") is None

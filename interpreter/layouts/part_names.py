@@ -1,0 +1,128 @@
+"""Names of a global tensor's parts: `w @1 of 2: split(0)` is the second part of what users call `w`.
+
+The machine knows them, too: what is published under a name takes the place of all that was, its parts included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from math import prod
+from typing import Final, NamedTuple
+
+from .layout import Broadcast, Layout
+from .text import parsed, spelled
+
+_PART: Final = re.compile(r"(.+) @(\d{1,6}) of (\d[^@]*: .+)", re.ASCII | re.DOTALL)
+Place = tuple[int, ...]
+
+
+class PartName(NamedTuple):
+    """What the name of a part says: the name of the whole, the part's place in the grid, and how the parts lie."""
+
+    whole: str
+    place: Place
+    grid: tuple[int, ...]
+    layout: Layout
+
+    @property
+    def share(self) -> Place:
+        """The place of the first part that equals this one."""
+        return tuple(0 if isinstance(atom, Broadcast) else at for at, atom in zip(self.place, self.layout, strict=True))
+
+
+def part_of(name: str) -> PartName | None:
+    """What a part's name says; None for any other name."""
+    found = _PART.fullmatch(name) if " @" in name else None
+    if found is None:
+        return None
+    whole, number, label = found.groups()
+    try:
+        grid, layout = parsed(label)
+    except ValueError:
+        return None
+    if spelled(grid, layout) != label or str(int(number)) != number or int(number) >= prod(grid):
+        return None
+    place = (int(number),) if len(grid) == 1 else divmod(int(number), grid[1])
+    return PartName(whole, place, grid, layout)
+
+
+def whole_of(name: str) -> str | None:
+    """The name of the whole, of a part's name."""
+    part = part_of(name)
+    return None if part is None else part.whole
+
+
+def user_name(name: str) -> str:
+    """The name as users have given it."""
+    part = part_of(name)
+    return name if part is None else part.whole
+
+
+def needed(names: Iterable[str]) -> dict[Place, str]:
+    """Of the names of a global tensor's parts those that have all of the value, by their places, in order; empty if
+    these parts lack some of it."""
+    parts = {part.place: (part, name) for name in names if (part := part_of(name)) is not None}
+    found: dict[Place, str] = {}
+    count = 0
+    for _, (part, name) in sorted(parts.items()):
+        found.setdefault(part.share, name)
+        count = prod(size for size, atom in zip(part.grid, part.layout, strict=True) if not isinstance(atom, Broadcast))
+    return dict(sorted(found.items())) if len(found) == count else {}
+
+
+def is_whole(names: Collection[str]) -> bool:
+    """Are these the names of all parts of a global tensor?"""
+    part = part_of(next(iter(names), ""))
+    return part is not None and len(names) == prod(part.grid)
+
+
+def families(names: Iterable[str]) -> dict[str, list[list[str]]]:
+    """The names of parts by the name of their whole, and for each way in which the parts lie, in their order."""
+    found: dict[str, dict[tuple[Place, Layout], list[tuple[Place, str]]]] = {}
+    for name in names:
+        part = part_of(name)
+        if part is not None:
+            ways = found.setdefault(part.whole, {})
+            ways.setdefault((part.grid, part.layout), []).append((part.place, name))
+    return {whole: [[name for _, name in sorted(way)] for way in ways.values()] for whole, ways in found.items()}
+
+
+class Families:
+    """The names of parts that are bound at a machine, by the name of their whole."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, dict[str, None]] = {}
+
+    def add(self, name: str) -> None:
+        whole = whole_of(name)
+        if whole is not None:
+            self.parts.setdefault(whole, {})[name] = None
+
+    def remove(self, name: str) -> None:
+        whole = whole_of(name)
+        parts = None if whole is None else self.parts.get(whole)
+        if whole is not None and parts is not None:
+            parts.pop(name, None)
+            if not parts:
+                del self.parts[whole]
+
+    def named(self, given: Iterable[str], bound: Mapping[str, object]) -> tuple[list[str], list[str]]:
+        """What is bound for these names, parts for the name of a whole, each once; and the names with nothing."""
+        found: dict[str, None] = {}
+        missing = []
+        for name in given:
+            parts = self.parts.get(name, ())
+            if name in bound:
+                found[name] = None
+            elif not parts:
+                missing.append(name)
+            found.update(dict.fromkeys(parts))
+        return list(found), missing
+
+    def replaced(self, given: Collection[str], bound: Mapping[str, object]) -> list[str]:
+        """What is bound for these names, or for wholes of which they are parts, besides the names themselves."""
+        kept = set(given)
+        wholes = dict.fromkeys(user_name(name) for name in given)
+        plain = [name for name in wholes if name in bound and name not in kept]
+        return plain + [part for name in wholes for part in self.parts.get(name, ()) if part not in kept]
