@@ -83,8 +83,7 @@ class KnownCalls:
         outbox = self._outbox
         newest, made = outbox.ids, []
         for entry in entries:
-            home = entry.home
-            made.append([Tensor(core, newest + n, meta, home) for n, meta in enumerate(entry.outputs, 1)])
+            made.append([Tensor(core, newest + n, meta, entry.home) for n, meta in enumerate(entry.outputs, 1)])
             newest += len(entry.outputs)
             outbox.ids = newest
         return made

@@ -8,6 +8,7 @@ messages that move bytes in or out of the machine; this file admits the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from operator import length_hint
 from typing import Any
 
@@ -100,8 +101,8 @@ from .routines import Routines
 from .shares import Shares
 
 OPS = frozenset((CALL, RELEASE))
-# In the client's messages of these kinds, nothing is the user's; what is in a group is looked at by itself.
-PLAIN = OPS | {FETCH, WAIT, SYNC, RUN, ATOMIC}
+# In the client's messages of these kinds, nothing is the user's.
+PLAIN = OPS | {FETCH, WAIT, SYNC, RUN}
 
 Handler = Callable[[VmSession, Any], None]
 # Answers a question about the machine: (session, what, arguments).
@@ -179,6 +180,9 @@ class Admission:
         while (array := run_inline(session, rest)) is not END:
             if array is FULL:
                 return
+            if trusted and array[0] == ATOMIC and self.take_ops(session, array[1]):
+                scheduler.latest = scheduler.clock()
+                continue
             try:
                 message = name_message(array) if trusted and array[0] in PLAIN else decode_message(array)
                 self.handlers[type(message)](session, message)
@@ -194,12 +198,25 @@ class Admission:
             if session.unfolding is not unfolding or session.flooded:
                 return
 
+    def take_ops(self, session: VmSession, messages: Sequence[Any]) -> bool:
+        """Admit a group of nothing but ops, of this process: as `atomic`, without what other messages need. False for
+        any other group, and where it has to be noted what a group changes."""
+        if self.durable.checkpoints.durable is not None:
+            return False
+        for array in messages:
+            if array[0] not in OPS:
+                return False
+        rest, run_inline = iter(messages), self._steps[0]
+        while (array := run_inline(session, rest)) is not END:
+            if array is not FULL:
+                self.take(session, chain((array,), rest))
+        return True
+
     def atomic(self, session: VmSession, message: Atomic) -> None:
         """Admit a group of messages, with no message of another session in between. If one is malformed, none is
         admitted; one that is refused, or fails, does so alone."""
-        if not (session.trusted and all(array[0] in OPS for array in message.messages)):
-            check_group(message.messages)
-            self.routines.check_group(session, message.messages)
+        check_group(message.messages)
+        self.routines.check_group(session, message.messages)
         rest = iter(message.messages)
         watched = self.durable.watch(session, message.messages)
         self.routines.begin_group()
