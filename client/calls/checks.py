@@ -47,6 +47,8 @@ def device_of(core: Core, name: Any) -> str:
     devices = core.outbox.transport.devices
     if name is None:
         return str(next(iter(devices)))
+    if isinstance(name, Placement):
+        raise located(MetadataTypeError(f"the name of one device is needed here, not {name}"))
     if type(name) is not str or name not in devices:
         known, hint = ", ".join(devices), f"; {core.hint}" if core.hint else ""
         raise located(MetadataError(f"there is no device {shown(plain_of(name))}; there are {known}{hint}"))

@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
 from ...interpreter.collectives.collective import Kind
 from ...interpreter.collectives.request import Asked, asked_for
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Collective, encode_message
 from ..calls.checks import device_of, own
 from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import capture_of
+from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
 
 Merge: TypeAlias = Literal["copy", "stream"]
@@ -55,10 +59,10 @@ def reduce_scatter(
     return compute(Kind.REDUCE_SCATTER, listed(tensors), (), given)
 
 
-def broadcast(tensor: Tensor, devices: Iterable[str], *, timeout: float | None = None) -> list[Tensor]:
+def broadcast(tensor: Tensor, devices: Iterable[str] | Placement, *, timeout: float | None = None) -> list[Tensor]:
     """The tensor on each of these devices, which are of the same kind as its own; new tensors, also on its own."""
     (own_one,) = listed((tensor,))
-    names = [device_of(own_one._core, name) for name in devices]
+    names = [device_of(own_one._core, name) for name in names_of(devices)]
     return compute(Kind.BROADCAST, [own_one], names, {"timeout": seconds(timeout)})
 
 
@@ -72,14 +76,31 @@ def all_to_all(
 
 
 def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """The tensors, which are of one session and were not released."""
+    """The tensors, which are plain, of one session, and were not released."""
+    if isinstance(tensors, Tensor) or not isinstance(tensors, Iterable):
+        message = f"a collective takes a list of tensors, one on each device, not {type(tensors).__name__}"
+        raise located(MetadataTypeError(message))
     found = list(tensors)
     if not found:
         raise located(MetadataError("a collective needs one tensor at the least"))
     first = found[0]
     if not isinstance(first, Tensor):
         raise located(MetadataTypeError(f"expected a tensor, got {first.__class__.__name__}; use asarray"))
+    for each in found:
+        if type(each) in GLOBALS:
+            message = "a collective takes tensors of one device each; a global tensor has to_global(), and .parts()"
+            raise located(MetadataTypeError(message))
     return [own(first._core, tensor) for tensor in found]
+
+
+def names_of(devices: Any) -> Iterable[Any]:
+    """The names of devices; MetadataTypeError for what is no list of names."""
+    if isinstance(devices, Placement):
+        return devices.names
+    if isinstance(devices, str) or not isinstance(devices, Iterable):
+        message = f"broadcast: devices are a list of names, or a placement, not {type(devices).__name__}"
+        raise located(MetadataTypeError(message))
+    return devices
 
 
 def seconds(timeout: float | None) -> float:
@@ -89,6 +110,7 @@ def seconds(timeout: float | None) -> float:
 
 def compute(kind: Kind, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]) -> list[Tensor]:
     """Send one collective of tensors of one session, or record it; its results."""
+    attributes = {name: each.item() if isinstance(each, np.generic) else each for name, each in attributes.items()}
     core = tensors[0]._core
     metas = [tensor._known_meta() for tensor in tensors]
     homes = [tensor.device for tensor in tensors]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -73,12 +73,15 @@ def form_of(meta: Meta, placement: Placement, layout: Any) -> Form:
     return Form.of(meta, placement, atoms)
 
 
-def of_parts(core: Core, parts: Sequence[Any], placement: Any, layout: Any) -> GlobalTensor:
+def of_parts(core: Core, given: Any, placement: Any, layout: Any, dtype: Any) -> GlobalTensor:
     """A global tensor of plain tensors that lie on the devices of the placement. Its parts are copies, as values are.
 
     MetadataError for parts of the wrong number, home, shape or dtype.
     """
     where = checked(core, placement)
+    if isinstance(given, Tensor) or not isinstance(given, Iterable):
+        raise located(MetadataTypeError(f"global_tensor: parts are a list of tensors, not {type(given).__name__}"))
+    parts: list[Any] = list(given)
     if len(parts) != len(where.names):
         raise located(MetadataError(f"global_tensor: {len(where.names)} parts are wanted, {len(parts)} given"))
     for part, name in zip(parts, where.names, strict=True):
@@ -96,4 +99,5 @@ def of_parts(core: Core, parts: Sequence[Any], placement: Any, layout: Any) -> G
         if meta is not wanted:
             raise located(MetadataError(f"global_tensor: the part on {name} is {meta}, and would have to be {wanted}"))
     with core.global_calls.grouped():
-        return GlobalTensor(core, form, [part.copy() for part in parts])
+        made = GlobalTensor(core, form, [part.copy() for part in parts])
+        return made if dtype is None else made.astype(dtype)  # type: ignore[return-value]

@@ -128,11 +128,11 @@ class GlobalTensor(Base):
         """Let each part leave its home; see `Tensor.evict`."""
         return self._each("evict")
 
-    def prefetch(self, device: str | None = None) -> Self:
+    def prefetch(self, device: str | Placement | None = None) -> Self:
         """Bring each part to its home, or all to a device; see `Tensor.prefetch`."""
-        return self._each("prefetch", device)
+        return self._each("prefetch", None if device == self._home else device)
 
-    def _each(self, hint: str, device: str | None = None) -> Self:
+    def _each(self, hint: str, device: Any = None) -> Self:
         for part in self._parts:
             self._core.calls.hint(part, hint, device)
         return self

@@ -17,9 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.layout import Split
 from ...interpreter.layouts.placement import Placement
+from ..calls.checks import home_of
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
@@ -54,6 +57,8 @@ class Pipeline:
 
     def __init__(self, stages: Sequence[Stage], microbatches: int) -> None:
         self.stages = tuple(checked(stages))
+        if isinstance(microbatches, np.integer):
+            microbatches = int(microbatches)
         if type(microbatches) is not int or microbatches < 1:
             raise located(MetadataError(f"pipeline: microbatches are a positive int, not {microbatches!r}"))
         self.microbatches = microbatches
@@ -65,14 +70,18 @@ class Pipeline:
         value, which is kept, and the gradient by y, the last stage's result. MetadataError for fewer rows than
         microbatches.
         """
+        if not callable(loss):
+            raise located(MetadataTypeError(f"pipeline: loss is a function, not {type(loss).__name__}"))
         rows = rows_of((x, *targets))
         if rows < self.microbatches:
             message = f"pipeline: {rows} rows are too few for {self.microbatches} microbatches"
             raise located(MetadataError(message))
+        for stage in self.stages:
+            home_of(x._core, stage.device)
         cut = [[each[piece] for each in (x, *targets)] for piece in pieces(rows, self.microbatches)]
         batch = Batch(self.stages, cut, loss)
-        for stage, forward in order(len(self.stages), self.microbatches):
-            batch.forward(stage) if forward else batch.backward(stage)
+        for number, forward in order(len(self.stages), self.microbatches):
+            batch.forward(number) if forward else batch.backward(number)
         return batch.values
 
     def __repr__(self) -> str:
@@ -105,12 +114,14 @@ class Batch:
             (x,) = x._core.calls.call(x._core, "after", [x, self._passed[number].popleft()])
         self._begun[number] += 1
         y, saved = pair(stage.forward(x), f"forward of stage {number}", "a tensor, and what its backward needs")
+        check_tensor(y, f"the first of what forward of stage {number} gives")
         self._saved[number].append(saved)
         if alive > 1:
             self._arriving[number + 1].append(y)
             return
         targets = [stage.take(each) for each in self._targets.popleft()]
         value, dy = pair(self._loss(y, *targets), "loss", "a value, and the gradient by y")
+        check_tensor(dy, "the second of what loss gives")
         self.values.append(value)
         self._returning[number].append(dy)
 
@@ -119,9 +130,7 @@ class Batch:
         stage = self._stages[number]
         dy = stage.take(self._returning[number].popleft())
         dx = stage.backward(dy, self._saved[number].popleft())
-        if not isinstance(dx, Tensor):
-            message = f"pipeline: backward of stage {number} gives a tensor, not {type(dx).__name__}"
-            raise located(MetadataTypeError(message))
+        check_tensor(dx, f"what backward of stage {number} gives")
         self._passed[number].append(dx)
         if number:
             self._returning[number - 1].append(dx)
@@ -170,6 +179,12 @@ def pair(given: Any, whose: str, what: str) -> tuple[Any, Any]:
     return given
 
 
+def check_tensor(given: Any, what: str) -> None:
+    """MetadataTypeError for a result of a function that is no tensor."""
+    if not isinstance(given, Tensor):
+        raise located(MetadataTypeError(f"pipeline: {what} is a tensor, not {type(given).__name__}"))
+
+
 def checked(stages: Sequence[Any]) -> list[Stage]:
     """The stages; MetadataTypeError for what is none."""
     if not isinstance(stages, Sequence) or not stages:
@@ -177,6 +192,9 @@ def checked(stages: Sequence[Any]) -> list[Stage]:
     for each in stages:
         if not isinstance(each, Stage) or not callable(each.forward) or not callable(each.backward):
             message = "pipeline: a stage is tensord.Stage(device, forward, backward), with functions for the latter two"
+            raise located(MetadataTypeError(message))
+        if not isinstance(each.device, str | Placement):
+            message = f"pipeline: the device of a stage is a name, or a placement, not {type(each.device).__name__}"
             raise located(MetadataTypeError(message))
     return list(stages)
 

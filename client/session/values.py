@@ -67,7 +67,7 @@ class Values(Facet):
         if parts is not None:
             if values is not None:
                 raise located(MetadataTypeError("global_tensor: takes values, or parts=, not both"))
-            return of_parts(self._core, listed(parts), where, layout)
+            return of_parts(self._core, listed(parts), where, layout, dtype)
         return global_tensor(self._core, values, where, layout, dtype)
 
     def empty_host(self, shape: int | Sequence[int], dtype: Any = None) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from tensord.client.embedded.in_process import EmbeddedTransport
 from tensord.client.session.session import Session
 from tensord.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
 from tensord.interpreter.collectives.choice import CHUNK
-from tensord.interpreter.errors import CancelledError, KernelError, MetadataError, QuotaError
+from tensord.interpreter.errors import CancelledError, KernelError, MetadataError, MetadataTypeError, QuotaError
 from tensord.vm.machine import VirtualMachine
 from tensord.vm.tracing.analysis.sums.stats import stats
 from tensord.vm.tracing.record import Record
@@ -142,6 +142,17 @@ def test_one_device_alone_gets_a_copy(make_session: Make) -> None:
     assert all_to_all([x], 0, 0)[0].tolist() == [2.0, 3.0]
 
 
+def test_numbers_of_numpy_and_placements_are_taken(make_session: Make) -> None:
+    session = machine(make_session)
+    x, y = spread(session, values_of((2, 2)))[:2]
+    once, again = all_gather([x, y], 1)[0], all_gather([x, y], np.int64(1), timeout=np.float64(60))[0]  # type: ignore[arg-type]
+    assert again.tolist() == once.tolist()
+    assert all_reduce([x, y], timeout=np.int32(60))[0].shape == (2, 2)  # type: ignore[arg-type]
+    assert [each.device for each in broadcast(x, td.placement(["sim:0", "sim:2"]))] == ["sim:0", "sim:2"]
+    with pytest.raises(MetadataError, match="number of an axis"):
+        all_gather([x, y], np.bool_(True))  # type: ignore[arg-type]
+
+
 def test_what_does_not_fit_is_refused_at_the_users_line(make_session: Make) -> None:
     session = machine(make_session)
     x, y, z = spread(session, values_of((2, 2)))[:3]
@@ -164,8 +175,19 @@ def test_what_does_not_fit_is_refused_at_the_users_line(make_session: Make) -> N
         with pytest.raises(MetadataError, match=text) as caught:
             call()
         assert "test_collectives.py" in str(caught.value.location)
-    with pytest.raises(TypeError, match="expected a tensor"):
-        all_reduce([x, 1.0])  # type: ignore[list-item]
+    whole = session.global_tensor([1.0, 2.0], td.placement(["sim:0", "sim:1"]))
+    for text, function, given in (
+        ("expected a tensor", all_reduce, [[x, 1.0]]),
+        ("list of tensors, one on each device, not int", all_reduce, [3]),
+        ("list of tensors, one on each device, not Tensor", all_gather, [x]),
+        ("list of names, or a placement, not str", broadcast, [x, "sim:1"]),
+        ("list of names, or a placement, not int", broadcast, [x, 1]),
+        ("global tensor has to_global", all_reduce, [[whole]]),
+        ("global tensor has to_global", all_gather, [[x, whole]]),
+        ("global tensor has to_global", broadcast, [whole, ["sim:0"]]),
+    ):
+        with pytest.raises(MetadataTypeError, match=text):
+            function(*given)
     with pytest.raises(MetadataError, match="another session"):
         all_reduce([x, make_session(devices=["sim:1"]).asarray([1.0])])
     assert all_reduce([x, y, z])[0].shape == (2, 2)

@@ -12,6 +12,7 @@ import pytest
 import tensord as td
 from tensord.client.global_tensors.tensor import GlobalTensor
 from tensord.client.tensor.tensor import Tensor
+from tensord.interpreter.errors import MetadataTypeError
 from tensord.interpreter.wire.messages import ATOMIC, TO_DEVICE
 
 ROWS = np.arange(12.0).reshape(4, 3)
@@ -85,6 +86,23 @@ def test_parts_that_are_there_become_a_global_tensor(session, pair):
         session.global_tensor(parts=parts[::-1], placement=pair, layout=td.split(0))
     with pytest.raises(td.MetadataError, match="2 parts are wanted, 1 given"):
         session.global_tensor(parts=parts[:1], placement=pair, layout=td.split(0))
+    for wrong, name in ((3, "int"), (parts[0], "Tensor")):
+        with pytest.raises(MetadataTypeError, match=f"parts are a list of tensors, not {name}"):
+            session.global_tensor(parts=wrong, placement=pair)
+
+
+def test_parts_are_cast_to_a_dtype_that_is_given(session, pair):
+    parts = [session.asarray([1.5, 2.0], device=name) for name in pair.names]
+    x = session.global_tensor(parts=iter(parts), placement=pair, layout=td.split(0), dtype="int32")
+    assert (x.dtype, x.layout, x.tolist()) == (np.dtype("int32"), (td.split(0),), [1, 2, 1, 2])
+
+
+def test_its_own_placement_is_where_parts_are_brought(session, pair):
+    x = session.global_tensor(ROWS, pair, td.split(0))
+    assert x.prefetch(x.device) is x
+    for tensor in (x, session.asarray(1.0)):
+        with pytest.raises(MetadataTypeError, match=r"name of one device is needed here, not placement\(\['sim:1"):
+            tensor.prefetch(td.placement(["sim:1"]))
 
 
 def test_a_plain_tensor_becomes_a_global_one(session, pair):

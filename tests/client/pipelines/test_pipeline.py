@@ -147,6 +147,10 @@ def first(x: Any, *_: Any) -> Any:
     return x
 
 
+def number(x: Any) -> tuple[Any, Any]:
+    return 1.0, x
+
+
 def nothing(*_: Any) -> Any:
     return None
 
@@ -170,7 +174,11 @@ WRONG = [
     Bad("no device", stages=[td.Stage("sim:9", kept, first)]),
     Bad("forward of stage 0", stages=[td.Stage("sim:0", first, first)]),
     Bad("backward of stage 0", stages=[td.Stage("sim:0", kept, nothing)]),
+    Bad("forward of stage 0 gives is a tensor, not float", stages=[td.Stage("sim:0", number, first)]),
     Bad("loss gives a pair", loss=first),
+    Bad("what loss gives is a tensor, not float", loss=lambda y, _: (y, 1.0)),
+    Bad("loss is a function, not NoneType", loss=None),
+    Bad("device of a stage is a name, or a placement, not list", stages=[td.Stage(["sim:0"], kept, first)]),  # type: ignore[arg-type]
     Bad("positive", microbatches=0),
     Bad("positive", microbatches=2.0),
     Bad("too few", microbatches=5),
@@ -183,6 +191,27 @@ def test_what_does_not_fit_is_an_error_at_the_call(session: Any, case: Bad) -> N
     (x, _), (_, target) = data(session, case.rows), data(session, case.targets)
     with pytest.raises((MetadataError, MetadataTypeError), match=case.message):
         td.pipeline(case.stages, case.microbatches)(x, target, loss=case.loss)
+
+
+def test_a_device_that_is_none_is_found_before_any_stage_begins(session: Any) -> None:
+    x, target = data(session, 4)
+    begun: list[Any] = []
+
+    def noted(x: Any) -> tuple[Any, Any]:
+        begun.append(x)
+        return x, x
+
+    seen = td.Stage("sim:0", noted, first)
+    for device in ("sim:9", td.placement(["sim:9"])):
+        with pytest.raises(MetadataError, match="no device 'sim:9'"):
+            td.pipeline([seen, td.Stage(device, kept, first)], 2)(x, target, loss=squares)
+    assert not begun
+
+
+def test_microbatches_may_be_numpys(session: Any) -> None:
+    layers = layers_of(session, 2)
+    x, target = data(session, 4)
+    assert len(td.pipeline(stages_of(layers), np.int64(2))(x, target, loss=squares)) == 2  # type: ignore[arg-type]
 
 
 def test_a_batch_is_a_tensor() -> None:
