@@ -6,8 +6,9 @@ call are there together, or carry the same error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -26,6 +27,15 @@ from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
 
 Merge: TypeAlias = Literal["copy", "stream"]
+
+
+class Noting(threading.local):
+    """What this thread tells of each collective, with the homes of its tensors, if it tells anything."""
+
+    note: Callable[[Asked, Sequence[str]], None] | None = None
+
+
+NOTING: Final = Noting()
 
 
 def all_reduce(
@@ -118,6 +128,8 @@ def compute(kind: Kind, tensors: Sequence[Tensor], devices: Sequence[str], attri
         asked = asked_for(kind, homes, metas, devices, attributes, len(devices or tensors))
     except MetadataError as error:
         raise located(error) from None
+    if NOTING.note is not None:
+        NOTING.note(asked, homes)
     capture = capture_of(core.outbox)
     if capture is None:
         return issue(core, asked, tensors, devices, attributes)

@@ -294,14 +294,15 @@ def global_operand(core: Core, op: OpDef, given: Any, placement: Placement) -> A
         return given
     own(core, given)
     if given._meta is not None and not given._meta.ndim and not core.strict:
-        return spread(given, placement)
+        return spread(op, given, placement)
     message = f"{op.name}: a tensor of one device among global tensors: use session.global_tensor(tensor, placement)"
     raise MetadataTypeError(message, op=op.name)
 
 
-def spread(tensor: Tensor, placement: Placement) -> GlobalTensor:
-    """A plain tensor in equal parts."""
+def spread(op: OpDef, tensor: Tensor, placement: Placement) -> GlobalTensor:
+    """A plain tensor in equal parts, for an op."""
     form = Form.of(tensor._meta, placement, (BROADCAST,) * len(placement.grid))
+    note_move(op.name, placed(tensor)._form, form, "a tensor of one device, without dimensions, goes to each device")
     return GlobalTensor(tensor._core, form, [tensor.to_device(name) for name in placement.names])
 
 

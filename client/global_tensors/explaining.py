@@ -1,4 +1,5 @@
-"""What calls on global tensors would move, how much, and why: noted while a function is captured, and nothing runs."""
+"""What calls on global tensors, and collectives, would move, how much, and why: noted while a function is captured, and
+nothing runs."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from ...interpreter.collectives.request import Asked as Collective
 from ...interpreter.layouts.layout import Partial, spelt
 from ...interpreter.types.sizes import size
 from ..locations.locations import user_line
@@ -23,15 +25,18 @@ class Noting(threading.local):
 
 
 NOTING: Final = Noting()
+AS_IT_SAYS: Final = "as the program says"
 
 
 class Explanation:
-    """What a function's calls on global tensors move. `rows`: for each call plain data; as text, a table.
+    """What a function's calls on global tensors move, and its collectives. `rows`: for each call plain data; as text, a
+    table.
 
-    A row: `op`, `line`, `inputs` and `outputs` (layouts), `moves`, `bytes` (of all moves), `seconds` (at the bandwidths
-    that the choice was made with), and `why`. A move: `what` (all_gather, all_reduce, reduce_scatter, all_to_all, send;
-    slice and zeros move nothing), `of` (an operand by number, or "result"), `before` and `after` (layouts), `devices`,
-    `bytes`, and `bandwidth`, in bytes a second.
+    A row: `op`, `line`, `inputs` and `outputs` (layouts; of a collective of plain tensors the devices), `moves`,
+    `bytes` (of all moves), `seconds` (at the bandwidths that the choice was made with), and `why`. A move: `what`
+    (all_gather, all_reduce, reduce_scatter, all_to_all, broadcast, send; slice and zeros move nothing), `of` (an
+    operand by number, "its operands", or "result"), `before` and `after` (layouts), `devices`, `bytes`, and
+    `bandwidth`, in bytes a second.
     """
 
     def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
@@ -83,11 +88,28 @@ def note(plan: Plan) -> None:
     add_row(asked.op.name, given, [spelt(form.layout) for form in plan.outputs], moves, why(asked, plan))
 
 
-def note_move(name: str, before: Form, after: Form) -> None:
-    """Note a move that the user has asked for."""
+def note_move(name: str, before: Form, after: Form, reason: str = AS_IT_SAYS) -> None:
+    """Note a move, by default one that the user has asked for."""
     if NOTING.rows is not None:
         moves = list(moves_of(before, after, 0))
-        add_row(name, [spelt(before.layout)], [spelt(after.layout)], moves, "as the program says")
+        add_row(name, [spelt(before.layout)], [spelt(after.layout)], moves, reason)
+
+
+def note_collective(asked: Collective, homes: Sequence[str]) -> None:
+    """Note a collective of plain tensors."""
+    received, names = asked.received(homes), list(dict.fromkeys((*homes, *asked.devices)))
+    speed = bandwidth(names)
+    move: dict[str, Any] = {
+        "what": str(asked.collective.kind),
+        "of": "its operands",
+        "before": "plain",
+        "after": "plain",
+        "devices": names,
+        "bytes": sum(received),
+        "seconds": max(received) / speed,
+        "bandwidth": speed,
+    }
+    add_row(move["what"], list(homes), asked.devices, [move] if any(received) else [], AS_IT_SAYS)
 
 
 def add_row(op: str, inputs: list[str], outputs: list[str], moves: list[dict[str, Any]], reason: str) -> None:

@@ -1,20 +1,22 @@
-"""Explaining a function: it is captured, and what its calls on global tensors move is noted."""
+"""Explaining a function: it is captured, and what its calls on global tensors, and its collectives, move is noted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..collectives.collectives import NOTING as COLLECTIVES
 from ..core.core import Core
-from ..global_tensors.explaining import NOTING, Explanation
+from ..global_tensors.explaining import NOTING, Explanation, note_collective
 from .routine import Routine
 
 
 def explained(core: Core, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Explanation:
     """What a call would move. Captures the function, and runs nothing."""
-    before, NOTING.rows = NOTING.rows, []
+    before, NOTING.rows = (NOTING.rows, COLLECTIVES.note), []
+    COLLECTIVES.note = note_collective
     try:
         Routine(core, function).program(*args, **kwargs)
         return Explanation(NOTING.rows)
     finally:
-        NOTING.rows = before
+        NOTING.rows, COLLECTIVES.note = before

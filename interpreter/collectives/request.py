@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from ..errors import MetadataError
 from ..types.meta import Meta
+from .choice import schedule_of
 from .collective import REDUCTIONS, Collective, Kind, collective
 
 COPY: Final = "copy"  # a piece is copied to a buffer, and merged while the next one is on its way
@@ -70,6 +71,15 @@ class Asked(NamedTuple):
     request: Request
     collective: Collective
     devices: list[str]
+
+    def received(self, homes: Sequence[str]) -> tuple[int, ...]:
+        """The bytes that each device receives from others, where the tensors' homes are these."""
+        found, itemsize = [0] * len(self.devices), self.collective.inputs[0].dtype.itemsize
+        for step in schedule_of(self.collective).steps:
+            origin = (homes if step.source.is_input else self.devices)[step.source.rank]
+            if origin != self.devices[step.rank]:
+                found[step.rank] += step.source.region.size * itemsize
+        return tuple(found)
 
 
 def asked_for(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....interpreter.layouts.layout import Partial, Split
+from ...collectives.collectives import NOTING
 from ...tensor.tensor import Tensor
 from ..form import Form, groups, places
 from .blocks import blocks
@@ -142,10 +143,15 @@ def among(
 ) -> list[Tensor]:
     """The results of a function of each group of parts along a dimension of the grid; a part alone stays."""
     made = list(parts)
-    if form.placement.grid[dim] > 1:
+    if form.placement.grid[dim] == 1:
+        return made
+    noted, NOTING.note = NOTING.note, None  # the call that boxes them is noted
+    try:
         for group in groups(form.placement.grid, dim):
             for n, part in zip(group, function([parts[n] for n in group]), strict=True):
                 made[n] = part
+    finally:
+        NOTING.note = noted
     return made
 
 

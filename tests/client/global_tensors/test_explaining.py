@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.client.collectives.collectives import NOTING as COLLECTIVES
 from tensord.client.global_tensors.explaining import NOTING
 
 
@@ -47,6 +48,38 @@ def test_each_call_has_a_row_and_nothing_runs(session, pair):
     assert lines[-1] == "192 B in all"
     assert y.tolist() == [[0.0] * 8] * 4
     assert session.stats()["session"]["tensors"] == before
+
+
+def test_a_number_in_a_tensor_of_one_device_goes_to_each(session, pair):
+    x, one = session.global_tensor(np.zeros(4), pair, td.split(0)), session.asarray(1.0)
+    sent, added = session.explain(lambda x, one: x + one, x, one).rows
+    assert (sent["op"], sent["bytes"], added["op"], added["bytes"]) == ("add", 16, "add", 0)
+    assert sent["why"] == "a tensor of one device, without dimensions, goes to each device"
+
+
+@pytest.mark.parametrize("merge", ["copy", "stream"])
+def test_collectives_of_plain_tensors_have_rows(session, merge):
+    x, y = [session.asarray(np.ones((4, 2)), device=name) for name in ("sim:0", "sim:1")]
+
+    def step(x, y):
+        total = td.collectives.all_reduce([x, y], merge=merge)
+        td.collectives.all_gather([x, y])
+        td.collectives.broadcast(total[0], ["sim:1"])
+        return td.collectives.reduce_scatter(total)
+
+    rows = session.explain(step, x, y).rows
+    assert [row["op"] for row in rows] == ["all_reduce", "all_gather", "broadcast", "reduce_scatter"]
+    assert [row["bytes"] for row in rows] == [128, 128, 64, 64]
+    assert (rows[0]["inputs"], rows[2]["outputs"]) == (["sim:0", "sim:1"], ["sim:1"])
+    assert "test_explaining.py" in rows[0]["line"]
+    (move,) = rows[0]["moves"]
+    assert (move["what"], move["devices"], move["seconds"]) == (
+        "all_reduce",
+        ["sim:0", "sim:1"],
+        64 / move["bandwidth"],
+    )
+    assert "all_reduce of its operands, 128 B" in str(session.explain(step, x, y))
+    assert COLLECTIVES.note is None
 
 
 def test_an_op_that_each_device_computes_whole_says_so(session, pair):
