@@ -35,14 +35,17 @@ class Block(NamedTuple):
 
 @lru_cache(maxsize=512)
 def blocks(before: Form, after: Form) -> tuple[Block, ...]:
-    """The new parts, of the old ones. A piece that a device has is not taken from another one."""
+    """The new parts, of the old ones. A piece that a device has is not taken from another one, and of equal pieces one
+    on a device that stays is taken: a program leaves a lost device."""
+    staying = set(after.placement.names)
     kept = [dim for dim, atom in enumerate(before.layout) if isinstance(atom, Partial)]
     lines = [tuple(place[dim] for dim in kept) for place in places(before.placement.grid)]
     made = []
     for number, share in enumerate(after.shares):
         name = after.placement.names[number]
         sources = [n for n in range(len(before.shares)) if not kept or lines[n] == lines[number]]
-        sources.sort(key=lambda n: (before.placement.names[n] != name, n != number))  # its own, its counterpart's
+        names = before.placement.names
+        sources.sort(key=lambda n: (names[n] != name, names[n] not in staying, n != number))
         made.append(block(before.shares, sources, share))
     return tuple(made)
 

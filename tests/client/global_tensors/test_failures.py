@@ -67,6 +67,17 @@ def test_a_lost_replica_is_no_error_of_the_value(make_session):
     np.testing.assert_array_equal(x.to_global(td.placement(["sim:0"])).numpy(), ROWS)
 
 
+def test_a_value_leaves_a_lost_device(make_session):
+    lost = {"name": "sim:1", "faults": [{"kind": "lost", "label": "exp"}]}
+    session = make_session(devices=["cpu:0", "sim:0", lost, "sim:2"])
+    x = session.global_tensor(ROWS, td.placement(["sim:0", "sim:1"]))
+    x.wait()
+    with pytest.raises(td.KernelError, match="sim:1 is lost"):
+        session.xp.exp(session.asarray(ROWS, "sim:1")).wait()
+    for layout in (td.split(0), td.split(1), td.broadcast):
+        np.testing.assert_array_equal(x.to_global(td.placement(["sim:0", "sim:2"]), layout).wait().numpy(), ROWS)
+
+
 def test_a_cancelled_session_says_so_of_global_tensors(session, pair):
     x = session.global_tensor(ROWS, pair, td.split(0))
     x.wait()
