@@ -35,7 +35,8 @@ def as_tensor(core: Core, values: ArrayLike | Tensor, device: Device | None = No
     given: Any = values
     home = given.device if device is None and type(values) in GLOBALS else home_of(core, device)
     if isinstance(values, Tensor):
-        moved = own(core, values).to_device(home)
+        stays = type(own(core, values)) in GLOBALS and home == values.device
+        moved = values.copy() if stays else values.to_device(home)
         return moved if dtype is None else moved.astype(dtype)
     if isinstance(home, Placement):
         return core.global_calls.upload(core, values, home, dtype)

@@ -279,6 +279,16 @@ def test_a_tensor_of_another_session_is_refused(session, make_session, pair):
         _ = other.global_tensor(ROWS, pair) + x
 
 
+@pytest.mark.parametrize("layout", [td.split(0), td.broadcast, td.partial("sum")], ids=str)
+def test_asarray_of_a_global_tensor_moves_nothing(make_session, pair, layout):
+    session = make_session(devices=["cpu:0", "sim:0", "sim:1"], strict=True)
+    x = session.global_tensor(ROWS, pair, layout)
+    for made in (session.asarray(x), session.asarray(x, pair), session.asarray(x, dtype="float64")):
+        assert (made.layout, made.placement, made is x) == ((layout,), pair, False)
+        made[...] = 0.0
+    np.testing.assert_array_equal(x.numpy(), ROWS)
+
+
 def test_where_placement_is_strict_only_the_user_moves_bytes(make_session, pair):
     session = make_session(devices=["cpu:0", "sim:0", "sim:1"], strict=True)
     x = session.global_tensor(ROWS, pair, td.split(0))
