@@ -136,7 +136,7 @@ class Bound:
         """Check the kind of container. Classes do not travel: a named tuple or dataclass with the same members fits."""
         if node.kind == GLOBAL:
             if type(value) is not GlobalTensor or label_of(value._form) != node.label:
-                self._refuse(path, f"is a global tensor, {node.label}", value)
+                self._refuse(path, f"is {a_global_tensor(node.label)}", value)
         elif node.kind in CONTAINERS:
             if not isinstance(value, CONTAINERS[node.kind]) or is_named(value):
                 self._refuse(path, f"is a {node.kind}", value)
@@ -146,9 +146,17 @@ class Bound:
     def _refuse(self, path: str, expected: str, value: Any) -> NoReturn:
         if type(value) is SymbolicNumber:
             value = value._symbol.value
-        shown = repr(value) if is_number(value) or isinstance(value, str | bool) else type(value).__name__
+        if type(value) is GlobalTensor:
+            shown = a_global_tensor(label_of(value._form))
+        else:
+            shown = repr(value) if is_number(value) or isinstance(value, str | bool) else type(value).__name__
         message = f"{path} {expected} at the capture, not {shown:.60}: the routine runs for such arguments alone"
         raise located(MetadataTypeError(message))
+
+
+def a_global_tensor(label: str) -> str:
+    """A global tensor whose parts lie as the label says, as an error names it."""
+    return f"a global tensor, {label}"
 
 
 def refuse_symbolic(tensor: Tensor) -> None:

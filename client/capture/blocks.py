@@ -197,7 +197,20 @@ def with_tensors(value: Any, tensors: Iterator[Tensor]) -> Any:
 
 def check_structures(op: str, values: Sequence[Any]) -> None:
     """MetadataError unless all values have the same structure."""
-    if any(structure_of(value) != structure_of(values[0]) for value in values):
-        raise located(
-            MetadataError(f"{op}: the functions return containers that differ: all have to return the same", op=op)
-        )
+    for value in values:
+        if structure_of(value) != structure_of(values[0]):
+            what = differing(value, values[0]) or "containers that differ"
+            raise located(MetadataError(f"{op}: the functions return {what}: all have to return the same", op=op))
+
+
+def differing(value: Any, first: Any) -> str:
+    """The global tensor and what is in its place in the other value, if that is what differs; else an empty text."""
+    if GlobalTensor in (type(value), type(first)):
+        return "" if structure_of(value) == structure_of(first) else f"{described(first)}, and {described(value)}"
+    pairs = zip(members(value) or (), members(first) or (), strict=False)
+    return next(filter(None, (differing(one, other) for (_, one), (_, other) in pairs)), "")
+
+
+def described(value: Any) -> str:
+    """A result as an error names it."""
+    return f"a global tensor, {value._form}" if type(value) is GlobalTensor else type(value).__name__

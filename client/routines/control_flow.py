@@ -21,7 +21,7 @@ from ...interpreter.programs.constructs import FORMS, LIMIT, MAX_ITERATIONS, che
 from ...interpreter.programs.program import CASE, COND, REPEAT, WHILE
 from ...interpreter.wire.forms import shown
 from ..calls.checks import on_one_device, own
-from ..capture.blocks import Draws, captured, check_structures, tensors_in, with_tensors
+from ..capture.blocks import Captured, Draws, captured, check_structures, tensors_in, with_tensors
 from ..capture.capture import Capture
 from ..capture.numbers import fixed
 from ..capture.structure import LOCATED, is_number, members, rebuilt
@@ -47,8 +47,9 @@ class ControlFlow:
         """`then(*args)` if the predicate is true, else `otherwise(*args)`.
 
         `predicate`: a tensor without dimensions. Both functions return tensors of the same shapes, dtypes and devices,
-        perhaps in containers; the results are new tensors. They may write in place to what they get, and to tensors
-        outside. If the predicate has failed, neither runs, and results and written tensors have its error.
+        perhaps in containers; global tensors come to the layouts of the first. The results are new tensors. The
+        functions may write in place to what they get, and to tensors outside. If the predicate has failed, neither
+        runs, and results and written tensors have its error.
         """
         return run(self._core, Construct(COND, predicate, (then, otherwise), args))
 
@@ -162,7 +163,10 @@ def record(capture: Capture, step: Construct) -> Any:
         functions = (partial(tested, functions[0]), *functions[1:])
     if loops:
         functions = (*functions[:-1], partial(laid_out, functions[-1], state_of(args)))
-    blocks = [captured(capture, function, args, draws, own=loops) for function in functions]
+    blocks: list[Captured] = []
+    for function in functions:
+        like = partial(laid_like, function, blocks[0].value) if blocks and not loops else function
+        blocks.append(captured(capture, like, args, draws, own=loops))
     values = [state_of(args), as_state(blocks[-1].value, len(args))] if loops else [block.value for block in blocks]
     check_structures(op, values)
     with LOCATED:
@@ -181,6 +185,11 @@ def tested(test: Callable[..., Any], *state: Any) -> Any:
 def laid_out(body: Callable[..., Any], before: Any, *state: Any) -> Any:
     """The body's result, in which global tensors lie as those of the state before."""
     return laid_as(as_state(body(*state), len(state)), before)
+
+
+def laid_like(function: Callable[..., Any], first: Any, *args: Any) -> Any:
+    """The function's result, in which global tensors lie as in the first function's."""
+    return laid_as(function(*args), first)
 
 
 def laid_as(value: Any, like: Any) -> Any:

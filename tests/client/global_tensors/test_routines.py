@@ -89,8 +89,27 @@ def test_control_flow_takes_global_tensors(session, pair):
     assert (count.item(), grown.layout) == (4, (td.split(0),))
     np.testing.assert_array_equal(grown.numpy(), ROWS * 16)
     np.testing.assert_array_equal(session.repeat(3, lambda x: x + x, x).numpy(), ROWS * 8)
-    with pytest.raises(td.MetadataError, match="return containers that differ"):
-        session.cond(xp.sum(x) > 0, lambda x: x, lambda x: x.to_global(layout=td.split(1)), x)
+
+
+def test_branches_come_to_the_layouts_of_the_first(session, pair):
+    xp = session.xp
+    x = session.global_tensor(ROWS[::-1], pair, td.split(0))
+    for chosen, expected in ((0, ROWS), (1, ROWS[::-1]), (2, ROWS[::-1] * 2)):
+        index = session.asarray(chosen)
+        ways = [lambda x: (xp.sort(x, axis=0), x), lambda x: (x, x), lambda x: (x.to_global(layout=td.split(1)) * 2, x)]
+        made, same = session.case(index, ways, x)
+        np.testing.assert_array_equal(made.numpy(), expected)
+        assert (made.layout, same.layout) == (xp.sort(x, axis=0).layout, (td.split(0),))
+    made = session.cond(session.asarray(True), lambda x: x, lambda x: xp.sort(x, axis=0), x)
+    assert made.layout == (td.split(0),)
+
+
+def test_a_global_and_a_plain_result_are_told_apart(session, pair):
+    x = session.global_tensor(ROWS, pair, td.split(0))
+    with pytest.raises(
+        td.MetadataError, match=r"a global tensor, float64\[4, 3\] split\(0\) on sim:0, sim:1, and \w*Tensor"
+    ):
+        session.cond(session.asarray(True), lambda x: [x], lambda x: [x.to_device("sim:0")], x)
 
 
 def test_a_published_routine_takes_and_makes_global_tensors(make_session, tmp_path, pair):
@@ -104,9 +123,12 @@ def test_a_published_routine_takes_and_makes_global_tensors(make_session, tmp_pa
         made, captured = other.lookup("step")(other.global_tensor(ROWS, pair, td.split(0)))
         np.testing.assert_array_equal(made.numpy(), ROWS)
         assert (captured.placement, captured.layout, captured.tolist()) == (pair, (td.split(1),), np.eye(3).tolist())
-        for wrong in (other.global_tensor(ROWS, pair, td.split(1)), other.asarray(ROWS)):
-            with pytest.raises(td.MetadataError, match=r"is a global tensor, 2: split\(0\)"):
-                other.lookup("step")(wrong)
+        wrong = [(other.global_tensor(ROWS, pair, td.split(1)), r"a global tensor, 2: split\(1\)")]
+        for value, what in (*wrong, (other.asarray(ROWS), "Tensor")):
+            with pytest.raises(
+                td.MetadataError, match=rf"is a global tensor, 2: split\(0\) at the capture, not {what}"
+            ):
+                other.lookup("step")(value)
     finally:
         mine.unpublish("step")
 
