@@ -87,7 +87,7 @@ def all_to_all(
 
 def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
     """The tensors, which are plain, of one session, and were not released."""
-    if isinstance(tensors, Tensor) or not isinstance(tensors, Iterable):
+    if isinstance(tensors, Tensor | np.ndarray) or not isinstance(tensors, Iterable):
         message = f"a collective takes a list of tensors, one on each device, not {type(tensors).__name__}"
         raise located(MetadataTypeError(message))
     found = list(tensors)
@@ -107,7 +107,7 @@ def names_of(devices: Any) -> Iterable[Any]:
     """The names of devices; MetadataTypeError for what is no list of names."""
     if isinstance(devices, Placement):
         return devices.names
-    if isinstance(devices, str) or not isinstance(devices, Iterable):
+    if isinstance(devices, str | np.ndarray) or not isinstance(devices, Iterable):
         message = f"broadcast: devices are a list of names, or a placement, not {type(devices).__name__}"
         raise located(MetadataTypeError(message))
     return devices

@@ -79,7 +79,7 @@ def of_parts(core: Core, given: Any, placement: Any, layout: Any, dtype: Any) ->
     MetadataError for parts of the wrong number, home, shape or dtype.
     """
     where = checked(core, placement)
-    if isinstance(given, Tensor) or not isinstance(given, Iterable):
+    if isinstance(given, Tensor | np.ndarray) or not isinstance(given, Iterable):
         raise located(MetadataTypeError(f"global_tensor: parts are a list of tensors, not {type(given).__name__}"))
     parts: list[Any] = list(given)
     if len(parts) != len(where.names):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
+
 from ..errors import MetadataError, MetadataTypeError, metadata_error
 from ..types.meta import Meta, normal_axis
 
@@ -48,9 +50,9 @@ broadcast: Final = BROADCAST  # the public name
 
 def split(axis: int) -> Split:
     """Parts that are slices along an axis; a negative one counts from the back."""
-    if isinstance(axis, bool) or not isinstance(axis, int):
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
         raise MetadataTypeError(f"the axis of a split is an int, not {type(axis).__name__}")
-    return Split(axis)
+    return Split(int(axis))
 
 
 def partial(reduction: str) -> Partial:

@@ -180,6 +180,7 @@ def test_what_does_not_fit_is_refused_at_the_users_line(make_session: Make) -> N
         ("expected a tensor", all_reduce, [[x, 1.0]]),
         ("list of tensors, one on each device, not int", all_reduce, [3]),
         ("list of tensors, one on each device, not Tensor", all_gather, [x]),
+        ("list of tensors, one on each device, not ndarray", all_gather, [np.array(1.0)]),
         ("list of names, or a placement, not str", broadcast, [x, "sim:1"]),
         ("list of names, or a placement, not int", broadcast, [x, 1]),
         ("global tensor has to_global", all_reduce, [[whole]]),

@@ -86,7 +86,7 @@ def test_parts_that_are_there_become_a_global_tensor(session, pair):
         session.global_tensor(parts=parts[::-1], placement=pair, layout=td.split(0))
     with pytest.raises(td.MetadataError, match="2 parts are wanted, 1 given"):
         session.global_tensor(parts=parts[:1], placement=pair, layout=td.split(0))
-    for wrong, name in ((3, "int"), (parts[0], "Tensor")):
+    for wrong, name in ((3, "int"), (parts[0], "Tensor"), (np.array(1.0), "ndarray")):
         with pytest.raises(MetadataTypeError, match=f"parts are a list of tensors, not {name}"):
             session.global_tensor(parts=wrong, placement=pair)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tensord as td
@@ -73,6 +74,11 @@ def test_what_has_no_shape_yet_is_not_split():
     assert layout_of(td.broadcast, 1, None) == (BROADCAST,)
     with pytest.raises(MetadataError, match="not known yet"):
         layout_of(td.split(0), 1, None)
+
+
+def test_a_number_of_numpy_may_be_the_axis_of_a_split():
+    axis = td.split(np.int64(1)).axis  # type: ignore[arg-type]
+    assert (axis, type(axis)) == (1, int)
 
 
 def test_the_makers_of_atoms_refuse_what_is_none():
