@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -62,7 +63,7 @@ def placement(devices: Placement | Sequence[str] | Sequence[Sequence[str]]) -> P
         raise MetadataError(
             f"a placement has devices of one kind, not {' and '.join(kinds)}: their results differ in bits"
         )
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise MetadataError(f"the placement names {twice!r} twice")
     return Placement(names, (len(rows), len(rows[0])) if _is_nested(devices) else (len(names),))
