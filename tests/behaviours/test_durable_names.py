@@ -775,3 +775,51 @@ def test_a_name_that_was_unpublished_goes_although_its_generation_was_told_as_fa
     s.unpublish("y")
     s.sync(durable=True)
     assert values_in(there) == {"x": 2}
+
+
+def test_a_durable_name_of_a_global_tensor_is_that_of_its_parts(make_session, tmp_path, there):
+    s = make_session(devices=[*lasting(tmp_path), "sim:1"])
+    p = td.placement(["sim:0", "sim:1"])
+    s.publish("x", s.asarray(ones(2)), durable=True)
+    for publish in (s.publish, atomically(s)):
+        publish("x", s.global_tensor([1.0, 2.0], p, td.split(0)))
+        s.sync(durable=True)
+        assert {name: each.tolist() for name, each in in_checkpoint(there).items()} == {
+            "x @0 of 2: split(0)": [1.0], "x @1 of 2: split(0)": [2.0],
+        }  # fmt: skip
+        publish("x", s.asarray(ones(2)))
+        s.sync(durable=True)
+        assert list(in_checkpoint(there)) == ["x"]
+    s.publish("x", s.global_tensor([1.0, 2.0], p))
+    with s.atomic():
+        s.unpublish("x")
+    s.sync(durable=True)
+    assert in_checkpoint(there) == {}
+    assert_sound(s)
+
+
+def test_a_durable_name_keeps_its_value_until_all_parts_of_the_next_are_there(make_session, tmp_path, there):
+    s = make_session(devices=[*lasting(tmp_path), "sim:1"])
+    p = td.placement(["sim:0", "sim:1"])
+    for publish in (s.publish, atomically(s)):
+        s.publish("x", s.asarray(ones(1)), durable=True)
+        parts = [s.xp.take(s.asarray(ones(1), name), s.asarray([n], name)) for n, name in enumerate(p.names)]
+        publish("x", s.global_tensor(parts=parts, placement=p, layout=td.split(0)))
+        with pytest.raises(td.FileError, match="x @"):
+            s.sync(durable=True)
+        assert list(in_checkpoint(there)) == ["x"]
+        publish("x", s.global_tensor([1.0, 2.0], p, td.split(0)))
+        s.sync(durable=True)
+        assert len(in_checkpoint(there)) == 2
+    s.unpublish("x")
+    assert_sound(s)
+
+
+def atomically(s: Any) -> Any:
+    """`publish` in a group."""
+
+    def publish(name: str, value: Any) -> None:
+        with s.atomic():
+            s.publish(name, value)
+
+    return publish

@@ -353,9 +353,9 @@ class Admission:
                 self.durable.check_durable()
             check_pairs(given, ids)
             found = {id_: published(session, id_, tensor_of) for id_ in dict.fromkeys(ids)}
-            self.names.publish(session, given, [found[id_] for id_ in ids], durable=durable)
-            if len(given) > 1:
-                self.durable.note_bound(given)
+            gone = self.names.publish(session, given, [found[id_] for id_ in ids], durable=durable)
+            if len(given) > 1 or gone:
+                self.durable.note_bound(given, gone)
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "publish")
             return

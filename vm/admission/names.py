@@ -34,15 +34,16 @@ class Names:
 
     def publish(
         self, session: VmSession, given: Sequence[str], found: Sequence[Published[Tensor]], *, durable: bool = False
-    ) -> None:
+    ) -> list[str]:
         """Bind names, replacing all that stood under them, also as parts of global tensors. A name counts against its
-        latest publisher's quotas; one that is durable stays so."""
+        latest publisher's quotas; one that is durable stays so. The durable names that others have replaced."""
         directory = self.directory
         check_names(directory, session, given)
         check_published(directory, session, given, found)
         session.shares = True
         replaced = directory.families.replaced(given, directory.names)
-        lasting = {user_name(name) for name in replaced if name in directory.durable}
+        gone = [name for name in replaced if name in directory.durable]
+        lasting = set(map(user_name, gone))
         for name, published in zip(given, found, strict=True):
             for tensor in published.tensors:
                 tensor.holders += 1
@@ -56,6 +57,7 @@ class Names:
             session.account.steps += published.weight
         for name in replaced:
             self._drop_name(name)
+        return gone
 
     def lookup(self, wanted: Sequence[str]) -> list[Published[Tensor]]:
         """What stands under the names; MetadataError if one is missing."""

@@ -45,7 +45,7 @@ NOT_KEPT: Final = (
     "its devices"
 )
 NOT_THERE: Final = "its value is not there yet, or has failed"
-Publish = Callable[[VmSession, Sequence[str], Sequence[Published[Tensor]]], None]
+Publish = Callable[[VmSession, Sequence[str], Sequence[Published[Tensor]]], object]
 Told = Callable[[Any, TensordError | None], None]
 
 
