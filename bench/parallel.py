@@ -21,7 +21,7 @@ from .measure import Row, Settings, clocked, compare, median
 from .pipelines import HOST, OPTIONS
 
 SIMS = [f"sim:{number}" for number in range(4)]
-LAYERS, WIDTH, SAMPLES = 4, 256, 4096
+LAYERS, WIDTH, SAMPLES = 4, 512, 4096
 OPS, LENGTH = 2_000, 16
 STEPS = 30  # of the small network, whose step is captured
 SMALL = (32, 64)  # its width and samples
