@@ -24,7 +24,7 @@ SIMS = [f"sim:{number}" for number in range(STAGES)]
 
 
 class Layer:
-    """y = relu(x w), with its gradient: ops that the host computes in much less time than the device is told to take."""
+    """y = relu(x w), with its gradient: ops that the host computes in less time than the device is told to take."""
 
     def __init__(self, session: td.Session, device: str, width: int) -> None:
         self.nn = session.nn
