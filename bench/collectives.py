@@ -1,7 +1,7 @@
-"""An all-reduce around a ring of four simulated accelerators, against what their links take for it.
+"""An all-reduce around a ring of four simulated accelerators, against the time that their links need for its bytes.
 
-Each of n devices has to receive 2 (n - 1) / n of the value, whatever the algorithm does. Judged, too, is the memory
-that a device takes beside its value and its result, in pieces of what is merged, as the trace has it.
+Each of n devices has to receive 2 (n - 1) / n of the value, whatever the algorithm. The second row is the memory that a
+device uses beside its value and its result, by the trace, in pieces of the size that merges take at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def reduced(tensors: list[Any]) -> list[Any]:
 
 
 def extra_memory(session: td.Session, nbytes: int) -> int:
-    """Bytes that a device had in use beside a value and its result, at the most, when a merge was begun."""
+    """The most bytes that a device had in use beside a value and its result when a merge began."""
     merges = [record for record in session.trace().records if record.opcode == "MergeChunk"]
     return int(max(record.used for record in merges)) - 2 * nbytes
 
@@ -56,5 +56,5 @@ def measure(settings: Settings) -> list[Row]:
 
 
 def sleeping(seconds: float) -> Any:
-    """What takes as long as the links do."""
+    """A function that sleeps so many seconds: the time that the links need."""
     return lambda: time.sleep(seconds)

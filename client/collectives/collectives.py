@@ -30,7 +30,8 @@ Merge: TypeAlias = Literal["copy", "stream"]
 
 
 class Noting(threading.local):
-    """What this thread tells of each collective, with the homes of its tensors, if it tells anything."""
+    """The function that this thread calls with each collective and the homes of its tensors, in place of issuing the
+    collective; None: collectives are issued."""
 
     note: Callable[[Asked, Sequence[str]], None] | None = None
 
@@ -92,7 +93,7 @@ def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
         raise located(MetadataTypeError(message))
     found = list(tensors)
     if not found:
-        raise located(MetadataError("a collective needs one tensor at the least"))
+        raise located(MetadataError("a collective needs at least one tensor"))
     first = found[0]
     if not isinstance(first, Tensor):
         raise located(MetadataTypeError(f"expected a tensor, got {first.__class__.__name__}; use asarray"))

@@ -183,7 +183,7 @@ class GlobalCalls:
             raise MetadataError(f"{name}: placement is strict, and bytes would move: {text}; use to_global", op=name)
 
     def grouped(self) -> AbstractContextManager[None]:
-        """One group of what is issued inside. A run of a routine is one message, anyway."""
+        """A context whose messages travel as one atomic group; while a routine is captured it does nothing."""
         return self._outbox.grouped() if capture_of(self._outbox) is None else nullcontext()
 
     def _issue(self, core: Core, invocation: Any, plan: Plan) -> list[Tensor]:

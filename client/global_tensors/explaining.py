@@ -1,5 +1,5 @@
-"""What calls on global tensors, and collectives, would move, how much, and why: noted while a function is captured, and
-nothing runs."""
+"""Explanations of calls on global tensors and of collectives: the bytes that would move, and why. The calls are noted
+while a function is captured; nothing runs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ AS_IT_SAYS: Final = "as the program says"
 
 
 class Explanation:
-    """What a function's calls on global tensors move, and its collectives. `rows`: for each call plain data; as text, a
-    table.
+    """The bytes that a function's calls on global tensors and its collectives move. `rows` has plain data for each
+    call; as text, an explanation is a table.
 
     A row: `op`, `line`, `inputs` and `outputs` (layouts; of a collective of plain tensors the devices), `moves`,
     `bytes` (of all moves), `seconds` (at the bandwidths that the choice was made with), and `why`. A move: `what`

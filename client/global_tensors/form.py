@@ -13,7 +13,7 @@ from ...interpreter.types.meta import Meta
 
 
 class Form:
-    """What a global tensor is, but for its value; interned by `Form.of`, compared by identity.
+    """The description of a global tensor without its value; interned by `Form.of`, compared by identity.
 
     `shares`: what each part is of the value, row-major in the grid, and `metas` the parts' metas; none and None each
     while data decide the meta.

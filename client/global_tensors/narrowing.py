@@ -21,7 +21,8 @@ from .tensor import GlobalTensor
 
 
 class Narrowing(NamedTuple):
-    """What a tensor of one form is narrowed to. `cuts`: of each part; `step`: what moves; `rest`: the index left."""
+    """The region that a tensor of one form is narrowed to. `cuts`: the intervals kept of each part; `step`: the move
+    that brings them together; `rest`: the index into the region."""
 
     cuts: tuple[tuple[Interval, ...], ...]
     step: Assembly
@@ -100,7 +101,7 @@ def clipped(form: Form, meta: Meta, region: tuple[Interval, ...]) -> tuple[Form,
 
 
 def clip(wanted: Interval, begin: int, size: int) -> Interval:
-    """What a part that begins there has of an interval, counted from the part's begin."""
+    """The part of an interval that a part of that begin and size has, counted from its begin."""
     low = min(max(wanted[0] - begin, 0), size)
     return low, max(min(wanted[1] - begin, size), low)
 

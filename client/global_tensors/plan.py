@@ -141,7 +141,7 @@ def pending(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None]) 
 
 
 def reductions(form: Form) -> Iterator[Step]:
-    """What may become of addends."""
+    """The layouts that may replace addends."""
     for dim, atom in enumerate(form.layout):
         if isinstance(atom, Partial):
             yield Reduction(form, form.at(dim, BROADCAST), dim)

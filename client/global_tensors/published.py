@@ -14,8 +14,7 @@ from ...interpreter.layouts.text import parsed, spelled
 from ...interpreter.types.meta import Meta
 from ..tensor.tensor import Tensor
 from .boxing.blocks import blocks
-from .boxing.groups import reduced
-from .boxing.pieces import put_together
+from .boxing.pieces import put_together, reduced
 from .form import Form, groups, places
 from .tensor import GlobalTensor
 

@@ -173,7 +173,7 @@ def rows_of(operands: Sequence[Any]) -> int:
 
 
 def pair(given: Any, whose: str, what: str) -> tuple[Any, Any]:
-    """What a function has to give; MetadataTypeError for anything else."""
+    """The pair that a function has returned; MetadataTypeError for anything else."""
     if not isinstance(given, tuple) or len(given) != 2:
         raise located(MetadataTypeError(f"pipeline: {whose} gives a pair: {what}"))
     return given

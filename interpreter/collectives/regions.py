@@ -26,7 +26,7 @@ class Region(NamedTuple):
 
     @property
     def slices(self) -> tuple[slice, ...]:
-        """What takes the region out of an array."""
+        """The index that selects the region of an array."""
         return tuple([slice(b, b + n) for b, n in zip(self.begin, self.shape, strict=True)])
 
 

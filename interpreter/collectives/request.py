@@ -1,4 +1,4 @@
-"""What a client asks for beside tensors: the attributes of a COLLECTIVE message, checked once."""
+"""The attributes of a COLLECTIVE message, which a client sends beside tensors; checked once."""
 
 from __future__ import annotations
 

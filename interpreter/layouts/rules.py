@@ -51,7 +51,7 @@ Rule: TypeAlias = Callable[[Call, int], Iterable[Signature]]
 
 
 class Ruled(Protocol):
-    """What has a rule, or the reason why it has none: the definition of an op."""
+    """The definition of an op, as far as rules go: it has a rule, or the reason why it has none."""
 
     @property
     def layouts(self) -> Rule | str: ...

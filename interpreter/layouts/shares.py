@@ -21,7 +21,7 @@ class Share(NamedTuple):
 
     @property
     def slices(self) -> tuple[slice, ...]:
-        """What selects it from the whole."""
+        """The index that selects the share of the whole."""
         return tuple([slice(start, start + n) for start, n in zip(self.begin, self.shape, strict=True)])
 
 
@@ -34,7 +34,7 @@ def shares(shape: Shape, grid: Sequence[int], layout: Layout) -> tuple[Share, ..
 
 
 def pieces(share: Share, atom: Atom, parts: int) -> list[Share]:
-    """What the devices of one dimension have of a share."""
+    """The pieces of a share that the devices of one dimension have."""
     if not isinstance(atom, Split):
         return [share] * parts
     axis = atom.axis

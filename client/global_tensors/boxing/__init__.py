@@ -1,6 +1,6 @@
 """Boxing: from one layout and placement to another.
 
 - `route`: which steps lead there, and what they cost; `steps`: what the steps are, and how each is issued
-- `groups`: what moves among the devices of a group; `links`: how fast bytes move between devices
+- `links`: how fast bytes move between devices
 - `blocks`: which pieces of the old parts a new part is made of; `pieces`: how they are cut out, and joined
 """

@@ -1,9 +1,10 @@
-"""Pieces of plain tensors: cut out, and joined."""
+"""Pieces of plain tensors: cut out, joined, and reduced."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....interpreter.collectives.collective import REDUCTIONS
 from ....interpreter.schema.opdef import REGISTRY
 from ...tensor.methods import frozen_index
 from ...tensor.tensor import Tensor
@@ -26,6 +27,14 @@ def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
         return tensors[0]
     core = tensors[0]._core
     return core.calls.call(core, "concat", tensors, {"axis": axis})[0]
+
+
+def reduced(parts: Sequence[Tensor], reduction: str, home: str) -> Tensor:
+    """The reduction of tensors on one device, in their order."""
+    first, *rest = [part.to_device(home) for part in parts]
+    for part in rest:
+        (first,) = first._core.calls.call(first._core, REDUCTIONS[reduction][0], [first, part])
+    return first
 
 
 def put_together(parts: Sequence[Tensor], block: Block, home: str) -> Tensor:

@@ -37,7 +37,7 @@ def sliced(form: Form) -> Iterator[Form]:
 
 
 def cost(way: tuple[Step, ...]) -> tuple[float, int, int]:
-    """What is compared: time, bytes that go to another placement, steps."""
+    """The cost by which ways are compared: time, bytes that go to another placement, number of steps."""
     crossing = sum(sum(step.received) for step in way if step.before.placement != step.after.placement)
     return sum(step.seconds for step in way), crossing, len(way)
 
@@ -62,7 +62,7 @@ def straight(before: Form, after: Form) -> tuple[Step, ...]:
 
 
 def reduced_to(at: Form, after: Form, dim: int, *, here: bool) -> Atom:
-    """What the addends along a dimension of the grid become: the slices that are wanted, if they can."""
+    """The layout that replaces addends along a dimension of the grid: the slices that are wanted, if possible."""
     wanted = after.layout[dim] if here else BROADCAST
     if isinstance(wanted, Split) and not at.splits(wanted.axis) and after.splits(wanted.axis) == [dim]:
         return wanted
@@ -78,7 +78,7 @@ def moved(at: Form, after: Form, *, here: bool) -> list[Atom]:
 
 
 def seconds(before: Form, after: Form) -> float:
-    """How long boxing takes."""
+    """Seconds that boxing takes at the bandwidths of `links`."""
     return cost(route(before, after))[0]
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ....interpreter.collectives.choice import RING, communicator_of
+from ....interpreter.collectives.collective import collective
 from ....interpreter.layouts.layout import Partial, Split
-from ...collectives.collectives import NOTING
+from ....interpreter.types.meta import Meta
+from ...collectives.collectives import NOTING, all_gather, all_reduce, all_to_all, reduce_scatter
 from ...tensor.tensor import Tensor
 from ..form import Form, groups, places
 from .blocks import blocks
-from .groups import exchange, gather, goes_around, reduce, scatter
 from .links import bandwidth
 from .pieces import put_together, zeros
 
@@ -24,7 +26,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name of the step in explanations: that of the collective, "send", "slice" or "zeros"."""
         raise NotImplementedError
 
     @property
@@ -65,7 +67,7 @@ class Reduction(Step):
 
     @property
     def reduction(self) -> str:
-        """What makes the value of the addends."""
+        """The reduction that turns the addends into the value."""
         atom = self.before.layout[self.dim]
         return atom.reduction if isinstance(atom, Partial) else ""
 
@@ -73,8 +75,8 @@ class Reduction(Step):
         atom = self.after.layout[self.dim]
         if isinstance(atom, Split):
             axis = atom.axis
-            return among(parts, self.before, self.dim, lambda some: scatter(some, self.reduction, axis))
-        return among(parts, self.before, self.dim, lambda some: reduce(some, self.reduction))
+            return among(parts, self.before, self.dim, lambda some: reduce_scatter(some, self.reduction, axis))
+        return among(parts, self.before, self.dim, lambda some: all_reduce(some, self.reduction))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,8 @@ class Assembly(Step):
             return self.pieced(parts)
         dim, old, new = found
         if new is None:
-            return among(parts, self.before, dim, lambda some: gather(some, old))
-        return among(parts, self.before, dim, lambda some: exchange(some, new, old))
+            return among(parts, self.before, dim, lambda some: all_gather(some, old))
+        return among(parts, self.before, dim, lambda some: all_to_all(some, new, old))
 
     def pieced(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """Piece by piece: each device takes what it lacks from where it is."""
@@ -174,3 +176,8 @@ class Filling(Step):
             zeros(part, part.shape, part._home) if any(place[dim] for dim in dims) else part
             for place, part in zip(places(self.after.placement.grid), parts, strict=True)
         ]
+
+
+def goes_around(meta: Meta, ranks: int, reduction: str) -> bool:
+    """Is an all-reduce of such parts carried out by the ring?"""
+    return communicator_of(collective("all_reduce", [meta] * ranks, ranks, reduction=reduction)) is RING

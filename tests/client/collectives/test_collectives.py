@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_refused_at_the_users_line(make_session: Make) -> N
     host = session.asarray([1.0])
     other = session.asarray(np.ones(3), device="sim:2")
     for text, call in (
-        ("one tensor at the least", lambda: all_reduce([])),
+        ("at least one tensor", lambda: all_reduce([])),
         ("sim:0 twice", lambda: all_reduce([x, x])),
         ("devices of one kind", lambda: all_reduce([x, host])),
         ("have to be equal", lambda: all_reduce([x, other])),

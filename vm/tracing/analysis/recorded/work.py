@@ -22,7 +22,7 @@ def moves(record: Record) -> bool:
 
 
 def nothing(_record: Record) -> int:
-    """What is not asked for."""
+    """Zero, for sums without this figure."""
     return 0
 
 
