@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.layout import Split
 from ...interpreter.layouts.placement import Placement
+from ...interpreter.layouts.shares import cuts
 from ..calls.checks import home_of
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
@@ -78,7 +78,7 @@ class Pipeline:
             raise located(MetadataError(message))
         for stage in self.stages:
             home_of(x._core, stage.device)
-        cut = [[each[piece] for each in (x, *targets)] for piece in pieces(rows, self.microbatches)]
+        cut = [[each[begin : begin + size] for each in (x, *targets)] for begin, size in cuts(rows, self.microbatches)]
         batch = Batch(self.stages, cut, loss)
         for number, forward in order(len(self.stages), self.microbatches):
             batch.forward(number) if forward else batch.backward(number)
@@ -150,13 +150,6 @@ def order(stages: int, microbatches: int) -> Iterator[tuple[int, bool]]:
             elif forward[stage] < arrived[stage] and forward[stage] - backward[stage] < stages - stage:
                 forward[stage] += 1
                 yield stage, True
-
-
-def pieces(rows: int, count: int) -> list[slice]:
-    """The rows of each microbatch."""
-    least, more = divmod(rows, count)
-    ends = [least * n + min(n, more) for n in range(count + 1)]
-    return [slice(*each) for each in pairwise(ends)]
 
 
 def rows_of(operands: Sequence[Any]) -> int:
