@@ -174,6 +174,10 @@ class ConnectionLost(TensordError, ConnectionError):  # noqa: N818 - named for t
     """The session is closed, or the virtual machine behind it is gone."""
 
 
+class NodeLost(ConnectionLost):
+    """Another node is gone, or the connection to it: its name is in the message."""
+
+
 class NoDaemon(ConnectionLost):
     """No daemon listens at an address, yet."""
 

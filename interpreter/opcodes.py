@@ -19,6 +19,9 @@ class Opcode(StrEnum):
     A collective is a group: an ALLOCATE for each result, then the steps, each a MOVE or a MERGE of one chunk, and at
     last one COMPLETE for all, which fails if any of them has.
 
+    A SEND and a RECV are the two halves of a transfer to another node. An EXPECT is done when the other node offers the
+    value; only then has its RECV memory.
+
     An UPLOAD reads bytes of the host that nobody changes, and a device alone sees its effect, so events order others
     behind it.
     """
@@ -37,6 +40,9 @@ class Opcode(StrEnum):
     MOVE = "MoveChunk"
     MERGE = "MergeChunk"
     COMPLETE = "CompleteCollective"
+    SEND = "Send"
+    EXPECT = "Expect"
+    RECV = "Recv"
 
 
 class Traits(NamedTuple):
@@ -90,6 +96,9 @@ TRAITS: dict[Opcode, Traits] = {
     Opcode.MOVE: Traits("collective", exchanges=True),
     Opcode.MERGE: Traits("collective", exchanges=True),
     Opcode.COMPLETE: Traits("collective", on_control=True, exchanges=True),
+    Opcode.SEND: Traits("link", tolerant=True, exchanges=True),
+    Opcode.EXPECT: Traits("link", exchanges=True),
+    Opcode.RECV: Traits("link", exchanges=True),
     Opcode.WAIT: Traits("wait", on_control=True, host_visible=True, holds_memory=False, needs_device=False),
 }
 

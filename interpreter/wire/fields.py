@@ -26,6 +26,7 @@ OPERANDS = frozenset({bool, int, float, complex})
 INTEGER = frozenset({int})
 TEXT = frozenset({str})
 HINTS = ("pin", "unpin", "evict", "prefetch")
+TRANSFER = 16  # bytes of the name of a transfer between nodes
 HOST = "host"  # in place of a device that a value is prefetched to: where the host reads it
 
 
@@ -172,6 +173,11 @@ def is_name(value: Any) -> bool:
     return is_text(value) and len(value) <= NAME
 
 
+def is_transfer(value: Any) -> bool:
+    """The name of a transfer between nodes."""
+    return type(value) is bytes and len(value) == TRANSFER
+
+
 # -- types of fields ---------------------------------------------------------------------------------------------------
 
 Request: TypeAlias = Annotated[int, integer(0, Role.REQUEST)]
@@ -200,6 +206,7 @@ Text: TypeAlias = Annotated[str, Field(is_text)]
 LocationText: TypeAlias = Annotated[str, Field(is_text, limit=Limit("text", "location"))]
 SpanPath: TypeAlias = Annotated[Sequence[str], Field(is_path)]
 Name: TypeAlias = Annotated[str, Field(is_name)]
+TransferName: TypeAlias = Annotated[bytes, Field(is_transfer)]
 HintName: TypeAlias = Annotated[str, Field(is_hint)]
 Names: TypeAlias = Annotated[Sequence[str], Field(is_texts)]
 Flag: TypeAlias = Annotated[bool, Field(is_flag)]

@@ -40,3 +40,5 @@ class MessageKind(IntEnum):
     RESTORE = 29
     SHARE = 30
     COLLECTIVE = 31
+    SEND = 32
+    RECV = 33

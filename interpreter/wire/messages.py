@@ -54,6 +54,8 @@ CHECKPOINT = int(MessageKind.CHECKPOINT)
 RESTORE = int(MessageKind.RESTORE)
 SHARE = int(MessageKind.SHARE)
 COLLECTIVE = int(MessageKind.COLLECTIVE)
+SEND = int(MessageKind.SEND)
+RECV = int(MessageKind.RECV)
 
 # Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
 UNGROUPED = frozenset(
@@ -375,6 +377,27 @@ class Collective(NamedTuple):
     location: fields.LocationNumber
 
 
+class Send(NamedTuple):
+    """Send a value, or its error, to a node, where the RECV of the same `transfer` makes a tensor of it."""
+
+    id: fields.UsedId
+    node: fields.Name
+    transfer: fields.TransferName
+    location: fields.LocationNumber
+
+
+class Recv(NamedTuple):
+    """Make a tensor of the value that the SEND of the same `transfer` sends from a node. Both name the meta."""
+
+    output: fields.NewId
+    shape: fields.Shape
+    dtype: fields.Text
+    device: fields.Text
+    node: fields.Name
+    transfer: fields.TransferName
+    location: fields.LocationNumber
+
+
 # In the order of their numbers.
 NamedMessage: TypeAlias = (
     Call
@@ -409,6 +432,8 @@ NamedMessage: TypeAlias = (
     | Restore
     | Share
     | Collective
+    | Send
+    | Recv
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = dict(zip(MessageKind, get_args(NamedMessage), strict=True))

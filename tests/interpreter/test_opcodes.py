@@ -55,6 +55,9 @@ EXPECTED: dict[str, tuple[str, dict[str, bool]]] = {
     "MoveChunk": ("collective", {"exchanges": True}),
     "MergeChunk": ("collective", {"exchanges": True}),
     "CompleteCollective": ("collective", {"on_control": True, "exchanges": True}),
+    "Send": ("link", {"tolerant": True, "exchanges": True}),
+    "Expect": ("link", {"exchanges": True}),
+    "Recv": ("link", {"exchanges": True}),
     "Wait": ("wait", {"on_control": True, "host_visible": True, "holds_memory": False, "needs_device": False}),
 }
 USUAL = {
@@ -69,7 +72,7 @@ USUAL = {
     "computes": False,
     "exchanges": False,
 }
-EXCHANGING = [Opcode.MOVE, Opcode.MERGE, Opcode.COMPLETE]
+EXCHANGING = [Opcode.MOVE, Opcode.MERGE, Opcode.COMPLETE, Opcode.SEND, Opcode.EXPECT, Opcode.RECV]
 HOST_VISIBLE = [Opcode.ACCESS, Opcode.RELEASE, Opcode.BARRIER, Opcode.WAIT]
 
 

@@ -48,10 +48,12 @@ from ...interpreter.wire.messages import (
     ProgramPart,
     Publish,
     Query,
+    Recv,
     Release,
     Restart,
     Restore,
     Run,
+    Send,
     Share,
     Signature,
     Span,
@@ -95,6 +97,7 @@ from .lookup import (
     tensor_of,
 )
 from .names import Names
+from .node_transfers import NodeTransfers
 from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors, may_refuse_chain
 from .rejection import Rejection, kept, refusal_of
 from .routines import Routines
@@ -128,6 +131,7 @@ class Admission:
         files = Files(scheduler, residency, rejection)
         self.durable = durable = Durable(scheduler, residency, names, rejection)
         self.routines = routines = Routines(scheduler, residency, infer, accesses, rejection)
+        nodes = NodeTransfers(scheduler, rejection)
         self.handlers: dict[type[NamedMessage], Handler] = {
             Call: calls.call,
             Release: self.release,
@@ -161,6 +165,8 @@ class Admission:
             Restore: durable.restore,
             Share: Shares(scheduler, residency, exports, rejection).share,
             Collective: Collectives(scheduler, residency, rejection).collective,
+            Send: nodes.send,
+            Recv: nodes.recv,
         }
         dispatcher = scheduler.dispatcher
         run_inline = inline.run_and_leave if scheduler.launching else inline.run

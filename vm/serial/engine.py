@@ -42,6 +42,7 @@ from .durability import Durability
 from .effects import Effects
 from .files import Files
 from .names import Names
+from .node_transfers import NodeTransfers
 from .routines import Routines
 from .state import State
 from .values import (
@@ -74,6 +75,7 @@ class SerialEngine(State):
         super().__init__(devices)
         self.opened = 0
         names, effects, files = Names(self), Effects(self), Files(self)
+        nodes = NodeTransfers(self)
         durability = Durability(self, names.bind)
         self.routines = Routines(self, effects, self.receive)
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
@@ -109,6 +111,8 @@ class SerialEngine(State):
             messages.Run: self.routines.run,
             messages.Share: self.share,
             messages.Collective: Collectives(self).collective,
+            messages.Send: nodes.send,
+            messages.Recv: nodes.recv,
         }
 
     # -- the engine's interface ------------------------------------------------------------------------------------

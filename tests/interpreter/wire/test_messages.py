@@ -38,10 +38,12 @@ from tensord.interpreter.wire.messages import (
     ProgramPart,
     Publish,
     Query,
+    Recv,
     Release,
     Restart,
     Restore,
     Run,
+    Send,
     Share,
     Signature,
     Span,
@@ -95,6 +97,8 @@ EXAMPLES: list[tuple[NamedMessage, list[int], list[int], int, int]] = [
     (Restore("/there", 0, ("a",), deep=True, request=60), [], [], 60, 0),
     (Share(1, 60, 70, 3), [1], [3], 60, 70),
     (Collective("all_reduce", (1, 2), (3, 4), (), {}, 70), [1, 2], [3, 4], 0, 70),
+    (Send(1, "node1", bytes(16), 70), [1], [], 0, 70),
+    (Recv(3, (2,), "float64", "cpu:0", "node1", bytes(16), 70), [], [3], 0, 70),
 ]
 IDS = [type(row[0]).__name__ for row in EXAMPLES]
 

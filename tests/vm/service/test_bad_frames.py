@@ -44,8 +44,10 @@ from .raw_client import (
     PING,
     PUBLISH,
     QUERY,
+    RECV,
     RELEASE,
     SEGMENT,
+    SEND,
     SHARE,
     SIGNATURE,
     SYNC,
@@ -485,6 +487,11 @@ NO_MESSAGES = {  # what fields hold that are of a wrong type is refused in ../ad
     "a broadcast to a device twice": [COLLECTIVE, "broadcast", [1], [40, 41], ["cpu:0", "cpu:0"], {}, 0],
     "a collective along a huge axis": [COLLECTIVE, "all_gather", [1], [40], [], {"axis": 2**62}, 0],
     "a collective by a list": [COLLECTIVE, "all_reduce", [1], [40], [], {"merge": [[]]}, 0],
+    "sending nothing": [SEND, 404, "node0", bytes(16), 0],
+    "sending from no node": [SEND, 1, "node0", bytes(16), 0],
+    "a transfer without a name": [SEND, 1, "node0", b"", 0],
+    "receiving on no node": [RECV, 40, [1], "float64", "cpu:0", "node0", bytes(16), 0],
+    "receiving what is no tensor": [RECV, 40, [HUGE, HUGE], "float1", "cpu:7", "", bytes(16), 0],
     "a timestamp for a shape": msgpack.Timestamp(1),
 }
 

@@ -13,7 +13,7 @@ from ...record import Record
 Hidden: TypeAlias = Callable[
     [Record], int
 ]  # of a record that moves bytes, the nanoseconds in which its device computed
-MOVING: Final = frozenset({"transfer", "collective"})
+MOVING: Final = frozenset({"transfer", "collective", "link"})
 
 
 def moves(record: Record) -> bool:

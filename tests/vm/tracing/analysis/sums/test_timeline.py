@@ -88,7 +88,19 @@ def test_what_was_dispatched_but_has_not_started_is_a_mark_at_the_time_of_record
 def test_categories_are_words_for_people():
     opcodes = [(number, opcode) for number, opcode in enumerate(Opcode, 1)]
     found = of("X", events(Trace([record(n, opcode=o.value, started=n, finished=n + 1) for n, o in opcodes])))
-    kinds = {"kernel", "transfer", "copy", "access", "release", "barrier", "wait", "routine", "fence", "collective"}
+    kinds = {
+        "kernel",
+        "transfer",
+        "copy",
+        "access",
+        "release",
+        "barrier",
+        "wait",
+        "routine",
+        "fence",
+        "collective",
+        "link",
+    }
     assert {event["cat"] for event in found} == kinds
 
 

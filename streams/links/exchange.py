@@ -1,0 +1,192 @@
+"""Links within one process: a table in which both halves of each transfer meet.
+
+Theory of operation
+    An exchange is the link of both ends. The half that comes first waits in the table; the second one finds it. When
+    the receiver's memory is there, `carry` runs the copying: at once, unless the exchange was made with another one.
+
+Guarantees
+    As in `link`. Nothing is called under the lock. A transfer that is being copied can be neither failed nor refused
+    any more; if the link is cut meanwhile, both halves get that error when the copying has ended.
+
+Who owns what
+    Any thread calls; the lock guards the table and the failures. `carry` decides which thread copies.
+
+Rejected
+    A table for each end, as two machines with a socket between them have: the same rules twice, and messages between.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from ...interpreter.errors import KernelError, MetadataError, ProtocolError, TensordError
+from ...interpreter.types.meta import Meta
+from .link import Array, Told
+
+Carry: TypeAlias = Callable[[int, Callable[[], None]], None]  # runs a step that copies so many bytes
+Call: TypeAlias = tuple[Told, TensordError | None]
+
+FAILURES: Final = 1 << 16  # of halves whose other half has not come, that are remembered
+
+
+@dataclass(slots=True)
+class Half:
+    """`told` is called next; None while it is the machine's turn."""
+
+    meta: Meta
+    array: Array
+    told: Told | None
+
+    def call(self, error: TensordError | None) -> list[Call]:
+        """The next call, if one is due."""
+        told, self.told = self.told, None
+        return [] if told is None else [(told, error)]
+
+
+@dataclass(slots=True)
+class Transfer:
+    """Its halves, as far as they have begun. `copying`: the bytes are on their way; `cut`: how that ends then."""
+
+    sender: Half | None = None
+    receiver: Half | None = None
+    copying: bool = False
+    cut: TensordError | None = None
+
+
+def at_once(_nbytes: int, step: Callable[[], None]) -> None:
+    """Run a step on the thread that came to it."""
+    step()
+
+
+class Exchange:
+    """The link of two machines in one process, or of one machine to itself."""
+
+    def __init__(self, carry: Carry = at_once) -> None:
+        self._carry = carry
+        self._lock = threading.Lock()
+        self._open: dict[bytes, Transfer] = {}
+        self._failed: dict[bytes, TensordError] = {}  # for the half that is still to come
+
+    def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> None:
+        self._begin(transfer, Half(meta, array, done), sends=True)
+
+    def expect(self, transfer: bytes, meta: Meta, offered: Told) -> None:
+        self._begin(transfer, Half(meta, None, offered), sends=False)
+
+    def receive(self, transfer: bytes, array: Array, done: Told) -> None:
+        with self._lock:
+            error, found = self._failed.pop(transfer, None), self._open.get(transfer)
+            sender, receiver = (None, None) if found is None else (found.sender, found.receiver)
+            if found is not None and sender is not None and receiver is not None and receiver.told is None:
+                receiver.array, receiver.told, found.copying = array, done, True
+            elif error is None:
+                error = ProtocolError(f"transfer {transfer.hex()} was not offered")
+        if error is not None or sender is None or receiver is None:
+            done(error)
+        else:
+            self._carry(receiver.meta.nbytes, lambda: self._copy(transfer, sender, receiver))
+
+    def fail(self, transfer: bytes, error: TensordError) -> None:
+        self._end(transfer, error, sends=True)
+
+    def refuse(self, transfer: bytes, error: TensordError) -> None:
+        self._end(transfer, error, sends=False)
+
+    def cut(self, error: TensordError) -> None:
+        """The connection breaks: all that has begun fails with the error, now or when its other half comes."""
+        with self._lock:
+            calls = [call for transfer in list(self._open) for call in self._drop(transfer, error)]
+        make(calls)
+
+    def pending(self) -> int:
+        """How many transfers have begun and not ended."""
+        return len(self._open)
+
+    # -- under the lock ------------------------------------------------------------------------------------------------
+
+    def _begin(self, transfer: bytes, half: Half, *, sends: bool) -> None:
+        """Enter a half, unless the other one has failed."""
+        with self._lock:
+            error = self._failed.pop(transfer, None)
+            calls = self._enter(transfer, half, sends=sends) if error is None else half.call(error)
+        make(calls)
+
+    def _enter(self, transfer: bytes, half: Half, *, sends: bool) -> list[Call]:
+        found = self._open.setdefault(transfer, Transfer())
+        if (found.sender if sends else found.receiver) is not None:
+            return half.call(ProtocolError(f"transfer {transfer.hex()} is under way already"))
+        if sends:
+            found.sender = half
+        else:
+            found.receiver = half
+        return self._meet(transfer, found)
+
+    def _meet(self, transfer: bytes, found: Transfer) -> list[Call]:
+        """Tell the receiver once both halves are there; both, if they do not fit."""
+        sender, receiver = found.sender, found.receiver
+        if sender is None or receiver is None:
+            return []
+        if sender.meta == receiver.meta:
+            return receiver.call(None)
+        del self._open[transfer]
+        error = MetadataError(f"a {sender.meta} was sent to where a {receiver.meta} was expected")
+        return sender.call(error) + receiver.call(error)
+
+    def _end(self, transfer: bytes, error: TensordError, *, sends: bool) -> None:
+        """End a half, entered or not."""
+        with self._lock:
+            found = self._open.get(transfer)
+            if found is not None:
+                calls = self._drop(transfer, error, but=sends) if not found.copying else []
+            else:
+                calls = []
+                if self._failed.pop(transfer, None) is None:  # else both have failed
+                    self._remember(transfer, error)
+        make(calls)
+
+    def _drop(self, transfer: bytes, error: TensordError, but: bool | None = None) -> list[Call]:
+        """Take a transfer out of the table. A half that cannot be told now is told later, but not the one that ends:
+        the sender's if `but` is true, the receiver's if it is false."""
+        found = self._open[transfer]
+        if found.copying:
+            found.cut = error
+            return []
+        del self._open[transfer]
+        calls: list[Call] = []
+        for half, sends in ((found.sender, True), (found.receiver, False)):
+            due = [] if half is None else half.call(error)
+            calls += due
+            if not due and but is not sends:
+                self._remember(transfer, error)
+        return calls
+
+    def _remember(self, transfer: bytes, error: TensordError) -> None:
+        self._failed[transfer] = error
+        if len(self._failed) > FAILURES:
+            del self._failed[next(iter(self._failed))]
+
+    # -- without it ----------------------------------------------------------------------------------------------------
+
+    def _copy(self, transfer: bytes, sender: Half, receiver: Half) -> None:
+        """Copy the bytes, and tell both halves."""
+        failed: TensordError | None = None
+        try:
+            np.copyto(receiver.array, sender.array)
+        except Exception as error:
+            failed = KernelError(f"a value could not be copied: {type(error).__name__}: {error}")
+        with self._lock:
+            cut = self._open.pop(transfer).cut
+            failed = failed or cut
+            calls = receiver.call(failed) + sender.call(failed)
+        make(calls)
+
+
+def make(calls: list[Call]) -> None:
+    """Make calls that became due under the lock."""
+    for told, error in calls:
+        told(error)

@@ -1,0 +1,37 @@
+"""Two machines in one process, and the links between them: for tests, and for trying what two nodes do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...interpreter.errors import MetadataError, NodeLost
+from .exchange import Carry, Exchange, at_once
+from .link import Link
+
+
+class InMemory:
+    """The links of a machine in this process: one exchange for each node, its own included."""
+
+    def __init__(self, node: str, exchanges: Mapping[str, Exchange]) -> None:
+        self.node = node
+        self.exchanges = exchanges
+        self.lost: dict[str, str] = {}  # nodes that are lost -> why
+
+    def to(self, node: str) -> Link:
+        if node in self.lost:
+            raise NodeLost(f"node {node!r} is lost: {self.lost[node]}")
+        if node not in self.exchanges:
+            raise MetadataError(f"{self.node!r} knows no node {node!r}; it knows {', '.join(sorted(self.exchanges))}")
+        return self.exchanges[node]
+
+    def lose(self, node: str, why: str) -> None:
+        """Take a node for lost: what is pending there fails, and nothing more begins."""
+        self.lost[node] = why
+        self.exchanges[node].cut(NodeLost(f"node {node!r} is lost: {why}"))
+
+
+def pair(first: str = "node0", second: str = "node1", carry: Carry = at_once) -> tuple[InMemory, InMemory]:
+    """The links of two machines to each other and to themselves."""
+    between = Exchange(carry)
+    one = InMemory(first, {first: Exchange(carry), second: between})
+    return one, InMemory(second, {first: between, second: Exchange(carry)})
