@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from ..interpreter.errors import MetadataError, MetadataTypeError, TensordError
+from ..interpreter.types.device_names import on_node
 from .cuda.cuda import CudaDevice, CudaOptions, available
 from .device import Device
 from .disk.store import NAME, StoreDevice, StoreOptions
@@ -47,12 +48,16 @@ KINDS: Final = {
 }
 
 
-def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink) -> dict[str, Device]:
-    """Open the devices, ["cpu:0"] if none are given; by name, in the given order. MetadataError for invalid ones."""
+def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink, node: str = "") -> dict[str, Device]:
+    """Open the devices, ["cpu:0"] if none are given; by name, in the given order. MetadataError for invalid ones.
+
+    On a `node` their names have that in front, and `specs` are without it.
+    """
     planned = check_devices(specs)
     devices: dict[str, Device] = {}
     try:
-        for name, (kind, options) in planned.items():
+        for short, (kind, options) in planned.items():
+            name = on_node(node, short)
             devices[name] = _opened(name, kind, sink, options)
     except BaseException:
         close_devices(devices, 1.0)
@@ -60,11 +65,11 @@ def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink) -> dic
     return devices
 
 
-def open_tiers(specs: Sequence[str | Mapping[str, object]], sink: Sink) -> dict[str, Device]:
+def open_tiers(specs: Sequence[str | Mapping[str, object]], sink: Sink, node: str = "") -> dict[str, Device]:
     """As `open_devices`, and behind them the store, without memory of its own unless one is among the devices."""
-    devices = open_devices(specs, sink)
-    if NAME not in devices:
-        devices[NAME] = StoreDevice(NAME, sink)
+    devices, store = open_devices(specs, sink, node), on_node(node, NAME)
+    if store not in devices:
+        devices[store] = StoreDevice(store, sink)
     return devices
 
 

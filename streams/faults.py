@@ -246,7 +246,7 @@ class Faults:
                 stream.refresh(interfered=lost or self.armed)
 
     def _select(self, which: str) -> list[Steered]:
-        chosen = [s for s in self._streams if which in (s.kind, s.name, s.name.partition("/")[2])]
+        chosen = [s for s in self._streams if which in (s.kind, s.name, s.name.rpartition("/")[2])]
         if not chosen:
             known = ", ".join(s.name for s in self._streams)
             raise MetadataError(f"{self._device.name} has no stream {which!r} (known: {known})")

@@ -66,6 +66,7 @@ class VirtualMachine(Runtime):
         *,
         tracing: bool = True,
         hang_after: float = HANG_AFTER,
+        node: str = "",
     ) -> None:
         self.lock = ShieldedLock()
         self.bell = Bell()  # wakes the leader
@@ -85,7 +86,7 @@ class VirtualMachine(Runtime):
         self.losers: dict[int, Callable[[TensordError], None]] = {}  # session id -> fails its open requests
         self._shut = False
         self._watched_at = time.monotonic()
-        super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after, driving=self.locked)
+        super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after, node=node, driving=self.locked)
         SHIELD.install()
         SWITCH_INTERVAL.shorten()
         self.closed = False

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from ..interpreter.errors import ProtocolError, TensordError
+from ..interpreter.wire.members import Member
 from ..streams.catalogue import close_devices, open_tiers
 from ..streams.stream import Sink
 from .durability.taking import NOT_THERE
@@ -25,6 +26,7 @@ from .placement.loaded_files import changed_among
 from .process import Process
 from .reporting.live_trace import trace_parts
 from .reporting.locations import Places
+from .reporting.membership import Membership
 from .reporting.memory.holdings import Largest
 from .reporting.questions import ACTS, About, answer
 from .reporting.rows.devices import lost
@@ -39,7 +41,8 @@ ERRORS_KEPT = 20
 class Runtime:
     """Opens the devices and makes the engine; reports errors and hangs; answers questions.
 
-    `driving`: holds the lock of the driving thread, if more than one thread may drive.
+    `driving`: holds the lock of the driving thread, if more than one thread may drive. `node`: the machine's name among
+    several, which stands in front of its devices' names; "" for a machine on its own; `incarnation`: of the node.
     """
 
     def __init__(
@@ -51,6 +54,8 @@ class Runtime:
         trace_capacity: int = CAPACITY,
         hang_after: float = HANG_AFTER,
         run_work: int = RUN_WORK,
+        node: str = "",
+        incarnation: int = 0,
         driving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.driving = driving
@@ -62,7 +67,8 @@ class Runtime:
         self._kept_at = time.monotonic()
         self._told_of: dict[str, str] = {}  # what is wrong with a device, or with durable names, as the log has it
         self.may_be_unsaved = True  # durable names may have changed, or change, since they were last written
-        self.tiers = open_tiers(devices, sink)
+        self.node = node
+        self.tiers = open_tiers(devices, sink, node)
         self.devices = {name: device for name, device in self.tiers.items() if device.computes}
         self.engine = Engine(
             self.tiers,
@@ -78,10 +84,12 @@ class Runtime:
         self.about = About(
             self.places, Process(), hung=lambda: list(self.hung.values()), errors=lambda: self.recent_errors
         )
+        if node:
+            self.about.members = Membership(Member(node, incarnation=incarnation, devices=tuple(self.devices)))
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
         """Answer a session's question about the machine: a plain value, or an iterator of slices."""
-        if what == ACTS:  # what goes wrong there is a fault of the engine
+        if what in ACTS:  # what goes wrong there is a fault of the engine
             return answer(self.engine, session, what, arguments, self.about)
         with answering(what, session):
             return answer(self.engine, session, what, arguments, self.about)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from ...interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, TensordError
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.opdef import no_kernel
+from ...interpreter.types.device_names import kind_of, own_name
 from ...interpreter.wire.forms import shown
 from ..core.core import Core
 from ..locations.locations import located
@@ -43,16 +44,23 @@ def on_one_device(tensor: Tensor) -> Tensor:
 
 
 def device_of(core: Core, name: Any) -> str:
-    """The device of that name; the machine's first one unless named."""
+    """The full name of a device, which may lack the machine's node; the machine's first one unless named."""
     devices = core.outbox.transport.devices
     if name is None:
         return str(next(iter(devices)))
     if isinstance(name, Placement):
         raise located(MetadataTypeError(f"the name of one device is needed here, not {name}"))
-    if type(name) is not str or name not in devices:
+    found = own_name(name, devices) if type(name) is str else ""
+    if found not in devices:
         known, hint = ", ".join(devices), f"; {core.hint}" if core.hint else ""
         raise located(MetadataError(f"there is no device {shown(plain_of(name))}; there are {known}{hint}"))
-    return name
+    return found
+
+
+def placement_of(core: Core, given: Placement) -> Placement:
+    """The placement on devices of the machine, by their full names; MetadataError for others."""
+    names = tuple([device_of(core, name) for name in given.names])
+    return given if names == given.names else Placement(names, given.grid)
 
 
 def home_of(core: Core, given: Any) -> Any:
@@ -60,9 +68,7 @@ def home_of(core: Core, given: Any) -> Any:
     if given is None and core.placement is not None:
         return core.placement
     if isinstance(given, Placement):
-        for name in given.names:
-            device_of(core, name)
-        return given
+        return placement_of(core, given)
     return device_of(core, given)
 
 
@@ -74,6 +80,6 @@ def without_kernel(core: Core, op: str, device: str) -> MetadataError:
 def check_host(core: Core) -> None:
     """MetadataError if the machine has no cpu device, from which the host reads values."""
     devices = core.outbox.transport.devices
-    if not any(name.startswith("cpu:") for name in devices):
+    if not any(kind_of(name) == "cpu" for name in devices):
         known, hint = ", ".join(devices), f"; {core.hint}" if core.hint else ""
         raise located(MetadataError(f"the machine has no cpu device to bring values to; there are {known}{hint}"))

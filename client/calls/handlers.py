@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, find
+from ...interpreter.types.device_names import kind_of
 from ..tensor.tensor import Tensor
 from .checks import Device, without_kernel
 
@@ -65,7 +66,7 @@ class FallbackHandler:
     def __call__(self, invocation: Invocation) -> list[Tensor]:
         """Fall back if need be, with the transfers there and back as instructions."""
         session, device = invocation.session, invocation.session.place(invocation)
-        fallback = self.device or next((name for name in session.devices if name.startswith("cpu:")), None)
+        fallback = self.device or next((name for name in session.devices if kind_of(name) == "cpu"), None)
         if session.supports(invocation.op, device) or fallback is None or fallback == device:
             return self.inner(invocation)
         results = self.inner(invocation._replace(device=fallback))

@@ -15,6 +15,10 @@ from .line import options
 @click.command()
 @click.option("--address", multiple=True, help="Where to listen: ipc:///PATH or tcp://HOST:PORT; may be repeated.")
 @click.option("--device", multiple=True, help="A device, such as cpu:0; may be repeated.")
+@click.option("--node", metavar="NAME", help="The name of this machine among several (docs/cluster.md).")
+@click.option("--incarnation", type=int, help="With --node: a number that grows with each start.")
+@click.option("--values", metavar="HOST:PORT", help="With --node: where values from other nodes are taken.")
+@click.option("--encryption", metavar="KIND", help="With --node: tls or none, between daemons.")
 @click.option("--config", type=options.FILE, help="A configuration file; options override it.")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--log-format", metavar="FORMAT", help="console or json.")
@@ -30,6 +34,10 @@ def serve(
     *,
     address: Sequence[str],
     device: Sequence[str],
+    node: str | None,
+    incarnation: int | None,
+    values: str | None,
+    encryption: str | None,
     config: Path | None,
     log_level: str | None,
     log_format: str | None,
@@ -44,11 +52,14 @@ def serve(
     from ...vm.service.settings.config import load
 
     log = {"level": log_level, "format": log_format}
+    cluster = {"incarnation": incarnation, "values": values, "encryption": encryption}
     given: dict[str, Any] = {
         "addresses": list(address),
         "devices": list(device),
         "grace": grace,
+        "node": node,
         "log": {name: value for name, value in log.items() if value is not None},
+        "cluster": {name: value for name, value in cluster.items() if value is not None},
         "trace": {"on": False} if no_tracing else {},
         "restore": None if restore is None else str(restore),
         "restore_strict": strict or None,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 
 from ...interpreter.errors import KernelError, MetadataBufferError, MetadataError
+from ...interpreter.types.device_names import kind_of
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Share
 from ..locations.locations import located
@@ -69,7 +70,7 @@ def borrowed(outbox: Outbox, id_: int, device: str) -> Borrowed:
     """Borrow the value; waits for the machine's answer."""
     number = outbox.transport.gpu(device)
     if number is None:
-        lacking = device.startswith("cuda") and cupy() is None
+        lacking = kind_of(device) == "cuda" and cupy() is None
         refuse(NO_CUPY if lacking else f"the tensor is on {device}, whose memory cannot be read here")
     ids: list[int] = []
 

@@ -37,6 +37,7 @@ class InProcessTransport:
         devices: Mapping[str, frozenset[str]],
         inline_work: int,
         release: Callable[[], object],
+        node: str,
         new_array: Callable[[Meta], NDArray[Any]] = plain_array,
     ) -> None:
         self._release = release
@@ -44,6 +45,7 @@ class InProcessTransport:
         self.new_array = new_array
         self.devices = dict(devices)
         self.inline_work = inline_work
+        self.node, self.incarnation = node, 0
         self.maps = self.eager = False
         self.opens_files, self.names_files = True, False
         self._lender = object()  # what lends host arrays: they outlive the transport
@@ -142,7 +144,7 @@ class EmbeddedTransport(InProcessTransport):
         devices = {name: device.missing for name, device in machine.devices.items()}
         pinning = next((device for device in machine.devices.values() if device.pins), None)
         new_array = plain_array if pinning is None else partial(array_for, pinning)
-        super().__init__(devices, machine.engine.inline_work, release, new_array)
+        super().__init__(devices, machine.engine.inline_work, release, machine.node, new_array)
         self.machine = machine
         self._session = machine.attach(self._answer, name, strict=strict, lose=self._lose_replies)
 

@@ -31,6 +31,7 @@ class Asked(NamedTuple):
     engine: str | None
     usual: str
     tracing: bool
+    node: str | None = None
 
 
 class Shared:
@@ -67,8 +68,8 @@ def new_machine(asked: Asked) -> Machine:
     """A new machine. A serial one never keeps a trace."""
     devices = asked.devices or ()
     if engine_of(asked) == "serial":
-        return SerialMachine(devices)
-    return VirtualMachine(devices, tracing=asked.tracing)
+        return SerialMachine(devices, asked.node or "")
+    return VirtualMachine(devices, tracing=asked.tracing, node=asked.node or "")
 
 
 def engine_of(asked: Asked) -> str:
@@ -92,6 +93,8 @@ def check_same(address: str, found: Asked, asked: Asked) -> None:
             f'the machine {address!r} exists already, with engine="{engine_of(found)}"; leave engine= out, or choose '
             "another name"
         )
+    if asked.node not in {None, found.node}:
+        raise MetadataError(f"the machine {address!r} exists already, as node {found.node!r}; leave node= out")
     if found.tracing and not asked.tracing:
         raise MetadataError(f"the machine {address!r} exists already, and keeps a trace; leave tracing= out")
 

@@ -29,7 +29,8 @@ class SerialTransport(InProcessTransport):
     machine: SerialMachine
 
     def __init__(self, machine: SerialMachine, release: Callable[[], object], name: str = "", *, strict: bool) -> None:
-        super().__init__(machine.devices, sys.maxsize, release)  # no op is so large that it would have to leave early
+        most = sys.maxsize  # no op is so large that it would have to leave early
+        super().__init__(machine.devices, most, release, machine.node)
         self.machine = machine
         self._session = machine.attach(self._answer, name, strict=strict)
 

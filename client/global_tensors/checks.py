@@ -6,7 +6,7 @@ from typing import Any
 
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.layouts.placement import Placement
-from ..calls.checks import device_of
+from ..calls.checks import placement_of
 from ..core.core import Core
 from ..locations.locations import located
 
@@ -16,6 +16,4 @@ def checked(core: Core, placement: Any) -> Placement:
     if not isinstance(placement, Placement):
         message = f"expected a placement (tensord.placement), not {type(placement).__name__}"
         raise located(MetadataTypeError(message))
-    for name in placement.names:
-        device_of(core, name)
-    return placement
+    return placement_of(core, placement)

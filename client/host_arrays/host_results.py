@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Self
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.types.device_names import kind_of
 from ..calls.checks import check_host, own
 from ..core.core import Core
 from ..locations.locations import located
@@ -28,7 +29,7 @@ class HostResults:
         refuse_captured(core.outbox, "what is brought to the host is decided for each call")
         check_host(core)
         self._core = core
-        self._moves = not all(name.startswith("cpu:") for name in core.devices)  # else nothing has to
+        self._moves = not all(kind_of(name) == "cpu" for name in core.devices)  # else nothing has to
         self._inside = False
 
     def leave(self, tensor: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.types.device_names import NODE_FORM, is_node
 from ...interpreter.wire.addresses import VARIABLE as ADDRESS
 from ...interpreter.wire.addresses import default_address, find_daemon, for_client, is_local
 from ...interpreter.wire.forms import shown
@@ -37,6 +38,7 @@ class Wanted(NamedTuple):
     routines: str | None = None
     detail: int = 0
     wait: float | None = None
+    node: str | None = None
 
 
 USUAL = Wanted()
@@ -61,7 +63,7 @@ def connect_anywhere(address: str | None, wanted: Wanted, outbox: type[Outbox]) 
     """A session on a daemon, or on a machine in this process."""
     wanted = checked(address, wanted)
     patience = seconds("connect", wanted.wait)
-    needs_local = wanted.devices is not None or wanted.engine is not None or not wanted.tracing
+    needs_local = not wanted.tracing or any(one is not None for one in (wanted.devices, wanted.engine, wanted.node))
     where = address or (EMBEDDED if needs_local else find_address())
     if is_local(where or EMBEDDED) and (where is not None or patience is None):
         if patience is not None:
@@ -86,6 +88,8 @@ def checked(address: str | None, wanted: Wanted) -> Wanted:
     frames, keys, name = check_frames(wanted.frames), wanted.keys, wanted.name
     if keys is not None and not isinstance(keys, str | os.PathLike):
         raise MetadataTypeError(f"keys= names a file or a directory, not {type(keys).__name__}")
+    if wanted.node is not None and not is_node(wanted.node):
+        raise MetadataError(f"node= is {NODE_FORM}, not {shown(wanted.node)}")
     if name is not None and not is_name(name):
         raise MetadataError(f"name= is a printable text of 1 to {LONGEST} characters, not {shown(name)}")
     return wanted._replace(frames=frames, name=name or program_name())
@@ -98,7 +102,7 @@ def connect_inside(where: str | None, wanted: Wanted, outbox: type[Outbox]) -> S
     usual = usual_engine()
     sought = default_address() if where is None and usual != "serial" else ""
     address = where or EMBEDDED
-    asked = Asked(wanted.devices, wanted.engine, usual, wanted.tracing)
+    asked = Asked(wanted.devices, wanted.engine, usual, wanted.tracing, wanted.node)
     with SHIELD:  # what is raised behind it finds a whole session, which ends as it is dropped
         machine = connect_local(address, asked, wanted.name or "", strict=wanted.strict)
         if sought:
@@ -112,6 +116,8 @@ def refuse_local(where: str, wanted: Wanted) -> None:
         raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
     if wanted.devices is not None:
         raise MetadataError("devices= is for machines of this process: a daemon's are those it was started with")
+    if wanted.node is not None:
+        raise MetadataError("node= is for machines of this process: a daemon has the name that it was started with")
     if not wanted.tracing:
         raise MetadataError(
             "tracing= is for machines of this process: a daemon keeps a trace unless its [trace] is off"

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.errors import MetadataAttributeError, MetadataBufferError, MetadataTypeError
+from ...interpreter.types.device_names import kind_of
 from ...interpreter.wire.forms import shown
 from ..device_arrays.lent import CPU, Place, capsule, lent, place_of
 from ..locations.locations import located
@@ -58,7 +59,7 @@ def exported(tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy
     if wanted not in (None, CPU):
         there = "" if where == CPU else f", or {where}, where it lies"
         raise refused(f"a tensor is handed over in host memory: ask for the device (1, 0){there}")
-    if copy is False and not tensor.device.startswith("cpu:"):
+    if copy is False and kind_of(tensor.device) != "cpu":
         raise refused(f"the tensor is on {tensor.device}, from where only a copy gets to the host: allow a copy")
     array = tensor.numpy()
     read_only, says_so = not array.flags.writeable, version is not None and version >= (1, 0)

@@ -76,6 +76,9 @@ class Transport(Protocol):
     opens_files: bool
     # The other side loads files of its own host, by their paths.
     names_files: bool
+    # The name of the machine among several, "" for one on its own, and how often its daemon was started there.
+    node: str
+    incarnation: int
     # Another process executes the messages in parallel, so a first message leaves at once and waits for no others.
     eager: bool
 
@@ -145,6 +148,7 @@ class ClosedTransport:
         self.devices = devices
         self.why = why
         self.inline_work = 0
+        self.node, self.incarnation = "", 0
         self.maps = self.eager = False
         self.lost = True
 

@@ -65,6 +65,7 @@ class RemoteTransport:
         settings = link.welcome.settings
         self.devices = link.welcome.devices
         self.inline_work = int(settings["inline_work"])
+        self.node, self.incarnation = str(settings["node"]), int(settings["incarnation"])
         self._bell = PolledBell()
         self.ring = self._bell.ring
         self.lock = SocketLock(self._bell)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..errors import MetadataError
+from ..types.device_names import kind_of
 from ..types.meta import Meta
 from .choice import schedule_of
 from .collective import REDUCTIONS, Collective, Kind, collective
@@ -122,8 +123,3 @@ def check_devices(kind: str, ranks: Sequence[str], homes: Sequence[str]) -> None
     kinds = dict.fromkeys(kind_of(name) for name in (*ranks, *homes))
     if len(kinds) > 1:
         raise MetadataError(f"{kind}: devices of one kind are needed, not of {' and '.join(kinds)}", op=kind)
-
-
-def kind_of(device: str) -> str:
-    """`sim` of `sim:0`, on whatever machine."""
-    return device.rpartition("/")[2].partition(":")[0]

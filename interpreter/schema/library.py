@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Final
 
+from ..types.device_names import kind_of
+
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 HOST: Final = "numpy"  # the array module of devices whose kernels may run on the driving thread
 
@@ -71,6 +73,6 @@ class Library:
 
     def advice(self, device: str, where: str) -> str:
         """What to do where a device lacks the library as a whole."""
-        if device.startswith("cuda"):
+        if kind_of(device) == "cuda":
             return f"{self.modules['cupy']} cannot be imported in {where}"
         return f'{where} lacks {self.package}; install it there: pip install "tensord[{self.extra}]"'

@@ -2,5 +2,6 @@
 
 - `meta`: shape and dtype of a tensor, and checks of axes and operands; `kinds`: the standard's kinds of dtypes
 - `joined_axes`: of arrays that are broadcast together
+- `device_names`: names of devices and of nodes
 - `sizes`: numbers of bytes for people
 """

@@ -8,5 +8,6 @@
 - `segments`: memory files that two processes share; `descriptors`: how many a process may have open; `host_memory`:
   memory that a client fills and its machine reads, in either process; `gpu_payload`: an array on a GPU
 - `addresses`, `keys`: addresses of daemons, and key files of peers; `names`: of sessions and tensors
+- `members`: the members of a cluster, one entry for each node
 - `monitor`: what a socket tells of its connections
 """

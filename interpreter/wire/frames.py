@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from .. import errors
 from ..errors import TensordError
 
-VERSION = 1
+VERSION = 2
 INLINE_ARRAY = 1 << 12  # bytes of an array up to which it travels in the header
 MAPPED_ARRAY = 1 << 16  # bytes of an array from which it travels through shared memory, where both ends can
 

@@ -116,6 +116,7 @@ def connect(
     routines: Literal["auto"] | None = None,
     detail: int = 0,
     wait: float | None = None,
+    node: str | None = None,
 ) -> Session:
     """A session on a virtual machine: a daemon's, or one in this process.
 
@@ -136,7 +137,8 @@ def connect(
     For machines in this process only, and without an address they mean one: `devices`, names ("cpu:0", "sim:0",
     "cuda:0") or tables of a name and options; the first is the default, ["cpu:0"] if none are given. `tracing=False`
     keeps no records. `engine`: "vm", or "serial" to execute every op at once, in program order, on NumPy: to find out
-    whether a fault is the program's or the scheduler's (docs/serial.md). By default $TENSORD_ENGINE, else "vm".
+    whether a fault is the program's or the scheduler's (docs/serial.md). By default $TENSORD_ENGINE, else "vm". `node`:
+    the machine's name among several, in front of the names of its devices: "node0/cpu:0" (docs/cluster.md).
 
     Raises MetadataError for addresses, devices, engines, names and options that do not exist, ConnectionLost if nobody
     answers.
@@ -149,7 +151,7 @@ def connect(
 
     try:
         return make(
-            address, Wanted(devices, tracing, strict, keys, engine, frames, name, routines, detail, wait)
+            address, Wanted(devices, tracing, strict, keys, engine, frames, name, routines, detail, wait, node)
         )
     except MEANT as error:
         if isinstance(error, TensordError):

@@ -17,6 +17,7 @@ from ...interpreter.errors import ProtocolError, QuotaError, TensordError
 from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache, check_count, check_target_count
 from ...interpreter.schema.opdef import find
+from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import HOST
 from ...interpreter.wire.forms import LIMITED, check_group, decode_message, name_message
@@ -274,7 +275,7 @@ class Admission:
         except TensordError as error:
             known = session.tensors.get(message.id)
             metas = () if known is None else (known.meta,)
-            home = devices.get(message.device)
+            home = devices.get(own_name(message.device, devices))
             self.rejection.reject(session, error, (new,), message.location, "to_device", metas, home)
             return
         tensor = moved(base, device, session, message.location)

@@ -17,11 +17,12 @@ another device, and the order of admission is one for all sessions and devices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...interpreter.collectives.collective import Collective as Given
 from ...interpreter.collectives.request import Asked, asked_for, check_ranks
 from ...interpreter.errors import TensordError
+from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Collective
 from ..model.device_state import DeviceState
@@ -54,7 +55,7 @@ class Collectives:
             check_new(session, outputs)
             check_ranks(message.kind, len(message.inputs), len(outputs), len(self.scheduler.devices))
             tensors = [known(tensor_of(session, id_)) for id_ in message.inputs]
-            asked = asked_by(message, tensors)
+            asked = asked_by(message, tensors, self.scheduler.devices)
             devices = [device_of(self.scheduler.devices, name) for name in asked.devices]
             metas = asked.collective.outputs()
             bound = self.bind(cause, asked.collective, tensors, devices, metas)
@@ -118,10 +119,11 @@ class Collectives:
         self.scheduler.tell(session, error)
 
 
-def asked_by(message: Collective, tensors: Sequence[Tensor]) -> Asked:
-    """What the message asks for, on these tensors."""
+def asked_by(message: Collective, tensors: Sequence[Tensor], known: Collection[str]) -> Asked:
+    """What the message asks for, on these tensors of a machine with these devices."""
+    devices = [own_name(name, known) for name in message.devices]
     homes, metas = [tensor.home.name for tensor in tensors], [tensor.meta for tensor in tensors]
-    return asked_for(message.kind, homes, metas, message.devices, message.attributes, len(message.outputs))
+    return asked_for(message.kind, homes, metas, devices, message.attributes, len(message.outputs))
 
 
 def known(tensor: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
+from ...interpreter.types.device_names import own_name
 from ...interpreter.wire.messages import Hint, encode_meta
 from ..model.charges import charge
 from ..model.device_state import DeviceState
@@ -90,8 +91,8 @@ def refuse_cancelled(session: VmSession) -> None:
 
 
 def device_of(devices: Mapping[str, DeviceState], name: str) -> DeviceState:
-    """The device of that name; MetadataError with the known names if there is none."""
-    device = devices.get(name)
+    """The device of that name, with or without the node; MetadataError with the known names if there is none."""
+    device = devices.get(own_name(name, devices))
     if device is None:
         raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
     return device

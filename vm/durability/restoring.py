@@ -16,6 +16,7 @@ from ...interpreter.checkpoints.record import INNER, Generation
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.layouts.part_names import families, needed, user_name
 from ...interpreter.programs.program import Program
+from ...interpreter.types.device_names import counterpart, own_name
 from ...streams.disk.kept import KeptReader, KeptStretch
 from ..model.directory import Published, PublishedRoutine
 from .contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, owner_of
@@ -201,11 +202,12 @@ class Restoring(Generic[Kind]):
         return other if alike else None
 
     def home(self, name: str, device: Any) -> str:
-        """The device that a tensor had, or the first one."""
-        if device in self.devices:
-            return str(device)
-        self.moved[name] = str(device)
-        return next(iter(self.devices))
+        """The device that a tensor had, else one like it, or the first one. A name without a node means any node's."""
+        had = str(device)
+        home = counterpart(had, self.devices)
+        if home not in {had, own_name(had, self.devices)}:
+            self.moved[name] = had
+        return home
 
     def routine(self, name: str, fields: Mapping[str, Any]) -> Published[Kind]:
         """A routine, with the tensors that it captures."""

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import LARGEST
 
@@ -68,9 +69,10 @@ def device_or_any(device: object, devices: Collection[str]) -> str:
     """The name of a device, or "" for any; ProtocolError for anything else."""
     if type(device) is not str:
         raise ProtocolError("the device is a name")
-    if device and device not in devices:
+    name = own_name(device, devices) if device else ""
+    if name and name not in devices:
         raise ProtocolError(f"there is no device {device!r:.40}; there are {', '.join(devices)}")
-    return device
+    return name
 
 
 def session_or_any(session: object, sessions: Collection[int]) -> int:

@@ -3,7 +3,7 @@
 The driving thread answers, so each step of an answer is short. A long answer (a trace, a list of tensors) is an
 iterator of slices: a daemon takes one slice at a time between its turns, an embedded machine takes them all (`whole`).
 An answer changes nothing and waits for nothing, except that `detail` says what is recorded from now on, and `evict`
-acts.
+and `join` act.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..tracing.flat import Where
 from .answering import MOST, Client, answer_with, device_or_any, error_row, error_text, natural, session_or_any
 from .invariants import CHECKS, violations
 from .live_trace import trace_parts
+from .membership import Membership, refuse_alone
 from .memory.extents import Walk
 from .memory.held import DEVICE, SESSION, Sums, by_what, held_slices
 from .rows.devices import cached, describe, lost, plain, transfers
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 ERRORS = 20  # recent errors in a status
 FILES = 20  # that have changed, in a status
-ACTS: Final = "evict"  # the question that does something, in program order
+ACTS: Final = frozenset({"evict", "join"})  # the questions that do something, in program order
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class About:
     kernels: str = ""  # the directory where a daemon with cuda devices keeps compiled kernels
     hung: Callable[[], Iterable[Mapping[str, Any]]] = tuple
     errors: Callable[[], Sequence[TensordError]] = tuple
+    members: Membership | None = None  # of the cluster; None for a machine without a node name
 
 
 class Asked(NamedTuple):
@@ -248,6 +250,20 @@ def _detail(asked: Asked, every: object, everywhere: object = False) -> int:
     return found
 
 
+def _members(asked: Asked) -> Iterator[list[Any]]:
+    """The nodes of the cluster, this one included; nothing where the machine is on its own."""
+    members = asked.about.members
+    return iter(()) if members is None else members.rows()
+
+
+def _join(asked: Asked, rows: object, token: object) -> int:
+    """Take the table of the cluster's members, and the secret with which they know each other."""
+    members = asked.about.members
+    if members is None:
+        raise refuse_alone()
+    return members.join(asked.session, rows, token)
+
+
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
     "residency": lambda asked, id_: residency(tensor_asked(asked.session, natural("id", id_))),
@@ -266,5 +282,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "returns": lambda asked, limit=10: returning_slices(
         asked.engine, min(natural("limit", limit), MOST), asked.about.where
     ),
-    ACTS: lambda asked, names=(), owner=0, device="": evict(asked.engine, asked.session, names, owner, device),
+    "evict": lambda asked, names=(), owner=0, device="": evict(asked.engine, asked.session, names, owner, device),
+    "members": _members,
+    "join": _join,
 }

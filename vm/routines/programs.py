@@ -15,6 +15,7 @@ from ...interpreter.programs.program import Program
 from ...interpreter.programs.records import Reader
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.promotion import describe
+from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import LINK, PROGRAM, RUN, Link, ProgramPart, Run
@@ -89,13 +90,14 @@ def linked(session: Holder, message: Link, devices: Collection[str]) -> Linked:
     given, wanted = (len(message.devices), len(message.captured)), (program.devices, len(program.captured))
     if given != wanted:
         raise ProtocolError(f"{given} devices and captured tensors, but the program has {wanted}")
-    for name in message.devices:
+    homes = tuple([own_name(name, devices) for name in message.devices])
+    for name in homes:
         if name not in devices:
             raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
     passes = chosen_names(message.passes)
     check_steps(session, program.weight)
     session.steps += program.weight
-    return Linked(program, tuple(message.devices), tuple(message.captured), message.location, message.name, passes)
+    return Linked(program, homes, tuple(message.captured), message.location, message.name, passes)
 
 
 def check_new_id(session: Holder, id_: int, there: Collection[int]) -> None:

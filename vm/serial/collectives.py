@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...interpreter.collectives.request import asked_for, check_ranks
 from ...interpreter.collectives.values import compute
 from ...interpreter.errors import TensordError
+from ...interpreter.types.device_names import own_name
 from ...interpreter.wire.messages import Collective
 from .state import State
 from .values import SerialSession, SerialTensor, Value, check_new, define, refuse_cancelled, tensor_of
@@ -24,10 +25,11 @@ class Collectives:
             check_new(session, outputs)
             check_ranks(kind, len(ids), len(outputs), len(self.state.devices))
             tensors = [tensor_of(session, id_) for id_ in ids]
+            devices = [own_name(name, self.state.devices) for name in devices]
             homes, metas = [one.home for one in tensors], [one.meta for one in tensors]
             _, given, homes = asked_for(kind, homes, metas, devices, attributes, len(outputs))
             for name in homes:
-                self.state.check_device(name)
+                self.state.device_of(name)
         except TensordError as error:
             self.state.reject(session, error, outputs, location, kind)
             return

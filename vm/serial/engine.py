@@ -25,6 +25,7 @@ from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
 from ...interpreter.schema.infer import check_distinct
 from ...interpreter.schema.opdef import OutputMetas
+from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire import messages
 from ...interpreter.wire.fields import HOST, Role
@@ -287,11 +288,11 @@ class SerialEngine(State):
             refuse_cancelled(session)
             check_new(session, (new,))
             base = tensor_of(session, id_)
-            self.check_device(device)
+            device = self.device_of(device)
         except TensordError as error:
             known = session.tensors.get(id_)
             metas = () if known is None else (known.meta,)
-            home = device if device in self.devices else None
+            home = next((name for name in (own_name(device, self.devices),) if name in self.devices), None)
             self.reject(session, error, (new,), location, "to_device", metas, home)
             return
         define(session, new, twin(base, device))
@@ -303,7 +304,7 @@ class SerialEngine(State):
             if name == HOST:
                 self.check_host()
             else:
-                self.check_device(name)
+                self.device_of(name)
         except TensordError as error:
             self.deny(session, error, 0, message.location, message.what)
 
@@ -331,7 +332,7 @@ class SerialEngine(State):
             refuse_cancelled(session)
             check_new(session, (id_,))
             meta = Meta.of(tuple(shape), dtype)
-            self.check_device(device)
+            device = self.device_of(device)
         except (TensordError, TypeError) as error:
             if not isinstance(error, TensordError):
                 error = MetadataError(str(error))

@@ -48,7 +48,7 @@ class Files:
         try:
             refuse_cancelled(session)
             check_new(session, ids)
-            self.state.check_device(device)
+            device = self.state.device_of(device)
             file = session.files.get(number)
             if file is None:
                 raise ProtocolError(f"file {number} is not open")

@@ -27,6 +27,7 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.concurrency.shielded_lock import ShieldedLock
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.schema.opdef import lacking
+from ...interpreter.types.device_names import on_node
 from ...interpreter.wire.messages import Message, Query
 from ...streams.catalogue import check_devices
 from ...streams.disk.store import NAME as STORE
@@ -46,11 +47,12 @@ class SerialMachine:
     so that handlers run as they do there, and `blas_threads`, since it changes the last bits of a matrix product.
     """
 
-    def __init__(self, devices: Sequence[str | Mapping[str, object]]) -> None:
+    def __init__(self, devices: Sequence[str | Mapping[str, object]], node: str = "") -> None:
         options = {name: chosen for name, (_, chosen) in check_devices(devices).items()}
         self.devices: dict[str, frozenset[str]] = {
-            name: chosen.missing | lacking(np) for name, chosen in options.items() if name != STORE
+            on_node(node, name): chosen.missing | lacking(np) for name, chosen in options.items() if name != STORE
         }
+        self.node = node
         self.engine = engine = SerialEngine(self.devices)
         engine.report = self.report
         engine.look_up = self.take_cancellations

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
 from ...interpreter.schema.opdef import MACHINE, OutputMetas, find, no_kernel
+from ...interpreter.types.device_names import kind_of, own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Location, decode_meta
 from ...interpreter.wire.messages import Signature as SignatureMessage
@@ -38,7 +39,7 @@ class State:
         number, name, attributes, metas, device, targets = message
         try:
             op = find(name)
-            self.check_kernel(op.name, device)
+            device = self.check_kernel(op.name, device)
             wanted = None if targets is None else tuple(decode_target(meta) for meta in targets)
             decoded = tuple(decode_meta(meta) for meta in metas)
             session.signatures[number] = Signature(op, op.freeze(dict(attributes)), decoded, device, wanted)
@@ -52,23 +53,24 @@ class State:
         """Keep a location's text under its number."""
         session.locations[message.number] = message.text
 
-    def check_kernel(self, op: str, device: str) -> None:
-        """MetadataError if there is no such device, or the op has no kernel there."""
-        missing = self.check_device(device)
-        if op in missing:
-            raise no_kernel(op, device, missing, MACHINE)
+    def check_kernel(self, op: str, device: str) -> str:
+        """The device's full name; MetadataError if there is no such device, or the op has no kernel there."""
+        name = self.device_of(device)
+        if op in self.devices[name]:
+            raise no_kernel(op, name, self.devices[name], MACHINE)
+        return name
 
     def check_host(self) -> None:
         """MetadataError if there is no cpu device."""
-        if not any(name.startswith("cpu:") for name in self.devices):
+        if not any(kind_of(name) == "cpu" for name in self.devices):
             raise MetadataError("the machine has no cpu device to bring values to")
 
-    def check_device(self, device: str) -> frozenset[str]:
-        """The ops that the device lacks; MetadataError if there is no such device."""
-        missing = self.devices.get(device)
-        if missing is None:
+    def device_of(self, device: str) -> str:
+        """The full name of a device, which may lack the machine's node; MetadataError if there is no such device."""
+        name = own_name(device, self.devices)
+        if name not in self.devices:
             raise MetadataError(f"there is no device {device!r}; there are {', '.join(self.devices)}")
-        return missing
+        return name
 
     def request(self, what: str, handler: Callable[[SerialSession, Any], Any]) -> Callable[[SerialSession, Any], None]:
         """The handler of messages that ask for something: it replies with what `handler` returns, or with the error."""

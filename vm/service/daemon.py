@@ -109,7 +109,12 @@ class Service:
             config.limits,
             time.monotonic,
             lease=config.lease,
-            about={"version": version(), "pid": os.getpid()},
+            about={
+                "version": version(),
+                "pid": os.getpid(),
+                "node": config.node,
+                "incarnation": config.cluster.incarnation,
+            },
         )
         registry.departed = self.runtime.departed
         registry.files = config.files

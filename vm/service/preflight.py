@@ -139,6 +139,8 @@ def open_runtime(config: Config, sink: Sink) -> Runtime:
             trace_capacity=trace.capacity,
             hang_after=config.hang_after,
             run_work=INLINE_WORK,
+            node=config.node,
+            incarnation=config.cluster.incarnation,
         )
     except TensordError as error:
         raise StartError(error.message) from None

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ...interpreter.checkpoints.layout import FORMAT_FILE, generation_of
 from ...interpreter.errors import TensordError
+from ...interpreter.types.device_names import counterpart
 from ...interpreter.types.sizes import size
 from ...streams.catalogue import check_devices
 from ...streams.disk.store import NAME as STORE
@@ -124,9 +125,15 @@ def tell(report: Mapping[str, Any], engine: Engine) -> None:
     moved: dict[str, list[str]] = {}
     for name, device in report["moved"].items():
         moved.setdefault(device, []).append(name)
-    here = next(iter(engine.devices))
     told = "a device of the checkpoint is missing here"
-    warn(told, ({"missing": d, "instead": here, "names": len(some), "first": some[0]} for d, some in moved.items()))
+    devices = engine.devices
+    warn(
+        told,
+        (
+            {"missing": one, "instead": counterpart(one, devices), "names": len(some), "first": some[0]}
+            for one, some in moved.items()
+        ),
+    )
 
 
 def warn(event: str, rows: Iterable[Mapping[str, Any]]) -> None:

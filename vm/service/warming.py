@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import find
 from ...interpreter.schema.sample_calls import Sample, Wish, ops_of, samples, values_of
+from ...interpreter.types.device_names import kind_of, own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import (
     Call,
@@ -75,10 +76,11 @@ class Warming:
         devices = self.runtime.engine.devices
         if not wish.device:
             # Where kernels are compiled when they are first called, or that is simulated.
-            return [one for one in devices.values() if one.launches is not None or one.name.startswith("cuda:")]
-        if wish.device not in devices:
+            return [one for one in devices.values() if one.launches is not None or kind_of(one.name) == "cuda"]
+        name = own_name(wish.device, devices)
+        if name not in devices:
             raise StartError(f"warm: {wish.op}: there is no device {wish.device} (there are: {', '.join(devices)})")
-        return [devices[wish.device]]
+        return [devices[name]]
 
     def start(self) -> None:
         """Send the first call, if there is any."""

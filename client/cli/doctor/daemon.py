@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from .... import __version__
 from ....interpreter.errors import ConnectionLost, TensordError
+from ....interpreter.types.device_names import kind_of
 from ...requests.held import whole
 from ..daemon.ask import ask
 from ..daemon.health import PATIENCE, reasons
@@ -153,7 +154,7 @@ def check_status(status: dict[str, Any]) -> Iterator[Finding]:
     for name, device in status["devices"].items():
         if device["lost"]:
             continue
-        if device["used"] > device["limit"] * 0.95 and name.startswith("store:"):
+        if device["used"] > device["limit"] * 0.95 and kind_of(name) == "store":
             advice = "raise its quota, or keep fewer tensors alive: beyond it nothing leaves the host, and ops fail"
             held = f"{size(device['used'])} of {size(device['limit'])}"
             yield warn(name, f"its quota is nearly used up by what left the host: {held}", advice)

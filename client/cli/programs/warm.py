@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....interpreter.errors import MetadataError
+from ....interpreter.types.device_names import kind_of
 from ....interpreter.wire.addresses import find_daemon, is_local
 from ..drawing.figures import count, duration, plural
 from ..drawing.tables import Column, print_table
@@ -147,14 +148,14 @@ def session_for(address: str | None, devices: Sequence[str], cache: Path | None)
     from ..daemon.patient import program_session
 
     where, named = address or find_daemon(), devices or [USUAL]
-    if where is None and any(name.startswith("cuda:") for name in named):
+    if where is None and any(kind_of(name) == "cuda" for name in named):
         kernel_cache.keep_in(kernel_cache.directory_of(cache))
     return program_session(where, named)
 
 
 def compiling(session: Session) -> list[str]:
     """The devices whose kernels are compiled."""
-    found = [name for name in session.devices if name.startswith("cuda:")]
+    found = [name for name in session.devices if kind_of(name) == "cuda"]
     if not found:
         raise MetadataError(f"there is no cuda device among {', '.join(session.devices)}: name another one (--device)")
     return found
@@ -165,7 +166,7 @@ def directory_for(session: Session) -> Path | None:
     from ....streams.cuda import kernel_cache
 
     status = session._core.answers.query("status")
-    if is_local(status["address"]) and any(name.startswith("cuda:") for name in session.devices):
+    if is_local(status["address"]) and any(kind_of(name) == "cuda" for name in session.devices):
         return kernel_cache.directory_of()
     found = Path(status["kernels"])
     return found if status["kernels"] and found.is_dir() else None  # else it is on another machine

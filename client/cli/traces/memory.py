@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ....interpreter.errors import ProtocolError
+from ....interpreter.types.device_names import own_name
 from ..drawing.figures import count, size, some
 from ..drawing.tables import Column, print_table
 from ..line import options
@@ -49,6 +50,7 @@ def memory(
     from ....vm.tracing.analysis.sums.memory import memory as over_time
 
     trace = load(file, address)
+    device = own_name(device, trace.devices) if device else ""
     found = [one for one in over_time(trace, chooses) if device in {"", one.device}]
     if device and device not in trace.devices:
         raise ProtocolError(f"the trace has no device {device!r}: it has {', '.join(trace.devices) or 'none'}")

@@ -123,7 +123,7 @@ class RawClient:
         self, *, name: str = "raw", host: str = "", strict: bool = False, token: bytes | None = None, received: int = 0
     ) -> Self:
         """Say HELLO and wait for WELCOME."""
-        self.send([HELLO, 1, name, os.getpid(), host, strict, token, received])
+        self.send([HELLO, 2, name, os.getpid(), host, strict, token, received])
         kind, *rest = self.receive()[0]
         assert kind == WELCOME
         self.version, self.session, self.token, self.devices, self.settings, self.arrived = rest

@@ -239,19 +239,19 @@ def test_what_is_no_header_ends_the_connection(attack: Callable[..., RawClient],
 
 HELLOS = {
     "version 0": [HELLO, 0, "x", 1, "", False, None, 0],
-    "version 2": [HELLO, 2, "x", 1, "", False, None, 0],
+    "version 1, of old clients": [HELLO, 1, "x", 1, "", False, None, 0],
     "a version that is text": [HELLO, "1", "x", 1, "", False, None, 0],
     "no version": [HELLO],
     "of a later version, with other fields": [HELLO, 3, {}],
-    "fields missing": [HELLO, 1, "x", 1, "", False, None],
-    "fields too many": [HELLO, 1, "x", 1, "", False, None, 0, 0],
-    "a name that is none": [HELLO, 1, 5, 1, "", False, None, 0],
-    "a long name": [HELLO, 1, "x" * 100_000, 1, "", False, None, 0],
-    "a negative pid": [HELLO, 1, "x", -1, "", False, None, 0],
-    "a host that is none": [HELLO, 1, "x", 1, 1, False, None, 0],
-    "strictness that is none": [HELLO, 1, "x", 1, "", 0, None, 0],
-    "a token that is text": [HELLO, 1, "x", 1, "", False, "token", 0],
-    "received that is none": [HELLO, 1, "x", 1, "", False, None, -1],
+    "fields missing": [HELLO, 2, "x", 1, "", False, None],
+    "fields too many": [HELLO, 2, "x", 1, "", False, None, 0, 0],
+    "a name that is none": [HELLO, 2, 5, 1, "", False, None, 0],
+    "a long name": [HELLO, 2, "x" * 100_000, 1, "", False, None, 0],
+    "a negative pid": [HELLO, 2, "x", -1, "", False, None, 0],
+    "a host that is none": [HELLO, 2, "x", 1, 1, False, None, 0],
+    "strictness that is none": [HELLO, 2, "x", 1, "", 0, None, 0],
+    "a token that is text": [HELLO, 2, "x", 1, "", False, "token", 0],
+    "received that is none": [HELLO, 2, "x", 1, "", False, None, -1],
     "BATCH before": [BATCH, 1, [], []],
     "CANCEL before": [CANCEL, 1],
     "PING before": [PING, 1],
@@ -269,7 +269,7 @@ def test_the_first_message_is_a_proper_hello(scene: Scene, header: Any) -> None:
 
 
 HEADERS = {
-    "a second HELLO": [HELLO, 1, "x", 1, "", False, None, 0],
+    "a second HELLO": [HELLO, 2, "x", 1, "", False, None, 0],
     "BATCH with too few fields": [BATCH, 1],
     "BATCH with too many": [BATCH, 1, [], [], 0],
     "BATCH 2 first": [BATCH, 2, [], []],
@@ -419,7 +419,7 @@ def test_what_is_no_memory_file_is_refused(attack: Callable[..., RawClient], fif
 def test_descriptors_are_those_of_the_peer_itself(attack: Callable[..., RawClient], scene: Scene) -> None:
     """The pid is the kernel's: what HELLO says of it opens nothing."""
     client = attack()
-    client.send([HELLO, 1, "x", scene.daemon.pid, host_text(), False, None, 0])
+    client.send([HELLO, 2, "x", scene.daemon.pid, host_text(), False, None, 0])
     client.receive()
     links = {fd.name: str(fd.readlink()) for fd in Path(f"/proc/{scene.daemon.pid}/fd").iterdir()}
     shared = [int(fd) for fd, link in links.items() if link.startswith("/memfd:")]
@@ -659,7 +659,7 @@ def gone(scene: Scene, name: str) -> bool:
 def test_pings_that_nobody_reads_the_answers_of_end(scene: Scene) -> None:
     """A peer by hand, since ZeroMQ would read them for us."""
     with by_hand(scene) as peer:
-        peer.sendall(frame(pack([HELLO, 1, "deaf", 1, "", False, None, 0])))
+        peer.sendall(frame(pack([HELLO, 2, "deaf", 1, "", False, None, 0])))
         eventually(lambda: not gone(scene, "deaf"))
         ping = frame(pack([PING, 1])) * 1000
         with suppress(ConnectionError):
@@ -706,7 +706,7 @@ def test_replies_that_nobody_acknowledges_are_bounded(attack: Callable[..., RawC
 
 def test_long_answers_wait_for_those_who_read(scene: Scene) -> None:
     with by_hand(scene) as peer:
-        peer.sendall(frame(pack([HELLO, 1, "deaf", 1, "", False, None, 0])))
+        peer.sendall(frame(pack([HELLO, 2, "deaf", 1, "", False, None, 0])))
         busy = [[SYNC, 0, 0]] * 200
         peer.sendall(frame(pack([BATCH, 1, busy, []])))
         for number in range(2, 7):
@@ -761,7 +761,7 @@ def test_what_is_no_zeromq_is_dropped(scene: Scene) -> None:
 
 def test_half_a_message_is_no_message(scene: Scene) -> None:
     with by_hand(scene) as peer:
-        peer.sendall(frame(pack([HELLO, 1, "half", 1, "", False, None, 0])))
+        peer.sendall(frame(pack([HELLO, 2, "half", 1, "", False, None, 0])))
         eventually(lambda: not gone(scene, "half"))
         peer.sendall(
             frame(pack([BATCH, 1, [[SYNC, 1, 0]], []]), MORE) + frame(bytes(MIB), MORE) + frame(bytes(MIB))[:-1]
@@ -796,13 +796,13 @@ def test_sessions_are_counted(attack: Callable[..., RawClient]) -> None:
     for _ in range(15):
         attack().hello()
     one_more = attack()
-    one_more.send([HELLO, 1, "x", 1, "", False, None, 0])
+    one_more.send([HELLO, 2, "x", 1, "", False, None, 0])
     expect_refused(one_more, "QuotaError")
 
 
 def test_a_routing_id_belongs_to_the_first(attack: Callable[..., RawClient], scene: Scene) -> None:
     first, second = attack(identity=b"me").hello(name="first"), attack(identity=b"me")
-    second.send([HELLO, 1, "second", 1, "", False, None, 0])
+    second.send([HELLO, 2, "second", 1, "", False, None, 0])
     with pytest.raises((TimeoutError, Gone)):
         second.receive(timeout=0.2)
     second.close()

@@ -96,7 +96,7 @@ def client(connect: Callable[..., RawClient]) -> RawClient:
 
 
 def test_welcome_says_what_there_is(client: RawClient, daemon: Daemon) -> None:
-    assert client.version == 1
+    assert client.version == 2
     assert client.session > 0
     assert client.token is None
     assert list(client.devices) == ["cpu:0", "sim:0"]
@@ -115,7 +115,9 @@ def test_welcome_says_what_there_is(client: RawClient, daemon: Daemon) -> None:
         "mapped",
         "inline_work",
     }
-    assert limits | {"shared", "lease", "files", "gpus", "version", "pid"} == set(client.settings)
+    others = {"shared", "lease", "files", "gpus", "version", "pid", "node", "incarnation"}
+    assert limits | others == set(client.settings)
+    assert (client.settings["node"], client.settings["incarnation"]) == ("", 0)
     assert all(client.settings[name] > 0 for name in limits)
     (told,) = re.findall(r"^`settings` is a map: .*?\n\n", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
     assert set(client.settings) <= set(re.findall(r"`(\w+)`", told))

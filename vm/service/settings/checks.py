@@ -12,7 +12,9 @@ from typing import Any, Final, TypeAlias
 from ....interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ....interpreter.errors import MetadataError, TensordError
 from ....interpreter.schema.sample_calls import check_callable, wish_of
+from ....interpreter.types.device_names import NODE_FORM, is_node
 from ....interpreter.wire.addresses import parse
+from ....interpreter.wire.members import Place
 from ....streams.catalogue import check_devices
 from ....streams.options import SHARE, parse_size
 
@@ -139,6 +141,29 @@ def wish_list(value: object) -> tuple[Any, ...]:
         except TensordError as error:
             raise Said(f"{entry!r}: {error.message}") from None
     return tuple(value)
+
+
+def node_name(value: object) -> str:
+    """The name of a node, or "" for a machine on its own."""
+    if value != "" and not is_node(value):
+        raise ValueError(f'the name of a node ({NODE_FORM}), or ""')
+    return str(value)
+
+
+def place(value: object) -> str:
+    """Where to take values: a host and a port, or a range of ports; "" for nowhere."""
+    if not isinstance(value, str):
+        raise ValueError('"HOST:PORT", "HOST:FIRST-LAST", or ""')  # noqa: TRY004 - as in `flag`
+    if value:
+        Place.of(value)
+    return value
+
+
+def bandwidth(value: object) -> float:
+    """Bytes per second, as a number or a string such as "1 GiB"; 0 for no limit."""
+    with suppress(ValueError, OverflowError):
+        return float(parse_size(value))
+    raise ValueError('bytes per second, as a number or a string such as "1 GiB", or 0 for no limit')
 
 
 def _said(check: Callable[[Any], object], value: Any) -> None:

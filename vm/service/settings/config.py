@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ....interpreter.errors import MetadataError
+from ....interpreter.types.device_names import kind_of
 from ....interpreter.wire.addresses import default_address
 from ....interpreter.wire.limits import Limits
 from ....streams.cuda.kernel_cache import directory_of
@@ -60,6 +61,20 @@ class SecurityConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """Of a node among several. `incarnation`: grows with each start of the node's daemon. `values`: where values from
+    other daemons are taken, "" for nowhere. `encryption`: of what goes between daemons. `link`: stated bytes per second
+    to each other node, for simulated nodes, 0 for what there is. `patience`: seconds of silence until a node is lost.
+    """
+
+    incarnation: int = field(default=0, metadata=_by(checks.count(0)))
+    values: str = field(default="", metadata=_by(checks.place))
+    encryption: str = field(default="tls", metadata=_by(checks.choice(("tls", "none"))))
+    link: float = field(default=0.0, metadata=_by(checks.bandwidth))
+    patience: float = field(default=3.0, metadata=_by(checks.seconds(0.1, 3600)))
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Everything that can be set.
 
@@ -71,7 +86,8 @@ class Config:
     where that has paid lately. `kernel_cache`: the directory of compiled kernels, None for that in the user's cache.
     `warm`: ops whose kernels are compiled at the start. `restore`: the directory of checkpoints whose names are there
     from the start on, None for none; `restore_strict`: anything damaged there ends the start. `gpu_memory`: whose
-    processes on this machine may read and write blocks of GPUs' memory, which have their own values.
+    processes on this machine may read and write blocks of GPUs' memory, which have their own values. `node`: the name
+    of this machine among several, which stands in front of its devices' names.
     """
 
     addresses: tuple[str, ...] = field(default=(), metadata=_by(checks.address_list))
@@ -87,11 +103,13 @@ class Config:
     warm: tuple[str | Mapping[str, object], ...] = field(default=(), metadata=_by(checks.wish_list))
     restore: Path | None = field(default=None, metadata=_by(checks.file))
     restore_strict: bool = field(default=False, metadata=_by(checks.flag))
+    node: str = field(default="", metadata=_by(checks.node_name))
     gpu_memory: str = field(default="user", metadata=_by(checks.choice(("user", "anybody", "nobody"))))
     limits: Limits = field(default_factory=Limits)
     trace: TraceConfig = field(default_factory=TraceConfig)
     log: LogConfig = field(default_factory=LogConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
 
     @property
     def listen(self) -> tuple[str, ...]:
@@ -107,7 +125,7 @@ class Config:
         tables: list[dict[str, object]] = [
             {"name": spec} if isinstance(spec, str) else dict(spec) for spec in self.devices
         ]
-        cpus = [table for table in tables if str(table["name"]).startswith("cpu:")]
+        cpus = [table for table in tables if kind_of(str(table["name"])) == "cpu"]
         for table in cpus:
             table.setdefault("memory", int(self.memory * TENSORS / len(cpus)))
             table.setdefault("shared", True)
@@ -116,7 +134,7 @@ class Config:
     @property
     def kernels(self) -> Path | None:
         """Where kernels that are compiled here are kept; None if no device compiles any."""
-        if not any(str(table["name"]).startswith("cuda:") for table in self.opened):
+        if not any(kind_of(str(table["name"])) == "cuda" for table in self.opened):
             return None
         return directory_of(self.kernel_cache)
 
@@ -126,6 +144,7 @@ TABLES: Final[dict[str, type[Any]]] = {
     "trace": TraceConfig,
     "log": LogConfig,
     "security": SecurityConfig,
+    "cluster": ClusterConfig,
 }
 
 # The limits in bytes; the others are counts. Then the smallest sensible values that are not 1.

@@ -1,0 +1,146 @@
+"""The members of a cluster, as a daemon is told of them and answers: one entry for each node.
+
+An entry comes from outside as a map with the names of `Member`'s fields, and is checked once, here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from ..errors import MetadataError, ProtocolError
+from ..types.device_names import NODE_FORM, is_node, node_of
+from .addresses import for_client
+from .fields import is_natural
+
+STATES: Final = ("up", "lost", "left")
+UP: Final = STATES[0]
+MOST: Final = 4096  # members of a cluster
+DEVICES: Final = 1024  # of a member
+TEXT: Final = 255  # characters of any text of an entry
+TOKEN: Final = (32, 128)  # characters of the cluster's secret
+PORTS: Final = 0xFFFF
+
+_PLACE: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
+_FINGERPRINT: Final = re.compile(r"(?:[0-9a-f]{64})?")
+_KEY: Final = re.compile(r"(?:[\x21-\x7e]{40})?")
+_DEVICE: Final = re.compile(r"[^/]+/[a-z]+:\d{1,3}", re.ASCII)
+
+
+class Place(NamedTuple):
+    """Where values are taken: a host, and the first and the last port that may be."""
+
+    host: str
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, text: str) -> Place:
+        """From "host:7701", "host:7701-7800", or "[::1]:0" for any free port; ValueError for anything else."""
+        found = _PLACE.fullmatch(text)
+        low = int(found[2]) if found else 0
+        high = int(found[3] or low) if found else 0
+        if found is None or not low <= high <= PORTS or (not low and high):
+            raise ValueError('"HOST:PORT" or "HOST:FIRST-LAST", such as "10.0.0.5:7701", or port 0 for any free one')
+        return cls(found[1].strip("[]"), low, high)
+
+    def at(self, port: int) -> str:
+        """The address of one port."""
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
+
+
+class Member(NamedTuple):
+    """A node of a cluster, and its daemon.
+
+    `address`, `key`: where it listens to clients, and its public CURVE key, "" for none. `values`: where it takes
+    values from other daemons, "" if it takes none; `fingerprint`: the SHA-256 of its certificate in hex, "" without
+    TLS. `incarnation`: grows with each start of the node's daemon. `state`: "up", "lost" or "left".
+    """
+
+    node: str
+    address: str = ""
+    key: str = ""
+    values: str = ""
+    fingerprint: str = ""
+    incarnation: int = 0
+    devices: tuple[str, ...] = ()
+    state: str = UP
+
+    @property
+    def is_up(self) -> bool:
+        return self.state == UP
+
+    def row(self) -> dict[str, Any]:
+        """The entry as plain values."""
+        return {**self._asdict(), "devices": list(self.devices)}
+
+
+def member_of(row: object) -> Member:
+    """The member of an entry from outside; ProtocolError says what is wrong with it."""
+    if not isinstance(row, Mapping) or set(row) != set(Member._fields):
+        raise ProtocolError(f"a member is a map with {', '.join(Member._fields)}")
+    if not is_node(row["node"]):
+        raise ProtocolError(f"the name of a node is {NODE_FORM}, not {row['node']!r:.40}")
+    for name, (check, meaning) in _CHECKS.items():
+        if not check(row[name]):
+            raise ProtocolError(f"{name} of member {row['node']} is {row[name]!r:.60}, not {meaning}")
+    found = Member(**{**row, "devices": tuple(row["devices"])})
+    wrong = [name for name in found.devices if node_of(name) != found.node]
+    if wrong or len(set(found.devices)) < len(found.devices):
+        raise ProtocolError(f"devices of member {found.node} are not its own, or twice there: {wrong!r:.60}")
+    return found
+
+
+def table_of(rows: object) -> dict[str, Member]:
+    """The members of a table from outside, by node; ProtocolError if any entry is wrong, or a node is there twice."""
+    if not isinstance(rows, list | tuple) or len(rows) > MOST:
+        raise ProtocolError(f"members are a list, of {MOST} entries at the most")
+    found: dict[str, Member] = {}
+    for row in rows:
+        member = member_of(row)
+        if member.node in found:
+            raise ProtocolError(f"the member {member.node} is there twice")
+        found[member.node] = member
+    return found
+
+
+def is_token(token: object) -> bool:
+    """Is it fit to be the secret of a cluster?"""
+    return type(token) is str and TOKEN[0] <= len(token) <= TOKEN[1] and token.isascii() and token.isprintable()
+
+
+def _is_address(value: object) -> bool:
+    try:
+        return type(value) is str and len(value) <= TEXT and (not value or bool(for_client(value)))
+    except MetadataError:
+        return False
+
+
+def _is_place(value: object) -> bool:
+    if type(value) is not str or len(value) > TEXT:
+        return False
+    try:
+        return not value or 0 < Place.of(value).low == Place.of(value).high
+    except ValueError:
+        return False
+
+
+def _is_devices(value: object) -> bool:
+    if type(value) not in {list, tuple} or len(value) > DEVICES:  # type: ignore[arg-type]
+        return False
+    return all(type(one) is str and _DEVICE.fullmatch(one) for one in value)  # type: ignore[attr-defined]
+
+
+_CHECKS: Final = {
+    "address": (_is_address, 'the address of a daemon, such as "tcp://10.0.0.5:7700"'),
+    "key": (lambda value: type(value) is str and bool(_KEY.fullmatch(value)), "a CURVE key of 40 characters, or none"),
+    "values": (_is_place, 'a host and a port, such as "10.0.0.5:7701", or ""'),
+    "fingerprint": (
+        lambda value: type(value) is str and bool(_FINGERPRINT.fullmatch(value)),
+        "64 digits of a SHA-256, or none",
+    ),
+    "incarnation": (is_natural, "a natural number"),
+    "devices": (_is_devices, f"a list of at most {DEVICES} names such as node1/cpu:0"),
+    "state": (lambda value: type(value) is str and value in STATES, " or ".join(STATES)),
+}

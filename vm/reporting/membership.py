@@ -1,0 +1,67 @@
+"""The members of the cluster that this machine is a node of, as its supervisor last told it: one table, whole.
+
+The driving thread alone calls `join`; a table is replaced, never changed, so any thread may read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ...interpreter.errors import MetadataError, ProtocolError
+from ...interpreter.wire.members import TOKEN, Member, is_token, table_of
+from ..model.session import VmSession
+from .answering import batched
+
+ROWS = 64  # of one slice of an answer
+
+
+class Membership:
+    """`own`: this node as it knows itself. `table`: all members by node, this one included. `token`: the cluster's
+    secret, which no answer has; "" before the first table. `changed`: called with the members before and after."""
+
+    def __init__(self, own: Member) -> None:
+        self.own = own
+        self.table: Mapping[str, Member] = {own.node: own}
+        self.token = ""
+        self.changed: Callable[[Mapping[str, Member], Mapping[str, Member]], None] = lambda _old, _new: None
+
+    def join(self, session: VmSession, rows: object, token: object) -> int:
+        """Take a table; how many members it has. ProtocolError, and nothing is taken, if anything in it is wrong."""
+        if not session.may_store:
+            raise ProtocolError("the daemon's own user alone, over ipc, tells it the members of its cluster")
+        if not is_token(token):
+            raise ProtocolError(f"the token is a text of {TOKEN[0]} to {TOKEN[1]} printable ASCII characters")
+        table = table_of(rows)
+        self._check_own(table.get(self.own.node))
+        for node, member in table.items():
+            known = self.table.get(node)
+            if known is not None and member.incarnation < known.incarnation:
+                raise ProtocolError(
+                    f"the table is an old one: {node} is in incarnation {known.incarnation}, not {member.incarnation}"
+                )
+        before, self.table, self.token = self.table, table, str(token)
+        self.changed(before, table)
+        return len(table)
+
+    def _check_own(self, entry: Member | None) -> None:
+        """ProtocolError unless the table is meant for this daemon."""
+        own = self.own
+        if entry is None:
+            raise ProtocolError(f"the table lacks {own.node}, which is this daemon's node")
+        told = (entry.incarnation, entry.values, entry.fingerprint)
+        if told != (own.incarnation, own.values, own.fingerprint):
+            raise ProtocolError(
+                f"the table is for another daemon of {own.node}: this one is incarnation {own.incarnation}, takes "
+                f"values at {own.values or 'no address'} and has the certificate {own.fingerprint or 'of plain TCP'}"
+            )
+
+    def rows(self) -> Iterator[list[dict[str, Any]]]:
+        """The entries, in slices."""
+        for some in batched(list(self.table.values()), ROWS):
+            yield [member.row() for member in some]
+
+
+def refuse_alone() -> MetadataError:
+    """The error for a machine without a node name."""
+    return MetadataError('this machine has no node name: give it one, node = "node0" in its configuration')
