@@ -24,10 +24,12 @@ GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 # NVRTC compiles generated kernels, for which it needs no GPU.
 CUPY := "cupy-cuda13x==14.2.*" cuda-pathfinder "nvidia-cuda-nvrtc==13.0.*" "cuda-bindings==13.*"
 
-# Those that lead through the compiled modules, from a message to its answer. The command line shows reports, which are plain Python.
-COMPILED_TESTS := tests/behaviours tests/model tests/client tests/fuzz tests/interrupts tests/vm/admission tests/vm/service --ignore tests/client/cli
+# Those that lead through the compiled modules, from a message to its answer: of the client's, which is plain Python, some.
+COMPILED_TESTS := tests/behaviours tests/model tests/fuzz tests/interrupts tests/vm/admission tests/vm/service \
+	$(addprefix tests/client/,calls collectives linking periods pipelines requests routines transport waiting) \
+	$(addprefix tests/client/global_tensors/,test_failures.py test_random_programs.py)
 
-.PHONY: demo test lint types imports tests compiled tests-compiled wheels format docs man viewer bench model-long conformance-long fuzz chaos interrupts soak gpu-bundle gpu-check cupy clean help
+.PHONY: demo test lint types imports tests compiled tests-compiled wheels format docs man viewer bench model-long conformance-long fuzz chaos interrupts soak gpu-bundle gpu-check cupy-wheels cupy clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -59,7 +61,7 @@ demo: $(VENV)/.examples
 # mypy gets that, and little more, since it is nice. What it finds stands among the dots; `make types` says it again.
 test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target \
-		$(if $(filter tests-compiled,$(MAKECMDGOALS)),compiled) lint imports
+		$(if $(filter tests-compiled,$(MAKECMDGOALS)),compiled) $(if $(filter cupy,$(MAKECMDGOALS)),cupy-wheels) lint imports
 	@$(MAKE) --no-print-directory --jobs 2 types tests
 	@echo "== every check passed"
 
@@ -83,14 +85,13 @@ tests: $(VENV)/.dev
 	@MAKEFLAGS= PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 3 --dist worksteal
 
 # CuPy's wheel can be imported without a GPU. It lies in a folder of its own, where no other test finds it: 160 MB with NVRTC, 400 MB unpacked.
-cupy: $(VENV)/.dev
+cupy-wheels: $(VENV)/.dev
+	@[ -d $(OUT)/cupy/cuda/bindings ] || $(PIP) --upgrade --target $(OUT)/cupy --no-deps $(CUPY) || true
+
+cupy: cupy-wheels
 	@echo "== CuPy's names"
-	@if [ -d $(OUT)/cupy/cuda/bindings ] || $(PIP) --upgrade --target $(OUT)/cupy --no-deps $(CUPY); then \
-		PYTHONDONTWRITEBYTECODE= PYTHONPATH=$(OUT)/cupy $(RUN) -m pytest -q \
-			tests/streams/cuda/test_cupy_names.py tests/streams/cuda/test_direct.py \
-			tests/streams/cuda/test_nvrtc.py tests/streams/cuda/test_single_kernels.py \
-			tests/streams/cuda/test_row_kernels.py tests/streams/cuda/test_loss_kernels.py \
-			tests/streams/cuda/test_attention_kernels.py tests/streams/cuda/test_driver.py; \
+	@if [ -d $(OUT)/cupy/cuda/bindings ]; then \
+		PYTHONDONTWRITEBYTECODE= PYTHONPATH=$(OUT)/cupy $(RUN) -m pytest -n 2 -m cupy tests/streams/cuda; \
 	else echo "CuPy cannot be had here: what it has is what tests/streams/fake_cuda/names.txt says"; fi
 
 # The same sources with the engine compiled, in a folder of its own: nothing compiled lies beside sources. It is made once.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import os
 import re
 import subprocess
 import threading
@@ -13,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+LIBRARIES = Path(__file__).parents[3] / "out" / "host-kernels"  # each was made once for all tests, and all their runs
+COMMAND = ("g++", "-w", "-std=c++20", "-shared", "-fPIC")
 SHIM = """
 #include <cmath>
 #include <cstring>
@@ -97,14 +101,23 @@ class Compiled:
             sources = [source for source in dict.fromkeys(sources) if source not in self._found]
             if not sources:
                 return
-            file = self._folder / f"{len(self._found)}.cpp"
-            library = file.with_suffix(".so")
             shim = SHIM + TOGETHER * any("__syncthreads" in source for source in sources)
-            file.write_text(shim + "".join(as_host_code(source, n) for n, source in enumerate(sources)))
-            command = ["g++", "-w", "-std=c++20", "-shared", "-fPIC", "-o", str(library), str(file)]
-            subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - its own file
-            loaded = ctypes.CDLL(str(library))
+            text = shim + "".join(as_host_code(source, n) for n, source in enumerate(sources))
+            loaded = ctypes.CDLL(str(library_of(text, self._folder / f"{len(self._found)}.cpp")))
             self._found |= {source: (loaded, n) for n, source in enumerate(sources)}
+
+
+def library_of(text: str, file: Path) -> Path:
+    """The library of a C++ source; the file is used if there is none yet."""
+    digest = hashlib.sha256("\0".join((*COMMAND, text)).encode()).hexdigest()
+    library = LIBRARIES / f"{digest}.so"
+    if not library.exists():
+        LIBRARIES.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        made = LIBRARIES / f"{digest}.{os.getpid()}.{threading.get_ident()}"
+        subprocess.run([*COMMAND, "-o", str(made), str(file)], check=True, capture_output=True)  # noqa: S603 - its own file
+        made.replace(library)
+    return library
 
 
 class HostKernels:

@@ -135,5 +135,6 @@ def test_attention_with_such_rows_is_attention(host: Host) -> None:
     assert host.cupy.launched == ["shares"]
 
 
+@pytest.mark.cupy
 def test_the_kernels_compile() -> None:
     Compiler.here().compile(SOURCES, "--fmad=false")

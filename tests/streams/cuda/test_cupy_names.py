@@ -119,6 +119,7 @@ def test_the_fakes_functions_return_what_cupys_do():
     assert cupy.fft.fftfreq(2).get().tolist() == [0, -0.5]
 
 
+@pytest.mark.cupy
 def test_the_list_is_that_of_the_installed_cupy():
     if importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed; `make cupy` has it for this test alone")

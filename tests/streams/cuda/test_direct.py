@@ -203,6 +203,7 @@ def test_axes_are_joined(shapes, extends, lengths):
     assert JoinedAxes.of(shapes) == (extends, lengths)
 
 
+@pytest.mark.cupy
 def test_every_kernel_of_cupys_loops_compiles():
     compiler = Compiler.here()
     sources = sources_of(compiler.cupy)

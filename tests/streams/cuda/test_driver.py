@@ -52,6 +52,7 @@ def test_what_is_taken_of_the_bindings_is_found_in_the_source():
     assert calls()["cuGraphExecMemcpyNodeSetParams"] == 4
 
 
+@pytest.mark.cupy
 def test_the_bindings_have_what_is_taken_of_them(bindings):
     for name in names_used():
         found = bindings
@@ -59,6 +60,7 @@ def test_the_bindings_have_what_is_taken_of_them(bindings):
             found = getattr(found, part)
 
 
+@pytest.mark.cupy
 def test_the_bindings_functions_take_what_they_are_given(bindings):
     for name, count in calls().items():
         taken = re.match(r"\w+\((.*?)\)", getattr(bindings, name).__doc__)
@@ -68,6 +70,7 @@ def test_the_bindings_functions_take_what_they_are_given(bindings):
         assert count >= sum("=" not in each for each in parameters if each), (name, parameters)
 
 
+@pytest.mark.cupy
 def test_the_bindings_structures_take_what_they_are_given(bindings):
     device = bindings.CUmemorytype.CU_MEMORYTYPE_DEVICE
     copy = bindings.CUDA_MEMCPY3D()

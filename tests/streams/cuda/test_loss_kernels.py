@@ -187,5 +187,6 @@ def test_one_launch_is_a_node_whose_arguments_may_change(host: Host) -> None:
     assert [each is other for each, other in zip(launch.arguments, (logits, labels, out), strict=False)] == [True] * 3
 
 
+@pytest.mark.cupy
 def test_the_kernels_compile() -> None:
     Compiler.here().compile(SOURCES, "--fmad=false")

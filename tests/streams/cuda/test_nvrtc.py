@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext, suppress
 from typing import Any
 
+import pytest
+
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.schema.opdef import REGISTRY, find
 from tensord.interpreter.types.joined_axes import JoinedAxes
@@ -19,6 +21,8 @@ from .host_compiled import dtypes
 from .loops_of_cupy import LOOPS
 from .nvrtc import Compiler
 from .random_fusions import alone
+
+pytestmark = pytest.mark.cupy
 
 ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "astype": [{"dtype": name} for name in ("bool", "int32", "float32", "float64")],

@@ -154,6 +154,7 @@ def test_a_row_has_some_elements_for_each_thread(width: int, threads: int) -> No
     assert threads_for(width) == threads
 
 
+@pytest.mark.cupy
 def test_the_kernels_compile() -> None:
     sources = [row_source(op, count, dtype) for op, count in CASES for dtype in ("float32", "float64")]
     Compiler.here().compile(sources, "--fmad=false")

@@ -116,6 +116,7 @@ def compare(call: KernelCall, operands: Sequence[Any], found: Any) -> None:
     assert close.all(), (call.op.name, call.metas, operands, found, expected)
 
 
+@pytest.mark.cupy
 def test_each_op_that_is_one_kernel_computes_what_it_does_with_numpy(tmp_path: Path) -> None:
     """With the loops of CuPy itself, as many of them as the host's compiler takes."""
     cupy = KernelsOfCupy(tmp_path, Compiler.here().cupy)
