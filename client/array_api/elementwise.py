@@ -16,7 +16,7 @@ from ..calls.by_name import call
 from ..calls.checks import own
 from ..locations.locations import located
 from ..locations.tracebacks import MEANT, hide, hides, signed, too_many
-from ..tensor.operators import SCALARS, as_number
+from ..tensor.operators import GLOBALS, SCALARS, as_number
 from ..tensor.tensor import Tensor
 from .functions import Functions
 
@@ -37,6 +37,8 @@ def unary(name: str, alias: str | None = None) -> Unary:
             core = self._core
             if type(x) is not Tensor or x._core is not core:
                 own(core, x)
+                if type(x) in GLOBALS:
+                    return core.global_calls.operate(op, x)
             return core.calls.operate(op, x)
         except MEANT as error:
             hide(error)
@@ -58,6 +60,9 @@ def binary(name: str) -> Binary:
             core = self._core
             if type(x1) is Tensor and x1._core is core:
                 return core.calls.operate(op, x1, x2)
+            if type(x1) in GLOBALS:
+                own(core, x1)
+                return core.global_calls.operate(op, x1, x2)
             return call(core, name, [operand(x1, name), x2])[0]
         except MEANT as error:
             hide(error)

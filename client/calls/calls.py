@@ -191,8 +191,10 @@ class Calls:
     ) -> Tensor:
         """Issue a call that was not seen before; see `carry_out`."""
         core = x._core
-        if type(x) in GLOBALS or type(y) in GLOBALS:
-            return core.global_calls.operate(op, x, y, attributes, in_place=in_place)
+        if type(x) in GLOBALS:
+            return core.global_calls.operate(op, x, y, in_place, attributes)
+        if type(y) in GLOBALS:
+            return core.global_calls.operate_anew(op, x, y, attributes, in_place)
         operands = (x,) if y is None else (x, y)
         invocation = Invocation(core.as_session(), op, operands, attributes, (x,) if in_place else None, None)
         try:

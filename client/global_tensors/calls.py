@@ -46,27 +46,22 @@ class GlobalCalls:
         self._outbox = outbox
         self._plans: dict[Asked, Plan] = {}
         self.known = KnownCalls(outbox)
+        self.operate = self.known.operate
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
-    def operate(self, op: OpDef, x: Tensor, y: Any, attributes: FrozenAttributes, *, in_place: bool) -> Tensor:
-        """An op of one operand, or of two."""
-        core = x._core
+    def operate_anew(
+        self, op: OpDef, x: Tensor, y: Any, attributes: FrozenAttributes, in_place: bool, key: Any = None
+    ) -> Tensor:
+        """An op of one operand, or of two, that was not issued before; see `carry_out`."""
         inputs = (x,) if y is None else (x, y)
         out = (x,) if in_place else None
-        first: Any = x._form if type(x) is GlobalTensor else type(x)
-        key = (op, first, y._form if type(y) is GlobalTensor else type(y), attributes, in_place)
-        known = self.known.get(key)
-        if known is not None and CURRENT.capture is None:
-            issued = self.known.issue(core, known, inputs, out, self._outbox.locations.here(2))
-            if issued is not None:
-                found: Tensor = issued[0]
-                return found
-        return self.carry_out(core, Invocation(core.as_session(), op, inputs, attributes, out, None), key)[0]
+        invocation = Invocation(x._core.as_session(), op, inputs, attributes, out, None)
+        return self.carry_out(x._core, invocation, key)[0]
 
     def again(self, core: Core, key: Any, operands: Sequence[Any], out: Sequence[Any] | None) -> list[Tensor] | None:
         """Issue a call by name, if it was made before; None if not, or if it has to go the long way."""
-        known = None if CURRENT.capture is not None else self.known.get(key)
+        known = self.known.get(core, key)
         if known is None:
             return None
         return self.known.issue(core, known, operands, out, self._outbox.locations.here(2))
@@ -83,6 +78,8 @@ class GlobalCalls:
 
     def _carried_out(self, core: Core, invocation: Invocation, key: Any) -> list[Tensor]:
         placement = placement_of(core, invocation)
+        if any(type(each) is Tensor for each in invocation.inputs):
+            key = None  # what brings a plain tensor to each device is none of the calls that `known` issues
         inputs = tuple([global_operand(core, invocation.op, each, placement) for each in invocation.inputs])
         invocation = invocation._replace(inputs=inputs, device=None)
         if invocation.op is _GETITEM:

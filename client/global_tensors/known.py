@@ -1,14 +1,17 @@
 """Calls that were made before, and box nothing: one lookup, one message.
 
 The rule is that of `calls`, with the general case cut away: the signatures of the parts' calls have numbers, and all of
-them go into one ATOMIC message.
+them go into one ATOMIC message. As there, `operate` is the hot path, and written for it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, Final
 
+from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.wire.messages import ATOMIC, CALL
 from ..calls.signatures import SMALL, Entry
 from ..core.core import Core
@@ -16,19 +19,23 @@ from ..outbox.outbox import Outbox
 from ..tensor.reading import forget
 from ..tensor.tensor import Tensor
 from .form import Form
-from .tensor import GlobalTensor
+from .tensor import GlobalTensor, of_ids
 
 KNOWN: Final = 4096  # kinds of calls
+
+new = object.__new__
 
 
 class Known:
     """The signatures of one kind of call, one for each part, and the forms of its results."""
 
-    __slots__ = ("entries", "heavy", "integers", "outputs")
+    __slots__ = ("count", "entries", "heavy", "integers", "output", "outputs")
 
     def __init__(self, entries: Sequence[Entry], outputs: tuple[Form, ...]) -> None:
         self.entries = tuple(entries)
+        self.count = len(entries)
         self.outputs = outputs
+        self.output: Any = outputs[0] if outputs else None  # of ops with one result
         self.heavy = any(entry.heavy for entry in entries)
         self.integers = any(entry.integers for entry in entries)
 
@@ -39,12 +46,88 @@ class KnownCalls:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._known: dict[Any, Known] = {}
-        self.get = self._known.get
+        self._sites = outbox.locations.sites
+        self._span = outbox.locations.spans.get
+
+    def get(self, core: Core, key: Any) -> Known | None:
+        """What is known of a kind of call; None as well while a handler takes calls, or a thread captures a routine."""
+        return self._known.get(key) if core.calls.known else None
 
     def add(self, key: Any, known: Known) -> None:
         while len(self._known) >= KNOWN:
             self._known.pop(next(iter(self._known)), None)
         self._known[key] = known
+
+    # -- the hot path ---------------------------------------------------------------------------------------------
+
+    def operate(  # noqa: PLR0915 - calls would cost more than statements
+        self, op: OpDef, x: Any, y: Any = None, in_place: bool = False, attributes: FrozenAttributes = ()
+    ) -> Tensor:
+        """An op of a global tensor, and of another operand unless that is None: `Calls.operate` for all parts."""
+        core: Core = x._core
+        ids = x._ids or x._part_ids()
+        if type(y) is GlobalTensor:
+            key: Any = (op, x._form, y._form, in_place)
+            others: Any = y._core is core and (y._ids or y._part_ids())
+            operands: Any = others and zip(ids, others)  # noqa: B905 - equally long, and `strict` costs more
+        elif y is None:
+            key, operands = (op, x._form, attributes), zip(ids)
+        else:
+            key, operands = (op, x._form, type(y), in_place), zip(ids, repeat(y))
+        known = self._known.get(key)
+        if known is None or not operands or not ids or not core.calls.known:
+            return core.global_calls.operate_anew(op, x, y, attributes, in_place, key)
+        if known.integers and not 0 <= y <= SMALL:
+            return core.global_calls.operate_anew(op, x, y, attributes, in_place, key)
+        outbox = self._outbox
+        if known.heavy:
+            outbox.make_way()
+        location: Any = 0
+        try:
+            frame = sys._getframe(2)  # noqa: SLF001 - the interpreter's own
+        except ValueError:  # called from C, with no Python frame below
+            pass
+        else:
+            location = self._sites.get((id(frame.f_code), frame.f_lasti))
+            if type(location) is not int:  # it is not known, or needs its callers
+                location = outbox.locations.site(frame)
+        span = self._span()
+        if span is not None:
+            location |= span.bits or outbox.locations.spans.number(span)
+        if in_place:
+            made: GlobalTensor = x
+        else:
+            made = new(GlobalTensor)  # `of_ids`, without its call
+            made._core = core
+            made._form = known.output
+            made._handles = None
+        with outbox.lock:
+            if in_place:
+                if x._handles is not None:
+                    for part in x._handles:
+                        forget(part)
+            else:
+                newest = outbox.ids
+                outbox.ids = newest + known.count
+                made._ids = ids = tuple(range(newest + 1, newest + 1 + known.count))  # before the calls are there
+            calls: list[Any] = []
+            for entry, given, id_ in zip(known.entries, operands, ids):  # noqa: B905
+                if not entry.alive:
+                    return core.global_calls.operate_anew(op, x, y, attributes, in_place, key)
+                calls.append([CALL, entry.number, given, (id_,), 0, location])
+            messages = outbox.messages
+            if outbox.depth:
+                outbox.join(calls)
+            else:
+                messages.append([ATOMIC, calls])
+            size = len(messages)
+        if size >= outbox.limit or size == 1:
+            outbox.appended()
+        if core.opened and not in_place:
+            hold(core, made)
+        return made
+
+    # -- by name ---------------------------------------------------------------------------------------------------
 
     def issue(
         self, core: Core, known: Known, operands: Sequence[Any], out: Sequence[Any] | None, location: int
@@ -53,61 +136,51 @@ class KnownCalls:
         if known.integers and any(type(one) is int and not 0 <= one <= SMALL for one in operands):
             return None
         outbox, entries = self._outbox, known.entries
+        columns = [one._part_ids() if type(one) is GlobalTensor else (one,) * known.count for one in operands]
+        targets = None if out is None else [one._part_ids() for one in out]
+        if not all(columns) or not all(targets or ()):
+            return None  # a part was released
         if known.heavy:
             outbox.make_way()
         with outbox.lock:
-            ids = ids_of(operands, len(entries))
-            if ids is None or not all(entry.alive for entry in entries):
+            if not all(entry.alive for entry in entries):
                 return None
-            made = self._new_parts(core, entries) if out is None else targets_of(out)
-            if made is None:
-                return None
-            calls = [
-                [CALL, entry.number, given, tuple([part._id for part in results]), 0, location]
-                for entry, given, results in zip(entries, ids, made, strict=True)
+            made = new_tensors(core, known, outbox) if out is None else forgotten(out)
+            results = zip(*(targets or [each._ids for each in made]), strict=True) if made else repeat(())
+            inputs = zip(*columns, strict=True) if columns else repeat(())
+            calls: list[Any] = [
+                [CALL, entry.number, given, ids, 0, location]
+                for entry, given, ids in zip(entries, inputs, results)  # noqa: B905 - `repeat` has no end
             ]
-            messages = outbox.messages
-            for message in calls if outbox.depth else ([ATOMIC, calls],):  # a group refuses more than it may hold
-                messages.append(message)
-            size = len(messages)
-        if size >= outbox.limit or size == 1:
-            outbox.appended()
-        if out is not None:
-            return list(out)
-        return [
-            GlobalTensor(core, form, parts) for form, parts in zip(known.outputs, zip(*made, strict=True), strict=True)
-        ]
-
-    def _new_parts(self, core: Core, entries: Sequence[Entry]) -> list[list[Tensor]]:
-        """New tensors for the results of each part's call. The caller holds the lock."""
-        outbox = self._outbox
-        newest, made = outbox.ids, []
-        for entry in entries:
-            made.append([Tensor(core, newest + n, meta, entry.home) for n, meta in enumerate(entry.outputs, 1)])
-            newest += len(entry.outputs)
-            outbox.ids = newest
+            if outbox.depth:
+                outbox.join(calls)
+            else:
+                outbox.messages.append([ATOMIC, calls])
+        outbox.appended()
+        if core.opened and out is None:
+            for each in made:
+                hold(core, each)
         return made
 
 
-def ids_of(operands: Sequence[Any], count: int) -> list[tuple[Any, ...]] | None:
-    """The operands of each part's call: ids, or numbers as they are. None if a part was released."""
-    columns: list[Sequence[Any]] = []
-    for one in operands:
-        if type(one) is GlobalTensor:
-            ids = [part._id for part in one._parts]
-            if min(ids) <= 0:
-                return None
-            columns.append(ids)
-        else:
-            columns.append((one,) * count)
-    return list(zip(*columns, strict=True)) if columns else [()] * count
+def new_tensors(core: Core, known: Known, outbox: Outbox) -> list[GlobalTensor]:
+    """New tensors for the results of the parts' calls. The caller holds the lock."""
+    first, count = outbox.ids + 1, len(known.outputs)
+    outbox.ids = last = outbox.ids + count * known.count
+    return [of_ids(core, form, tuple(range(first + n, last + 1, count))) for n, form in enumerate(known.outputs)]
 
 
-def targets_of(out: Sequence[Any]) -> list[tuple[Tensor, ...]] | None:
-    """The targets of each part's call, whose values are known no more. None if a part was released."""
-    parts = [part for one in out for part in one._parts]
-    if any(part._id <= 0 for part in parts):
-        return None
-    for part in parts:
-        forget(part)
-    return list(zip(*[one._parts for one in out], strict=True))
+def forgotten(out: Sequence[Any]) -> list[Any]:
+    """Targets whose values are known no more. The caller holds the lock."""
+    for each in out:
+        for part in each._handles or ():
+            forget(part)
+    return list(out)
+
+
+def hold(core: Core, made: GlobalTensor) -> None:
+    """Have the innermost context hold the parts of a new tensor."""
+    scope = core.innermost()
+    if scope is not None:
+        for part in made._parts:
+            scope.hold(part)

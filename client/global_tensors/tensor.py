@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from numpy.typing import NDArray
 
+from ...interpreter.concurrency.finalisers import redone
+from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataBufferError, MetadataError, TensordError
 from ...interpreter.layouts.layout import Layout, spelt
 from ...interpreter.layouts.placement import Placement
@@ -26,6 +28,7 @@ from ..tensor.tensor import Tensor
 from ..waiting.steps import Awaiting, on_thread
 from . import values
 from .form import Form
+from .operators import add_operators
 
 if TYPE_CHECKING:
     Base = Tensor
@@ -50,19 +53,71 @@ class GlobalTensor(Base):
 
     `layout` says how the parts lie: slices, equal, or addends of the value; `placement`, which is its `device`, where.
     An op on it is one op on each device, in one atomic group; what has to move first does so in the machine.
+
+    Most results are operands of ops and nothing else, for which the ids of their parts are enough. So handles of the
+    parts are made when they are first asked for (`_parts`). They release the parts; without them the tensor does.
     """
 
-    __slots__ = ("__weakref__", "_core", "_form", "_home", "_id", "_meta", "_parts", "_reading")
+    __slots__ = ("__weakref__", "_core", "_form", "_handles", "_ids")
+    _handles: tuple[Tensor, ...] | None
+    _ids: tuple[int, ...]  # of parts that have no handles
+    _id = 0  # the parts have ids, and lives of their own
+    _reading = reading.EXPOSED
     _symbol = Itself()
 
     def __init__(self, core: Core, form: Form, parts: Sequence[Tensor]) -> None:
         self._core = core
         self._form = form
-        self._meta = form.meta
-        self._home: Any = form.placement
-        self._parts = tuple(parts)
-        self._id = 0  # the parts have ids, and lives of their own
-        self._reading = reading.EXPOSED
+        self._handles = tuple(parts)
+        self._ids = ()
+
+    @redone
+    def __del__(self) -> None:
+        # Runs in any thread, inside any lock, so it does nothing else.
+        try:
+            for id_ in self._ids:
+                self._core.release(id_)
+        except AttributeError:  # it is not complete
+            pass
+
+    @property
+    def _parts(self) -> tuple[Tensor, ...]:
+        """Handles of its parts."""
+        return self._handles or self._handled()
+
+    def _handled(self) -> tuple[Tensor, ...]:
+        """Make handles of the parts, which live as long as the tensor or their own users."""
+        form = self._form
+        with SHIELD:
+            ids, handles = self._ids, self._handles
+            if handles is not None:
+                return handles
+            kinds = zip(ids, form.metas, form.placement.names, strict=True)
+            made = tuple([handle_of(self._core, id_, meta, home) for id_, meta, home in kinds])
+            if self._handles is None:  # between this line and the next two comes no other thread
+                self._handles = made
+                self._ids = ()
+            else:
+                for each in made:
+                    each._id = 0
+            return self._handles
+
+    def _part_ids(self) -> tuple[int, ...]:
+        """The ids of its parts; none if one of them was released."""
+        if self._handles is None:
+            return self._ids
+        ids = tuple([part._id for part in self._handles])
+        return ids if min(ids) > 0 else ()
+
+    @property
+    def _meta(self) -> Meta | None:  # type: ignore[override]
+        """Shape and dtype of the value; None while data decide them."""
+        return self._form.meta
+
+    @property
+    def _home(self) -> Any:  # type: ignore[override]
+        """Its placement."""
+        return self._form.placement
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -244,6 +299,27 @@ class GlobalTensor(Base):
         return values.html(self)
 
 
+def of_ids(core: Core, form: Form, ids: tuple[int, ...]) -> GlobalTensor:
+    """A new tensor of parts with these ids."""
+    made = object.__new__(GlobalTensor)
+    made._core = core
+    made._form = form
+    made._handles = None
+    made._ids = ids
+    return made
+
+
+def handle_of(core: Core, id_: int, meta: Meta | None, home: str) -> Tensor:
+    """A handle that no context holds yet."""
+    made = object.__new__(Tensor)
+    made._core = core
+    made._id = id_
+    made._meta = meta
+    made._home = home
+    made._reading = None
+    return made
+
+
 _OF_THE_CLASS: Final = frozenset(
     ("__annotations__", "__del__", "__dict__", "__doc__", "__module__", "__slots__", "__weakref__", "__init__")
 )
@@ -255,6 +331,7 @@ for _kind in (kind for kind in Tensor.__mro__ if kind not in GlobalTensor.__mro_
             and not isinstance(_method, MemberDescriptorType)
         ):
             setattr(GlobalTensor, _name, _method)
+add_operators(GlobalTensor)
 make_public(GlobalTensor, frozenset(("__copy__", "__deepcopy__", "__await__", "__dlpack__", "__dlpack_device__")))
 OPERANDS.add(GlobalTensor)
 GLOBALS.add(GlobalTensor)

@@ -164,10 +164,10 @@ def ready(tensor: GlobalTensor, timeout: float | None = None) -> Steps[GlobalTen
 def learn(tensor: GlobalTensor) -> None:
     """Learn the meta from the parts, which are equal if data have decided it."""
     if tensor._meta is None:
-        tensor._meta = next((part._meta for part in tensor._parts if part._meta is not None), None)
-        tensor._form = Form.of(tensor._meta, tensor._form.placement, tensor._form.layout)
+        meta = next((part._meta for part in tensor._parts if part._meta is not None), None)
+        tensor._form = Form.of(meta, tensor._form.placement, tensor._form.layout)
         for part in tensor._parts:
-            part._meta = tensor._meta
+            part._meta = meta
 
 
 def is_ready(tensor: GlobalTensor) -> Steps[bool]:

@@ -18,9 +18,18 @@ class Group(list[list[Any]]):
     def append(self, message: list[Any]) -> None:
         """Add a message. If the group is full, raise ProtocolError at the user's line instead."""
         if len(self) >= GROUP:
-            full = f"an atomic block holds at most {GROUP} messages; make several of it"
-            raise ProtocolError(full, location=user_line())
+            raise full()
         super().append(message)
+
+    def add(self, messages: list[list[Any]]) -> None:
+        """Add several messages, or none of them."""
+        if len(self) + len(messages) > GROUP:
+            raise full()
+        self.extend(messages)
+
+
+def full() -> ProtocolError:
+    return ProtocolError(f"an atomic block holds at most {GROUP} messages; make several of it", location=user_line())
 
 
 class Closed(list[list[Any]]):

@@ -107,6 +107,14 @@ class Outbox:
         finally:
             self.files.discard(number)
 
+    def join(self, messages: list[list[Any]]) -> None:
+        """Add messages to the group of the atomic block that this thread is in: all, or none if they do not fit."""
+        group = self.messages
+        if type(group) is Group:
+            group.add(messages)
+        else:
+            group.append(messages[0])  # closed inside: this raises why
+
     def appended(self) -> None:
         """Handle an added message: send a full batch, or have the background send it soon."""
         size = len(self.messages)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 Operand: TypeAlias = Any  # a Tensor, or a number
+Binary: TypeAlias = Callable[["Tensor", Operand], "Tensor"]
+Unary: TypeAlias = Callable[["Tensor"], "Tensor"]
 
 SCALARS: Final = frozenset((bool, int, float, complex))
 OPERANDS: Final[set[type]] = set()  # what stands for tensors and numbers while a routine is captured
@@ -114,7 +116,7 @@ class Operators:
 def add_operators(tensor: type[Tensor]) -> None:
     """Add the operators of the tables to the class."""
 
-    def forward(op: OpDef, in_place: bool) -> Callable[[Tensor, Operand], Tensor]:
+    def forward(op: OpDef, in_place: bool) -> Binary:
         def operate(self: Tensor, other: Operand, /) -> Tensor:
             try:
                 if type(other) is not tensor and type(other) not in SCALARS:
@@ -128,7 +130,7 @@ def add_operators(tensor: type[Tensor]) -> None:
 
         return operate
 
-    def reflected(op: OpDef) -> Callable[[Tensor, Operand], Tensor]:
+    def reflected(op: OpDef) -> Binary:
         def operate(self: Tensor, other: Operand, /) -> Tensor:
             try:
                 if type(other) not in SCALARS and not isinstance(other, tensor):
@@ -142,7 +144,7 @@ def add_operators(tensor: type[Tensor]) -> None:
 
         return operate
 
-    def unary(op: OpDef) -> Callable[[Tensor], Tensor]:
+    def unary(op: OpDef) -> Unary:
         def operate(self: Tensor) -> Tensor:
             try:
                 return self._core.calls.operate(op, self)
@@ -152,19 +154,28 @@ def add_operators(tensor: type[Tensor]) -> None:
 
         return operate
 
-    def add(name: str, operator: Callable[..., Tensor], text: str) -> None:
-        operator.__name__, operator.__qualname__ = name, f"Tensor.{name}"
-        operator.__module__, operator.__doc__ = tensor.__module__, text
-        setattr(tensor, name, hides(operator))
-
-    for name, op in UNARY.items():
-        add(f"__{name}__", unary(REGISTRY[op]), f"{op} of this tensor.")
+    set_operators(tensor, forward, unary)
     for name, op in BINARY.items():
-        add(f"__{name}__", forward(REGISTRY[op], False), f"{op} of this tensor and another operand.")
-        add(f"__i{name}__", forward(REGISTRY[op], True), f"{op} of this tensor and another operand, in place.")
-        add(f"__r{name}__", reflected(REGISTRY[op]), f"{op} of a number and this tensor.")
+        set_operator(tensor, f"__r{name}__", reflected(REGISTRY[op]), f"{op} of a number and this tensor.")
+
+
+def set_operators(tensor: type, forward: Callable[[OpDef, bool], Binary], unary: Callable[[OpDef], Unary]) -> None:
+    """Set the operators of the tables that have the tensor on the left."""
+    for name, op in UNARY.items():
+        set_operator(tensor, f"__{name}__", unary(REGISTRY[op]), f"{op} of this tensor.")
+    for name, op in BINARY.items():
+        found, text = REGISTRY[op], f"{op} of this tensor and another operand"
+        set_operator(tensor, f"__{name}__", forward(found, False), f"{text}.")
+        set_operator(tensor, f"__i{name}__", forward(found, True), f"{text}, in place.")
     for name, op in COMPARISONS.items():
-        add(f"__{name}__", forward(REGISTRY[op], False), f"{op} of this tensor and another operand: a tensor of bool.")
+        text = f"{op} of this tensor and another operand: a tensor of bool."
+        set_operator(tensor, f"__{name}__", forward(REGISTRY[op], False), text)
+
+
+def set_operator(tensor: type, name: str, operator: Callable[..., Tensor], text: str) -> None:
+    operator.__name__, operator.__qualname__ = name, f"Tensor.{name}"
+    operator.__module__, operator.__doc__ = tensor.__module__, text
+    setattr(tensor, name, hides(operator))
 
 
 # NumPy's names of operators, where they differ from the array API's.

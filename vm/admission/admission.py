@@ -8,7 +8,6 @@ messages that move bytes in or out of the machine; this file admits the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from operator import length_hint
 from typing import Any
 
@@ -208,15 +207,14 @@ class Admission:
     def take_ops(self, session: VmSession, messages: Sequence[Any]) -> bool:
         """Admit a group of nothing but ops, of this process: as `atomic`, without what other messages need. False for
         any other group, and where it has to be noted what a group changes."""
-        if self.durable.checkpoints.durable is not None:
+        if self.names.directory.durable:
             return False
         for array in messages:
             if array[0] not in OPS:
                 return False
-        rest, run_inline = iter(messages), self._steps[0]
-        while (array := run_inline(session, rest)) is not END:
-            if array is not FULL:
-                self.take(session, chain((array,), rest))
+        rest = iter(messages)
+        while length_hint(rest):
+            self.take(session, rest)
         return True
 
     def atomic(self, session: VmSession, message: Atomic) -> None:

@@ -17,6 +17,8 @@ On a device that launches, calling a kernel only queues it, so an op of any size
 compiled (docs/decisions/0057). Unfinished accesses are in its way only if the launch would not come behind them
 (`Launches.follows`). A session that has launched too far ahead gets no further (`FULL`).
 
+The CALLs of a group run here as well, one after the other; the rest of a group is admitted before any other message.
+
 Small uploads, fetches and waits run at admission, too, if no unfinished access is in their way.
 
 Otherwise nothing is changed and the op takes the long way. The record in the trace is the same, with two adjacent ticks
@@ -37,7 +39,7 @@ import numpy as np
 
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import CALL, RELEASE, Call, Upload
+from ...interpreter.wire.messages import ATOMIC, CALL, RELEASE, Call, Upload
 from ...streams.device import Device
 from ..memory.binding import bind
 from ..memory.ledger import has_spare
@@ -79,6 +81,7 @@ class Inline:
         self.scheduler = scheduler
         self.residency = residency
         self.names = names
+        self.durable = names.directory.durable
         self.entered: Device | None = None  # that this thread is ready to launch on
         self.before: Any = None  # what was current on it before
 
@@ -93,6 +96,7 @@ class Inline:
         """
         scheduler, ring = self.scheduler, self.scheduler.ring
         immediate, tensors, trusted, clock = session.immediate, session.tensors, session.trusted, scheduler.clock
+        durable = self.durable
         for message in messages:
             if not trusted and ((type(message) is not tuple and type(message) is not list) or len(message) != FIELDS):
                 if type(message) is tuple and len(message) == 2 and self.release(session, message):
@@ -103,7 +107,13 @@ class Inline:
                 if trusted and message[0] is RELEASE and self.release(session, message):
                     scheduler.latest = clock()
                     continue
-                return message
+                if not trusted or message[0] is not ATOMIC or durable:
+                    return message
+                group = iter(message[1])
+                left = self.run(session, group)
+                if left is not END:
+                    return rest_of_group(left, group)
+                continue
             _, number, inputs, outputs, released, location = message
             if not trusted and not (
                 type(number) is type(released) is type(location) is int  # a bool or a float may equal one
@@ -473,6 +483,14 @@ class Inline:
         flat = tuple([part for copy in copies for part in (copy.id, copy.version)])
         self.scheduler.keep_record(traits, flat, self.scheduler.clock(), location)
         return True
+
+
+def rest_of_group(left: Any, behind: Iterator[Sequence[Any]]) -> Any:
+    """The group of a message that could not run, or `FULL`, and what is behind it; or FULL."""
+    rest = list(behind)
+    if left is not FULL:
+        return [ATOMIC, [left, *rest]]
+    return [ATOMIC, rest] if rest else FULL
 
 
 def is_lost(backend: Device) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -132,6 +135,79 @@ def test_the_same_under_handlers_and_in_sessions_that_find_periods(make_session)
     assert found[0] == found[1]
 
 
+def test_a_handler_gets_the_calls_of_kinds_that_were_known_before(session, x):
+    seen = []
+    calls = [lambda: x + x, lambda: -x, lambda: session.call("add", [x, 1.5])]
+    for call in calls * 2:
+        call()
+    before = session.handler
+
+    def note(invocation):
+        seen.append(invocation.op.name)
+        return before(invocation)
+
+    session.handler = note
+    for call in calls:
+        call()
+    session.handler = before
+    _ = x + x
+    assert seen == ["add", "add", "negative", "negative", "add", "add"]
+
+
+def test_a_plain_tensor_without_dimensions_is_brought_to_each_device_each_time(session, x):
+    for number in (2.0, 3.0, 4.0):
+        n = session.asarray(number, device="sim:1")
+        for found in (x + n, n + x, session.xp.add(x, n), session.xp.add(n, x)):
+            np.testing.assert_array_equal(found.numpy(), ROWS + number)
+
+
+def test_results_that_are_dropped_are_released_with_or_without_handles_of_their_parts(session, x):
+    def held():
+        session.sync()
+        return session.stats()["session"]["tensors"]
+
+    before = held()
+    y = x
+    for n in range(8):
+        y = y + x
+        if n % 2:
+            assert len(y.parts()) == 2
+    np.testing.assert_array_equal(y.numpy(), 9 * ROWS)
+    assert held() == before + 2
+    del y
+    assert held() == before
+
+
+def test_handles_of_parts_are_made_once_also_by_threads_at_the_same_time(x):
+    made = [x + n for n in range(200)]
+    at_once = threading.Barrier(4)
+    found: list[list[Any]] = [[], [], [], []]
+
+    def look(mine):
+        at_once.wait()
+        mine.extend(each._parts for each in made)
+
+    threads = [threading.Thread(target=look, args=(mine,)) for mine in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(len({id(each) for each in parts}) == 1 for parts in zip(*found, strict=True))
+    for n, each in enumerate(made):
+        np.testing.assert_array_equal(each.numpy(), ROWS + n)
+
+
+def test_a_context_holds_a_result_and_not_what_is_asked_for_later_inside(session, x):
+    for _ in range(3):
+        y = x + x
+    with session.context():
+        assert len(y.parts()) == 2
+        z = x + x
+    np.testing.assert_array_equal(y.numpy(), 2 * ROWS)
+    with pytest.raises(td.ProtocolError, match="context ended"):
+        _ = z + x
+
+
 def test_a_block_that_is_full_refuses_known_calls_too(session, x, monkeypatch):
     for _ in range(2):
         _ = x + x
@@ -145,3 +221,19 @@ def test_a_block_that_is_full_refuses_known_calls_too(session, x, monkeypatch):
     with pytest.raises(td.ProtocolError, match="holds at most 5 messages"):
         overfill()
     np.testing.assert_array_equal((x + x).numpy(), 2 * ROWS)
+
+
+def test_a_call_that_does_not_fit_into_a_block_writes_no_part(session, x, monkeypatch):
+    x += 1.0
+    x += 1.0
+    monkeypatch.setattr(batches, "GROUP", 3)
+
+    def overfill():
+        with session.atomic():
+            nonlocal x
+            x += 1.0
+            x += 1.0
+
+    with pytest.raises(td.ProtocolError, match="holds at most 3 messages"):
+        overfill()
+    np.testing.assert_array_equal(x.numpy(), ROWS + 3)

@@ -1,0 +1,41 @@
+"""The operators of a global tensor: those of a tensor, but what they issue are calls of parts."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ...interpreter.schema.opdef import OpDef
+from ..locations.tracebacks import MEANT, hide
+from ..tensor.operators import SCALARS, Binary, Operand, Unary, as_number, set_operators
+from ..tensor.tensor import Tensor
+
+
+def add_operators(kind: type[Tensor]) -> None:
+    """Add the operators to the class."""
+    taken = SCALARS | {kind, Tensor}
+
+    def forward(op: OpDef, in_place: bool) -> Binary:
+        def operate(self: Tensor, other: Operand, /) -> Tensor:
+            try:
+                if type(other) not in taken:
+                    other = as_number(other)
+                    if other is NotImplemented:
+                        return cast("Tensor", NotImplemented)
+                return self._core.global_calls.operate(op, self, other, in_place)
+            except MEANT as error:
+                hide(error)
+                raise
+
+        return operate
+
+    def unary(op: OpDef) -> Unary:
+        def operate(self: Tensor) -> Tensor:
+            try:
+                return self._core.global_calls.operate(op, self)
+            except MEANT as error:
+                hide(error)
+                raise
+
+        return operate
+
+    set_operators(kind, forward, unary)
