@@ -27,16 +27,18 @@ from ..outbox.outbox import Outbox
 from ..tensor.tensor import Tensor
 from .boxing.route import box
 from .checks import checked
-from .explaining import note, note_move, note_narrowing
+from .explaining import note, note_move, note_narrowing, note_writing
 from .form import Form
 from .known import Known, KnownCalls
 from .making import global_tensor
 from .narrowing import Narrowing, narrowing
 from .plan import Asked, Plan, planned
 from .tensor import GlobalTensor
+from .writing import Writing, writing
 
 KNOWN: Final = 4096  # kinds of calls whose plans are kept
 _GETITEM: Final = REGISTRY["getitem"]
+_SETITEM: Final = REGISTRY["setitem"]
 
 
 class GlobalCalls:
@@ -89,6 +91,10 @@ class GlobalCalls:
         asked, floats = self._asked(core, invocation, placement)
         if floats is not None:
             return self._carried_out(core, invocation._replace(inputs=floats), None)
+        if invocation.op is _SETITEM and invocation.out is not None and invocation.out[0] is invocation.inputs[0]:
+            into = writing_of(asked)
+            if into is not None:
+                return self._written_into(core, invocation, into)
         plan = self._plans.get(asked) or self._plan(asked)
         note(plan)
         if plan.moves:
@@ -111,6 +117,19 @@ class GlobalCalls:
         with self.grouped(), SHIELD:
             rest = invocation._replace(inputs=(narrow.of(given),), attributes=((name, narrow.rest),))
             return self._carried_out(core, rest, None)
+
+    def _written_into(self, core: Core, invocation: Invocation, into: Writing) -> list[Tensor]:
+        """Write a value to a region of the target: on each device what that has of the region."""
+        target, value = invocation.inputs
+        if into.moves and core.strict:
+            message = f"setitem: placement is strict, and bytes of {value._form} would move; use to_global"
+            raise MetadataError(message, op="setitem")
+        note_writing(target._form, into.steps)
+        with self.grouped(), SHIELD:
+            for part, index, piece in zip(target._parts, into.indices, into.pieces(value), strict=True):
+                if index is not None:
+                    part[index] = piece
+        return [target]
 
     def _written_when_known(self, core: Core, invocation: Invocation, plan: Plan) -> list[Tensor]:
         """Issue an op whose results' shapes data decide, and write its results where a target's layout cuts them: wait
@@ -259,6 +278,14 @@ class GlobalCalls:
         alone = Placement((device_of(core, device),), (1,))
         (part,) = self.to_global(tensor, alone, BROADCAST)._parts
         return part
+
+
+def writing_of(asked: Asked) -> Writing | None:
+    """How to write to a part of a tensor along its split axes, if that is what is asked; MetadataError for a value that
+    does not fit."""
+    target, value = asked.operands
+    inferred(CURRENT.infer, SignatureKey(asked.op, asked.metas, asked.attributes, "", (target.meta,)))
+    return writing(target, asked.attributes[0][1], value if isinstance(value, Form) else None)
 
 
 def placement_of(core: Core, invocation: Invocation) -> Placement:

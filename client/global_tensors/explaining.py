@@ -126,6 +126,14 @@ def note_narrowing(before: Form, step: Step) -> None:
         add_row("getitem", [spelt(before.layout)], [spelt(step.after.layout)], [described(step, "operand 0")], reason)
 
 
+def note_writing(target: Form, steps: Sequence[Step]) -> None:
+    """Note what moves before a value is written to a region of a tensor."""
+    if NOTING.rows is not None:
+        given = spelt(steps[0].before.layout) if steps else "number"
+        layout, moves = spelt(target.layout), [described(step, "operand 1") for step in steps]
+        add_row("setitem", [layout, given], [layout], moves, "each device gets what it writes")
+
+
 def moves_of(before: Form, after: Form, operand: int | str) -> Iterator[dict[str, Any]]:
     """The steps of boxing, as plain data."""
     for step in route(before, after):

@@ -36,6 +36,7 @@ def test_a_routine_does_what_its_function_does(session, pair):
             z = xp.matmul(batch["y"], w)
             w -= rate * xp.matmul(batch["x"].T, z)
             batch["y"] += 1
+            batch["x"][1:3] = batch["x"][:2, :1] - 1
             return {"z": z, "w": w, "sum": xp.sum(z), "rate": rate}
 
         results = [step(batch, rate) for rate in (1e-3, 2e-3, 3e-3)]
@@ -44,7 +45,7 @@ def test_a_routine_does_what_its_function_does(session, pair):
             [
                 [(each["z"].tolist(), each["z"].layout, each["sum"].item(), each["rate"]) for each in results],
                 w.tolist(),
-                batch["y"].tolist(),
+                [batch["x"].tolist(), batch["y"].tolist()],
             ]
         )
     assert found[0] == found[1]

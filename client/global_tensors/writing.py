@@ -1,0 +1,131 @@
+"""Writes to a part of a tensor along axes that are split: each device writes what it has of the region.
+
+Only the value moves, and of that to each device what is written there; the tensor stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ...interpreter.layouts.layout import BROADCAST, Partial
+from ...interpreter.layouts.shares import Share
+from ...interpreter.schema.indexing import Index, native_index
+from ...interpreter.types.meta import Meta, Shape
+from .boxing.blocks import Interval, blocks
+from .boxing.pieces import put_together
+from .boxing.route import route
+from .boxing.steps import Assembly, Step
+from .form import Form
+from .narrowing import by_axis, narrowing, selection
+
+
+class Writing(NamedTuple):
+    """How a value is written to a region. `indices`: of each part where, None for a part that lies outside; `summing`:
+    the steps that sum addends, and `step`: what brings each device its piece; None of a number."""
+
+    indices: tuple[tuple[Any, ...] | None, ...]
+    summing: tuple[Step, ...]
+    step: Assembly | None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All that moves."""
+        return self.summing if self.step is None else (*self.summing, self.step)
+
+    @property
+    def moves(self) -> bool:
+        """Do bytes go from one device to another?"""
+        return any(any(step.received) for step in self.steps)
+
+    def pieces(self, value: Any) -> list[Any]:
+        """What is written to each part: of a tensor its piece, None where that is empty; a number as it is."""
+        if self.step is None:
+            return [value] * len(self.indices)
+        parts = value._parts
+        for step in self.summing:
+            parts = step.issue(parts)
+        found = zip(self.step.after.placement.names, blocks(self.step.before, self.step.after), strict=True)
+        return [put_together(parts, block, home) if block.pieces else None for home, block in found]
+
+
+@lru_cache(maxsize=1024)
+def writing(form: Form, index: Index, value: Form | None) -> Writing | None:
+    """How to write to a part of a tensor of one form, a value of another one or a number; None where the axes of the
+    index are not split, and where parts are addends. The index and the value fit."""
+    meta, given = form.meta, None if value is None else value.meta
+    if meta is None or form.is_partial or (value is not None and given is None) or narrowing(form, index) is None:
+        return None
+    found = [local(index, meta.shape, share) for share in form.shares]
+    indices = tuple([each and native_index(each[0]) for each in found])
+    if value is None or given is None:
+        return Writing(indices, (), None)
+    summed = value.laid(tuple([BROADCAST if isinstance(atom, Partial) else atom for atom in value.layout]))
+    shares = [share_of(given.shape, each and each[1]) for each in found]
+    return Writing(indices, route(value, summed), Assembly(summed, in_shares(summed, given, shares)))
+
+
+def local(index: Index, shape: Shape, share: Share) -> tuple[Index, list[Interval]] | None:
+    """The index into a part of a tensor of that shape, and which elements of the selection lie there, for each axis of
+    the selection; None if there are none."""
+    entries, rest, intervals = by_axis(index, shape) or {}, list(index), []
+    for axis, (begin, size, whole) in enumerate(zip(share.begin, share.shape, shape, strict=True)):
+        place = entries.get(axis)
+        selected = range(whole) if place is None else selection(index[place], whole) or range(0)
+        intervals.append(within(selected, begin, size))
+        here = selected[slice(*intervals[-1])]
+        if not here:
+            return None
+        if place is not None:
+            rest[place] = here[0] - begin if isinstance(index[place], int) else slice_of(here, begin)
+    return tuple(rest), of_selection(index, entries, intervals)
+
+
+def within(selected: range, begin: int, size: int) -> Interval:
+    """Which of the positions, by number, lie in a part of that begin and size."""
+    count, step = len(selected), selected.step
+    if step < 0:
+        low, high = within(selected[::-1], begin, size)
+        return count - high, count - low
+    low = min(max(-((selected.start - begin) // step), 0), count)
+    return low, min(max(-((selected.start - begin - size) // step), low), count)
+
+
+def slice_of(selected: range, begin: int) -> tuple[Any, ...]:
+    """The slice that selects these positions of a part of that begin."""
+    end = selected[-1] + selected.step - begin
+    return "slice", selected[0] - begin, None if end < 0 else end, selected.step
+
+
+def of_selection(index: Index, entries: Mapping[int, int], intervals: Sequence[Interval]) -> list[Interval]:
+    """The intervals of the tensor's axes, as the axes of the selection."""
+    axes = {place: axis for axis, place in entries.items()}
+    found: list[Interval] = []
+    for place, entry in enumerate(index if "..." in index else (*index, "...")):
+        if entry is None:
+            found.append((0, 1))
+        elif entry == "...":
+            found += [each for axis, each in enumerate(intervals) if axis not in entries]
+        elif not isinstance(entry, int):
+            found.append(intervals[axes[place]])
+    return found
+
+
+def share_of(shape: Shape, intervals: list[Interval] | None) -> Share:
+    """What is needed of a value that broadcasts to a selection, of which these elements are wanted; None: nothing."""
+    if intervals is None:
+        return Share((0,) * len(shape), (0,) * len(shape))
+    ones = [(0, 1)] * (len(shape) - len(intervals))
+    behind = intervals[max(len(intervals) - len(shape), 0) :]
+    kept = [(0, 1) if size == 1 else each for size, each in zip(shape, (*ones, *behind), strict=True)]
+    return Share(tuple([low for low, _ in kept]), tuple([high - low for low, high in kept]))
+
+
+def in_shares(form: Form, meta: Meta, shares: Sequence[Share]) -> Form:
+    """A form that has these shares of the value in place of those of its layout."""
+    found = object.__new__(Form)
+    found.meta, found.placement, found.layout = meta, form.placement, form.layout
+    found.shares = tuple(shares)
+    found.metas = tuple([Meta.of(share.shape, meta.dtype) for share in shares])
+    return found
