@@ -23,6 +23,7 @@
 - `periods/`: what repeats, found by the client
 - `embedded/`: a machine in this process
 - `session/`: the facade of all that
+- `cluster/`: sessions on several machines behind one facade
 - `cli/`: the command line
 
 `embedded` and `cli` reach into the machine; a thin client imports neither.

@@ -89,7 +89,7 @@ class Calls:
             key: Any = (op, x._meta, y._meta, x._home, in_place)
             operands: Any = (x._id, y._id)
             if y._core is not core:
-                own(core, y)
+                own(core, y, x)
         elif y is None:
             key = (op, x._meta, x._home, attributes)
             operands = (x._id,)
@@ -266,6 +266,8 @@ class Calls:
         core = tensor._core
         if isinstance(device, Placement):
             return core.global_calls.to_device(tensor, device)
+        if core.cluster is not None and core.cluster.is_elsewhere(core, device):
+            return core.cluster.moved(tensor, device)
         home = device_of(core, device)
         own(core, tensor)
         outbox = self._outbox

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from ...interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, TensordError
+from ...interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, NodeLost, TensordError
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.opdef import no_kernel
 from ...interpreter.types.device_names import kind_of, own_name
@@ -21,21 +21,35 @@ from ..tensor.tensor import Tensor
 Device: TypeAlias = str | Placement  # where a new tensor is to be
 
 
-def own(core: Core, tensor: Any) -> Tensor:
-    """The tensor, if it is one of the session and was not released."""
+def own(core: Core, tensor: Any, beside: Any = None) -> Tensor:
+    """The tensor, if it is one of the session and was not released. `beside`: another operand, for the error."""
     if not isinstance(tensor, Tensor):
         raise located(MetadataTypeError(f"expected a tensor, got {tensor.__class__.__name__}; use asarray"))
     if tensor._core is not core:
-        raise located(foreign(tensor))
+        raise located(foreign(tensor, core, beside))
     if tensor._id <= 0:  # it was released, or is symbolic
         tensor._check_living()
     return tensor
 
 
-def foreign(tensor: Tensor) -> TensordError:
-    if tensor._core.closed:
+def foreign(tensor: Tensor, core: Core | None = None, beside: Any = None) -> TensordError:
+    other = tensor._core
+    if core is not None and core.cluster is not None and core.cluster is other.cluster:
+        return on_two_nodes(tensor, core, beside)
+    if other.closed:
         return ConnectionLost("the tensor's session has ended, and the tensor with it")
     return MetadataError("the tensor belongs to another session; publish it and look it up")
+
+
+def on_two_nodes(tensor: Tensor, core: Core, beside: Any) -> TensordError:
+    """The error for a tensor of another node than what it is used with."""
+    if tensor._core.closed:
+        return NodeLost(f"node {tensor._core.node} was lost, and the tensor with it")
+    here = beside.device if isinstance(beside, Tensor) else core.node
+    where = here if isinstance(here, str) else here.names[0]
+    there = tensor.device
+    move = f'x.to_device("{where}")' if "/" in where else "x.to_device(...)"
+    return MetadataError(f"a tensor is on {there}, and the call is on {where}: move one of them, {move}")
 
 
 def on_one_device(tensor: Tensor) -> Tensor:
@@ -51,6 +65,9 @@ def device_of(core: Core, name: Any) -> str:
     if isinstance(name, Placement):
         raise located(MetadataTypeError(f"the name of one device is needed here, not {name}"))
     found = own_name(name, devices) if type(name) is str else ""
+    if core.cluster is not None and found not in devices and core.cluster.is_elsewhere(core, name):
+        why = f"{shown(name)} is not on {core.node}; a call, a routine and a placement are each of one node"
+        raise located(MetadataError(f"{why}: move the value there (to_device)"))
     if found not in devices:
         known, hint = ", ".join(devices), f"; {core.hint}" if core.hint else ""
         raise located(MetadataError(f"there is no device {shown(plain_of(name))}; there are {known}{hint}"))

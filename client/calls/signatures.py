@@ -117,16 +117,17 @@ def inferred(cache: InferCache, key: SignatureKey) -> tuple[Meta | None, ...]:
 def signature_of(core: Core, invocation: Invocation, device: str) -> SignatureKey:
     """The key of the invocation's signature; raises for operands that are not allowed."""
     _, op, inputs, frozen, out, _ = invocation
-    metas = tuple([operand_meta(core, op, value) for value in inputs])
-    targets = None if out is None else tuple([own(core, target)._meta for target in out])
+    beside = next((each for each in (*inputs, *(out or ())) if isinstance(each, Tensor) and each._core is core), None)
+    metas = tuple([operand_meta(core, op, value, beside) for value in inputs])
+    targets = None if out is None else tuple([own(core, target, beside)._meta for target in out])
     check_distinct(op.name, out or ())
     return SignatureKey(op, metas, frozen, device, targets)
 
 
-def operand_meta(core: Core, op: OpDef, value: Any) -> OperandMeta | None:
-    """The meta of a tensor of the session, or the type of a number."""
+def operand_meta(core: Core, op: OpDef, value: Any, beside: Any = None) -> OperandMeta | None:
+    """The meta of a tensor of the session, or the type of a number. `beside`: another operand, for the error."""
     if isinstance(value, Tensor):
-        return own(core, value)._meta
+        return own(core, value, beside)._meta
     if type(value) in SCALARS:
         kind: OperandMeta = type(value)
         return kind

@@ -101,7 +101,7 @@ def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
         if type(each) in GLOBALS:
             message = "a collective takes tensors of one device each; a global tensor has to_global(), and .parts()"
             raise located(MetadataTypeError(message))
-    return [own(first._core, tensor) for tensor in found]
+    return [own(first._core, tensor, first) for tensor in found]
 
 
 def names_of(devices: Any) -> Iterable[Any]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..array_api.namespace import Namespace
     from ..calls.calls import Calls
     from ..calls.scopes import Scope, Scopes
+    from ..cluster.cluster import Cluster
     from ..global_tensors.calls import GlobalCalls
     from ..session.session import Session
 
@@ -86,6 +87,8 @@ class Core:
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
         self.address = address
         self.hint = hint
+        self.node: str = outbox.transport.node  # the machine's name among several, "" for one on its own
+        self.cluster: Cluster | None = None  # that the session is a part of
         self.strict = False  # of placement: nothing moves that the user has not moved
         self.placement: Placement | None = None  # of new tensors, unless they are given a device
         self.outbox = outbox

@@ -275,6 +275,8 @@ class GlobalCalls:
         core = tensor._core
         if isinstance(device, Placement):
             return self.to_global(tensor, device, None)
+        if core.cluster is not None and core.cluster.is_elsewhere(core, device):
+            return self.to_device(tensor, tensor.device.names[0]).to_device(device)
         alone = Placement((device_of(core, device),), (1,))
         (part,) = self.to_global(tensor, alone, BROADCAST)._parts
         return part

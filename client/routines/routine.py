@@ -80,7 +80,7 @@ class Routine(Generic[P, R]):
             if self._eager or CURRENT.capture is not None:
                 result = self._inlined(args, kwargs)
                 return result
-            core = self._core or default_core()
+            core = self._maker(args, kwargs)
             given = self._given(core, args, kwargs)
             key = tuple(given.key)
             entry = self._entries.find(key, given.numbers, given.objects)
@@ -100,7 +100,7 @@ class Routine(Generic[P, R]):
 
     def program(self, /, *args: P.args, **kwargs: P.kwargs) -> Program:
         """The program that a call with these arguments would run. Captures it anew, and runs nothing."""
-        core = self._core or default_core()
+        core = self._maker(args, kwargs)
         if CURRENT.capture is not None:
             raise located(CaptureError("program: a routine is being captured; ask for programs outside of it"))
         given = self._given(core, args, kwargs)
@@ -109,7 +109,7 @@ class Routine(Generic[P, R]):
     def link(self, /, *args: P.args, **kwargs: P.kwargs) -> LinkedRoutine:
         """The routine for arguments of that kind alone, as what `publish` takes. Captures it if it was not, and runs
         nothing. What it depends on besides its arguments is as it is now, for ever."""
-        core = self._core or default_core()
+        core = self._maker(args, kwargs)
         if CURRENT.capture is not None:
             raise located(CaptureError("link: a routine is being captured; link routines outside of it"))
         given = self._given(core, args, kwargs)
@@ -158,6 +158,11 @@ class Routine(Generic[P, R]):
             raise located(CaptureError(message))
         return self._function(*args, **kwargs)
 
+    def _maker(self, args: Any, kwargs: Any) -> Core:
+        """The core of the session that runs it; of a cluster's, that of the node of the first tensor."""
+        core = self._core or default_core()
+        return core if core.cluster is None else core.cluster.core_of((args, kwargs))
+
     def _given(self, core: Core, args: Any, kwargs: Any) -> Arguments:
         """The arguments, with each tensor among them once."""
         given = Arguments(id(core), id(core.calls.handler), len(args))
@@ -167,7 +172,7 @@ class Routine(Generic[P, R]):
         tensors = given.tensors
         for tensor in tensors:
             if tensor._core is not core:
-                raise located(foreign(tensor))
+                raise located(foreign(tensor, core, tensors[0]))
         if len(set(tensors)) < len(tensors):
             given.tensors = list({id(tensor): tensor for tensor in tensors}.values())
             places = {id(tensor): place for place, tensor in enumerate(given.tensors)}

@@ -23,6 +23,11 @@ EMBEDDED = "local:default"
 ENGINES = ("vm", "serial")
 VARIABLE = "TENSORD_ENGINE"
 AUTO = "auto"
+RAY = "ray://"
+NOT_THROUGH_RAY = (
+    "nothing is reached through Ray Client: run the program on a node (`ray job submit`), where connect_cluster() "
+    'finds the daemon, or name one and your keys: connect_cluster("tcp://HOST:PORT", keys="DIRECTORY")'
+)
 
 
 class Wanted(NamedTuple):
@@ -83,6 +88,8 @@ def checked(address: str | None, wanted: Wanted) -> Wanted:
     """The parameters, checked; frames and name by default from environment and program. MetadataError if invalid."""
     if address is not None and type(address) is not str:
         raise MetadataError(f"an address is a string, not {type(address).__name__}")
+    if address is not None and address.startswith(RAY):
+        raise MetadataError(NOT_THROUGH_RAY)
     if wanted.engine is not None:
         check_engine("engine=", wanted.engine)
     frames, keys, name = check_frames(wanted.frames), wanted.keys, wanted.name
@@ -167,14 +174,18 @@ def check_engine(where: str, engine: object) -> None:
         raise MetadataError(f"{where} is {known}, not {shown(engine)}")
 
 
-def connect_daemon(address: str, wanted: Wanted = USUAL, outbox: type[Outbox] = Outbox) -> Session:
-    """A session on the daemon at that address; without a name, a look. ConnectionLost if it is missing or refuses."""
+def connect_daemon(
+    address: str, wanted: Wanted = USUAL, outbox: type[Outbox] = Outbox, server_key: str | None = None
+) -> Session:
+    """A session on the daemon at that address; without a name, a look. ConnectionLost if it is missing or refuses.
+    `server_key`: the daemon's public key, unless it lies beside the client's own."""
     from ..process.forks import close_at_exit
     from ..transport.keys import socket_options
     from ..transport.link import connecting
     from ..transport.remote import RemoteTransport
 
     with connecting(address), SHIELD:
-        transport = RemoteTransport(address, socket_options(address, wanted.keys), wanted.name, strict=wanted.strict)
+        options = socket_options(address, wanted.keys, server_key)
+        transport = RemoteTransport(address, options, wanted.name, strict=wanted.strict)
         close_at_exit(transport)
         return Session(transport, wanted.frames, outbox, address=address, strict=wanted.strict)

@@ -14,6 +14,7 @@ from ...interpreter.errors import (
     CancelledError,
     ConnectionLost,
     KernelError,
+    NodeLost,
     ProtocolError,
     TensordError,
     text_of,
@@ -28,6 +29,7 @@ from .outgoing import Outgoing, SideEffect
 from .segments import MappedResults
 
 ACK_EVERY = 8
+CLOSED_HERE = "the session was closed"
 
 
 class Incoming:
@@ -51,6 +53,7 @@ class Incoming:
         self._freed = freed
         self.resumed: Callable[[int], None] = lambda _received: None  # the daemon has resumed the session
         self.tell_loss: Callable[[TensordError], None] = lambda _error: None
+        self.node = ""  # of the machine, if it is one of several
         self.replies: dict[int, Reply] = {}
         self.parts: dict[int, list[Any]] = {}
         self.received = 0
@@ -164,11 +167,17 @@ class Incoming:
 
     def fail(self, error: TensordError) -> None:
         """Fail all open replies: no more answers will come."""
-        self.lost = self.lost or without_frames(error)
+        self.lost = without_frames(self._named(self.lost or error))
         self.tell_loss(self.lost)
         replies, self.replies = self.replies, {}
         for reply in replies.values():
             reply.set(None, self.lost)
+
+    def _named(self, error: TensordError) -> TensordError:
+        """The error; of a node that is lost, NodeLost."""
+        if not self.node or type(error) is not ConnectionLost or error.message == CLOSED_HERE:
+            return error
+        return NodeLost(f"node {self.node} is lost: {error.message}")
 
 
 def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:

@@ -18,26 +18,36 @@ VARIABLE = "TENSORD_KEYS"
 SERVER = "server"
 
 
-def curve_options(keys: str | os.PathLike[str] | None = None) -> dict[int, bytes]:
-    """Socket options for tcp; none if `keys` and $TENSORD_KEYS are unset. MetadataError says what is missing."""
+def curve_options(keys: str | os.PathLike[str] | None = None, server_key: str | None = None) -> dict[int, bytes]:
+    """Socket options for tcp; none if `keys` and $TENSORD_KEYS are unset. MetadataError says what is missing.
+
+    `server_key`: the daemon's public key where a member of its cluster has told it, "" for none.
+    """
     named = os.environ.get(VARIABLE, "") if keys is None else os.fspath(keys)
-    if not named:
+    if not named or server_key == "":
         return {}
     secret = _secret_file(Path(named).expanduser())
     pair = read_secret(secret)
-    server = secret.parent / f"{SERVER}{PUBLIC}"
-    if not server.exists():
-        raise MetadataError(f"{server} is missing: copy it from the daemon's key directory")
     return {
-        zmq.CURVE_SERVERKEY: read_public(server),
+        zmq.CURVE_SERVERKEY: server_key.encode() if server_key else server_key_beside(secret),
         zmq.CURVE_PUBLICKEY: pair.public,
         zmq.CURVE_SECRETKEY: pair.secret,
     }
 
 
-def socket_options(address: str, keys: str | os.PathLike[str] | None = None) -> dict[int, bytes]:
+def server_key_beside(secret: Path) -> bytes:
+    """The daemon's public key, from the file beside the client's secret one."""
+    server = secret.parent / f"{SERVER}{PUBLIC}"
+    if not server.exists():
+        raise MetadataError(f"{server} is missing: copy it from the daemon's key directory")
+    return read_public(server)
+
+
+def socket_options(
+    address: str, keys: str | os.PathLike[str] | None = None, server_key: str | None = None
+) -> dict[int, bytes]:
     """Socket options for a daemon at that address: none over ipc, where the kernel identifies users."""
-    return {} if address.startswith("ipc://") else curve_options(keys)
+    return {} if address.startswith("ipc://") else curve_options(keys, server_key)
 
 
 def _secret_file(path: Path) -> Path:

@@ -40,7 +40,7 @@ from ...interpreter.wire.messages import Message
 from ...interpreter.wire.monitor import Event
 from ..process.forks import FORKS
 from .gpus import number_of
-from .incoming import ACK_EVERY, Incoming
+from .incoming import ACK_EVERY, CLOSED_HERE, Incoming
 from .interface import FORKED, Reply
 from .link import ENDS, LINGER_MS, Link
 from .loans import lent
@@ -69,7 +69,7 @@ class RemoteTransport:
         self._bell = PolledBell()
         self.ring = self._bell.ring
         self.lock = SocketLock(self._bell)
-        self.waiting = LeaderFollowers(self, "the session was closed")
+        self.waiting = LeaderFollowers(self, CLOSED_HERE)
         SHIELD.install()
         self._inherited = False  # by a forked child
         FORKS.inherited.add(self)
@@ -86,9 +86,9 @@ class RemoteTransport:
         self._outgoing = Outgoing(link, lambda: next(self._numbers), self._uploads)
         freed = self._uploads.freed if self._uploads is not None else ignore
         self._incoming = Incoming(self._outgoing, self._mapped, self._release, freed)
+        self._incoming.node = self.node
         self._incoming.resumed = self._resumed
-        self.maps = self.opens_files = shared
-        self.names_files = bool(settings.get("files"))
+        self.maps, self.opens_files, self.names_files = shared, shared, bool(settings.get("files"))
         self.daemon = int(settings["pid"])
         self._gpus: dict[str, str] = dict(settings.get("gpus", {}))  # devices, by their bus ids
         self._numbers_here: dict[str, int | None] = {}
@@ -106,6 +106,7 @@ class RemoteTransport:
         self._retry_at = 0.0
         self._patience = RETRY / 2
         self._obstacle = ""  # why it could not try to come back
+        self._tell_away, self._told_away = do_nothing, False
         self.background = Background(
             "tensord-remote",
             look_around=self._look_around,
@@ -378,6 +379,25 @@ class RemoteTransport:
         if self._incoming.lost is not None:
             tell(self._incoming.lost)
 
+    def tell_away_to(self, tell: Callable[[], None]) -> None:
+        """Set the function to call, on the background thread and without a lock, each time the connection is lost and
+        may come back."""
+        self._tell_away = tell
+
+    @property
+    def away(self) -> bool:
+        """Is the connection lost, and may come back?"""
+        return self._outgoing.away
+
+    def give_up(self, error: TensordError) -> None:
+        """End the session, whose connection is lost: it is known not to come back."""
+        with self.lock:
+            if not self._outgoing.away or self.waiting.closed:
+                return
+            self._outgoing.away = False
+            self._incoming.fail(error)
+        self._after_receiving()
+
     def _background_failed(self, error: BaseException) -> None:
         """End the session after an unexpected error, and tell waiting threads."""
         with self.lock:
@@ -419,6 +439,7 @@ class RemoteTransport:
                 self.waiting.serve_once(0)
             if self._outgoing.away:
                 self._reconnect()
+            self._notice_away()
             busy = self._outgoing.number != self._seen
             unsent = self._hook is not None and self._incoming.lost is None and self._hook()
             self._seen = self._outgoing.number
@@ -426,6 +447,12 @@ class RemoteTransport:
             self._nap = BUSY_FLUSH if busy and not again else IDLE_FLUSH
             return unsent
         return False
+
+    def _notice_away(self) -> None:
+        """Tell once that the connection is lost and may come back."""
+        told, self._told_away = self._told_away, self._outgoing.away
+        if self._told_away and not told:
+            self._tell_away()
 
     def _release(self, export: int) -> None:
         """Release an export whose array is no longer used. Called anywhere, inside any lock."""
@@ -457,7 +484,7 @@ class RemoteTransport:
                 self._mapped.close()
             with suppress(TensordError, zmq.ZMQError):
                 self._link.bye()
-            self._incoming.fail(ConnectionLost("the session was closed"))
+            self._incoming.fail(ConnectionLost(CLOSED_HERE))
         self._after_receiving()
         self.background.stop()
         self.background.join(patience)
@@ -482,6 +509,10 @@ class RemoteTransport:
         """Have the background thread close the session."""
         self._closing = True
         self.background.ring()
+
+
+def do_nothing() -> None:
+    """In place of a callback without arguments."""
 
 
 def ignore(_what: Any) -> None:

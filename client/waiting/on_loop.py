@@ -32,7 +32,7 @@ from ..locations.locations import HANDLED, user_line
 from ..locations.tracebacks import MEANT, hide
 from ..transport.interface import Reply
 from .helper import start, started
-from .steps import Awaiting, Room, Steps, Wait, Within, Work
+from .steps import Awaiting, Elsewhere, Room, Steps, Wait, Within, Work
 
 if TYPE_CHECKING:
     from ..outbox.outbox import Outbox
@@ -101,6 +101,8 @@ async def over(outbox: Outbox, wait: Wait, line: str | None) -> Any:
         return await started(wait, line)
     if isinstance(wait, Room):
         return await room(outbox)
+    if isinstance(wait, Elsewhere):
+        return await over(wait.outbox, wait.wait, line)
     return await asyncio.sleep(wait.seconds)
 
 

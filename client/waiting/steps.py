@@ -7,7 +7,8 @@ raised where it has yielded:
 - a `Reply`: the answer to a question that it has asked; `Within` some time, else TimeoutError is raised there;
 - a `Pause`: some time;
 - `Room` for more messages;
-- `Work`: what may take long in this process, such as opening a file.
+- `Work`: what may take long in this process, such as opening a file;
+- one of these `Elsewhere`: of another session, where a procedure is about several.
 
 `on_thread` takes the steps on the calling thread. `on_loop` has the event loop take them: the first one where the form
 is called, so that the question has its place in program order there, and the others when their answers have come.
@@ -66,7 +67,14 @@ class Work(NamedTuple):
     stops: bool = False
 
 
-Wait: TypeAlias = Reply | Within | Pause | Room | Work
+class Elsewhere(NamedTuple):
+    """A wait of another session than that whose lock the steps are taken under."""
+
+    outbox: Outbox
+    wait: Wait
+
+
+Wait: TypeAlias = Reply | Within | Pause | Room | Work | Elsewhere
 Steps: TypeAlias = Generator[Wait, Any, T]
 Awaiting: TypeAlias = Coroutine[Any, Any, T]  # what the awaitable forms return
 
@@ -124,6 +132,8 @@ def slept(outbox: Outbox, wait: Wait) -> Any:
         return outbox.await_reply(wait)
     if isinstance(wait, Within):
         return outbox.await_reply(wait.reply, wait.seconds)
+    if isinstance(wait, Elsewhere):
+        return slept(wait.outbox, wait.wait)
     if isinstance(wait, Room):
         return outbox.transport.await_credit()
     if isinstance(wait, Work) and not wait.stops:

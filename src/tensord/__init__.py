@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import array_api as array_api
     from . import collectives as collectives
     from .client.calls.contexts import Context
+    from .client.cluster.session import ClusterSession
     from .client.global_tensors.tensor import GlobalTensor
     from .client.host_arrays.host_arrays import HostPool
     from .client.pipelines.pipeline import Pipeline, Stage, pipeline
@@ -53,6 +54,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CancelledError",
     "CaptureError",
+    "ClusterSession",
     "ConnectionLost",
     "Context",
     "DeviceMemoryError",
@@ -75,6 +77,7 @@ __all__ = [
     "build_info",
     "connect",
     "connect_async",
+    "connect_cluster",
     "partial",
     "pipeline",
     "placement",
@@ -84,6 +87,7 @@ __all__ = [
 
 _HOMES = {
     "Program": "interpreter.programs.program",
+    "ClusterSession": "client.cluster.session",
     "Context": "client.calls.contexts",
     "GlobalTensor": "client.global_tensors.tensor",
     "HostPool": "client.host_arrays.host_arrays",
@@ -153,6 +157,37 @@ def connect(
         return make(
             address, Wanted(devices, tracing, strict, keys, engine, frames, name, routines, detail, wait, node)
         )
+    except MEANT as error:
+        if isinstance(error, TensordError):
+            located(error)
+        hide(error)
+        raise
+
+
+def connect_cluster(
+    address: str | None = None,
+    keys: str | PathLike[str] | None = None,
+    *,
+    strict: bool = False,
+    frames: int | None = None,
+    name: str | None = None,
+) -> ClusterSession:
+    """A session on all machines of a cluster: one for each node, behind one facade (docs/cluster.md).
+
+    `address`: of any of its daemons, which tells who the others are; without one the daemon of this machine, as for
+    `connect`, but never a machine in this process. Sessions on the other nodes are opened when they are first used.
+    `keys`: the client's key file or its directory, by default $TENSORD_KEYS; all daemons have to allow it. The public
+    keys of the other daemons come from the one that is asked. `strict`, `frames`, `name`: as for `connect`.
+
+    Raises MetadataError for a daemon that is of no cluster, and for "ray://" addresses, ConnectionLost if nobody answers.
+    """
+    from .client.cluster.connect import connect_cluster as make
+    from .client.locations.locations import located
+    from .client.locations.tracebacks import MEANT, hide
+    from .interpreter.errors import TensordError
+
+    try:
+        return make(address, keys, strict=strict, frames=frames, name=name)
     except MEANT as error:
         if isinstance(error, TensordError):
             located(error)

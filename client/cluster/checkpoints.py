@@ -1,0 +1,163 @@
+"""Files and checkpoints of a cluster session: a checkpoint has one directory for each node."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import TensordError
+from ..files.checkpoints import Checkpointing, checkpoint, directory_of, restoring
+from ..files.saving import Saving
+from ..locations.locations import located
+from ..requests.answers import seconds
+from ..session.parts import Parts
+from ..sharing.names import listed_names
+from ..tensor.tensor import Tensor
+from ..waiting.steps import Awaiting, Steps
+from .facet import ClusterFacet, on_node
+from .moving import brought
+from .names import grouped, located_on, split
+from .order import open_cores, rest_of
+from .procedures import of, side_by_side
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+
+class ClusterCheckpointing:
+    """A checkpoint that the nodes are writing. `parts`: that of each node."""
+
+    def __init__(self, parts: Mapping[str, Checkpointing]) -> None:
+        self.parts = dict(parts)
+
+    @property
+    def done(self) -> bool:
+        """Is all of it on the disk, or has it failed?"""
+        return all(part.done for part in self.parts.values())
+
+    @property
+    def error(self) -> TensordError | None:
+        """The first error of a node, if there is one."""
+        return next((part.error for part in self.parts.values() if part.error is not None), None)
+
+    def wait(self, timeout: float | None = None) -> dict[str, Any]:
+        """Wait until all nodes have written; what each has, by node (see `Session.checkpoint`). Raises an error."""
+        began, limit = monotonic(), seconds("wait", timeout)
+        return {node: part.wait(rest_of(began, limit)) for node, part in self.parts.items()}
+
+    async def _awaited(self) -> dict[str, Any]:
+        return {node: await part for node, part in self.parts.items()}
+
+    def __await__(self) -> Generator[Any, Any, dict[str, Any]]:
+        """`reports = await checkpoint`, as `wait`, while the loop goes on."""
+        return self._awaited().__await__()
+
+    def __repr__(self) -> str:
+        return f"<checkpoint of {', '.join(self.parts)}: {'done' if self.done else 'writing'}>"
+
+
+class ClusterCheckpoints(ClusterFacet):
+    """Reading from files, and writing to them, on all nodes."""
+
+    def save(
+        self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+    ) -> Saving:
+        """Save the present values of tensors of any nodes as one file; see `Session.save`.
+
+        The first node writes it; values of other nodes come to it.
+        """
+        return on_node(self._cluster.first()).save(path, all_brought(self._cluster, tensors), metadata)
+
+    def save_async(
+        self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+    ) -> Awaiting[Saving]:
+        """`saving = await session.save_async(path, tensors)`, and `await saving`: see `save`."""
+        return on_node(self._cluster.first()).save_async(path, all_brought(self._cluster, tensors), metadata)
+
+    def checkpoint(
+        self, directory: str | os.PathLike[str], names: str | Sequence[str] | None = None, *, keep: int = 2
+    ) -> Any:
+        """Write what is published on all nodes, or these names of it; see `Session.checkpoint`.
+
+        Each node writes to a directory of its name below the given one, as its own host has it: names of node1 lie
+        below `directory/node1`. What the nodes have written is of one moment for each node, not for all.
+        """
+        return self._done(checkpointing(self._cluster, directory, names, keep))
+
+    def restore(
+        self,
+        directory: str | os.PathLike[str],
+        names: str | Sequence[str] | None = None,
+        *,
+        generation: int = 0,
+        deep: bool = False,
+    ) -> dict[str, Any]:
+        """Publish what a checkpoint holds, or these names of it, each on its node; see `Session.restore`.
+
+        Returns a report for each node that has a part of the checkpoint. Raises an error if none has.
+        """
+        return self._done(restored(self._cluster, directory, names, generation, deep=bool(deep)))
+
+    def restore_async(
+        self,
+        directory: str | os.PathLike[str],
+        names: str | Sequence[str] | None = None,
+        *,
+        generation: int = 0,
+        deep: bool = False,
+    ) -> Awaiting[dict[str, Any]]:
+        """`reports = await session.restore_async(directory)`: see `restore`."""
+        return self._promised(restored(self._cluster, directory, names, generation, deep=bool(deep)))
+
+
+def all_brought(cluster: Cluster, tensors: Any) -> Any:
+    """The tensors on the first node; what is no mapping is refused there."""
+    if not isinstance(tensors, Mapping):
+        return tensors
+    return {name: brought(cluster, cluster.first(), tensor) for name, tensor in tensors.items()}
+
+
+# -- the steps ---------------------------------------------------------------------------------------------------------
+
+
+def checkpointing(cluster: Cluster, directory: Any, names: Any, keep: int) -> Steps[ClusterCheckpointing]:
+    where = directory_of(directory, "checkpoint")
+    cores = yield from open_cores(cluster)
+    some: Mapping[Parts, tuple[str, ...] | None] = dict.fromkeys(cores)
+    if names is not None:
+        places = yield from located_on(cluster, listed_names((names,) if isinstance(names, str) else names))
+        some = grouped(places.values())
+    parts = {}
+    for core, chosen in some.items():
+        given = None if chosen is None else (yield from of(core.outbox, core.names.parts_behind(chosen)))
+        parts[core.node] = checkpoint(core, core.savings, where / core.node, given, keep)
+    return ClusterCheckpointing(parts)
+
+
+def restored(cluster: Cluster, directory: Any, names: Any, generation: int, *, deep: bool) -> Steps[dict[str, Any]]:
+    where = directory_of(directory, "restore")
+    cores = yield from open_cores(cluster)
+    wanted = chosen(cluster, cores, names)
+    results = yield from side_by_side(
+        (core.outbox, restoring(core, where / core.node, some, generation, deep=deep)) for core, some in wanted.items()
+    )
+    found = dict(zip((core.node for core in wanted), results, strict=True))
+    errors = [each for each in results if isinstance(each, TensordError)]
+    if len(errors) == len(found):
+        raise located(errors[0])
+    return {node: each for node, each in found.items() if not isinstance(each, TensordError)}
+
+
+def chosen(cluster: Cluster, cores: Sequence[Parts], names: Any) -> dict[Parts, tuple[str, ...] | None]:
+    """The names to restore on each node: None for all, and a name without a node wherever it is."""
+    if names is None:
+        return dict.fromkeys(cores)
+    found: dict[Parts, tuple[str, ...] | None] = {}
+    for name in listed_names((names,) if isinstance(names, str) else names):
+        node, plain = split(cluster, name)
+        for core in cores:
+            if node in {"", core.node}:
+                found[core] = (*(found.get(core) or ()), plain)
+    return found

@@ -1,0 +1,273 @@
+"""The nodes of a cluster session, and the session on each: found, opened at first use, lost, found again.
+
+Theory of operation. Each node has an ordinary session. Tensors have the core of their node's, so an op on a tensor is
+what it is on one machine, and knows nothing of this file. What makes tensors asks here for the core of a device's node.
+The nodes are those that a member has told (`members`). They are asked for anew when a name is unknown, or a node's
+session has ended: a daemon that was started again has another incarnation, address and key.
+
+Ownership. The facade keeps the cores, and each tensor its own; a core keeps the cluster, and the cluster no core. So
+a session that was dropped ends with its last tensor, as on one machine.
+
+Threads. Any thread may call. Each node has a lock for being opened; the gate guards the entry of a new session, so one
+that is opened inside of an atomic block is in that block.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
+
+from ...interpreter.errors import ConnectionLost, MetadataError, NodeLost, TensordError
+from ...interpreter.layouts.placement import Placement
+from ...interpreter.types.device_names import node_of
+from ...interpreter.wire.forms import shown
+from ...interpreter.wire.members import Member, table_of
+from ..calls.handlers import DEFAULT_HANDLER, Handler
+from ..locations.locations import located
+from ..outbox.current import CURRENT
+from ..process.forks import FORKS
+from ..session.connect import Wanted
+from ..session.parts import Parts
+from ..tensor.tensor import Tensor
+from ..transport.interface import CLOSED, FORKED
+from .gate import Gate
+from .opening import opened
+from .watching import ask, watch
+
+if TYPE_CHECKING:
+    from .session import ClusterSession
+    from .spans import ClusterSpan
+
+PATIENCE: Final = 5.0  # seconds for a node to say who the members are
+
+
+class Cluster:
+    """What the sessions of the nodes share. `table`: the members, as they were last told; `home`: the node that was
+    asked first, where things are made unless a device or a placement says otherwise."""
+
+    def __init__(self, home: Parts, rows: Any, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.table: Mapping[str, Member] = table_of(rows)
+        self.home = home.node
+        self.address = home.address
+        self.gate = Gate()
+        self.handler: Handler = DEFAULT_HANDLER
+        self.placement: Placement | None = None
+        self.spans: ContextVar[tuple[ClusterSpan, ...]] = ContextVar("tensord cluster spans", default=())
+        self.ended = threading.Event()
+        self._why = CLOSED
+        self._random_state, self._scopes = home.random_state, home.scopes
+        self._living: WeakValueDictionary[str, Parts] = WeakValueDictionary()
+        self._stale: set[str] = set()  # nodes of which it was told that their session has ended
+        self._opening: dict[str, threading.RLock] = {}
+        self._session: Callable[[], ClusterSession | None] = lambda: None
+        self._prefix, self._transfers = os.urandom(8), itertools.count(1)
+        FORKS.inherited.add(self)
+        self._enter(home)
+
+    # -- the facade ------------------------------------------------------------------------------------------------
+
+    def as_session(self) -> ClusterSession:
+        """The session for users' code; a new facade if the program has dropped its own."""
+        from .session import ClusterSession
+
+        return self._session() or ClusterSession(self)
+
+    def adopt(self, session: Callable[[], ClusterSession | None]) -> list[Parts]:
+        """Take a facade, given weakly; the cores that it is to keep."""
+        self._session = session
+        return self.cores()
+
+    # -- which core ------------------------------------------------------------------------------------------------
+
+    def default(self) -> Parts:
+        """The core where things are made: that of the placement, if there is one, else `first`."""
+        return self.first() if self.placement is None else self.core(self.node_of(self.placement.names[0]))
+
+    def first(self) -> Parts:
+        """The core of the node that was asked first; while a routine is captured, that of the routine."""
+        capture: Any = CURRENT.capture
+        if capture is not None and capture.core.cluster is self:
+            found: Parts = capture.core
+            return found
+        return self.core(self.home)
+
+    def core(self, node: str) -> Parts:
+        """The core of a node's session, which is opened unless one is open. NodeLost if the node is gone."""
+        found = self._living.get(node)
+        return found if found is not None and not found.closed else self._open(node, found)
+
+    def cores(self) -> list[Parts]:
+        """Those of the sessions that are open, in the order of the nodes."""
+        return [found for node in self.nodes() if (found := self._living.get(node)) is not None and not found.closed]
+
+    def all_cores(self) -> list[Parts]:
+        """Those, and the cores of sessions that have ended."""
+        return list(self._living.values())
+
+    def nodes(self) -> list[str]:
+        """The names of the nodes that are not known to be gone, the first one first."""
+        return sorted((each.node for each in self.table.values() if each.is_up), key=lambda node: node != self.home)
+
+    def devices(self) -> list[str]:
+        """The devices of those nodes."""
+        return [device for node in self.nodes() for device in self.table[node].devices]
+
+    def node_of(self, device: str) -> str:
+        """The node that a device is on; MetadataError unless there is such a node."""
+        node = node_of(device) or self.home
+        if node not in self.table:
+            self.refresh()
+        if node not in self.table:
+            raise located(MetadataError(f"there is no device {shown(device)}; there are {', '.join(self.devices())}"))
+        return node
+
+    def place(self, core: Parts, placement: Placement | None) -> None:
+        """Set the placement of what is made without a device; its devices are those of that core."""
+        with self.gate.lock:
+            self.placement = placement
+            for each in self.cores():
+                each.placement = placement if each is core else None
+
+    def core_of(self, values: Any) -> Parts:
+        """The core that a call with these values is for."""
+        from .routing import core_of
+
+        found: Any = core_of(self, values)
+        return found  # type: ignore[no-any-return]
+
+    def is_elsewhere(self, core: Any, device: Any) -> bool:
+        """Is it the name of a device of another node than that core's?"""
+        return type(device) is str and node_of(device) not in {"", core.node}
+
+    def moved(self, tensor: Tensor, device: str) -> Tensor:
+        """The tensor on a device of another node."""
+        from .moving import moved
+
+        return moved(self, tensor, device)
+
+    def losses(self) -> list[TensordError]:
+        """The errors of sessions that have ended since the last call."""
+        found: list[TensordError] = []
+        for node, core in list(self._living.items()):
+            if core.closed and node not in self._stale:
+                self._stale.add(node)
+                found.append(NodeLost(f"node {node} was lost, and all tensors on it"))
+        return found
+
+    # -- opening ---------------------------------------------------------------------------------------------------
+
+    def _open(self, node: str, former: Parts | None) -> Parts:
+        with self._opening.setdefault(node, threading.RLock()):
+            found = self._living.get(node)
+            if found is not None and not found.closed:  # another thread has been here
+                return found
+            self.check_open()
+            if former is not None or not self._is_up(node):
+                self.refresh()
+            if not self._is_up(node):
+                raise located(NodeLost(f"node {node} is {self.table[node].state if node in self.table else 'gone'}"))
+            try:
+                core = opened(self.reached(node), self.wanted)
+            except ConnectionLost as error:
+                raise located(NodeLost(f"node {node} cannot be reached: {error.message}")) from None
+            if former is not None:
+                former.transport.close()  # its threads; its tensors say that the node was lost
+            self._enter(core)
+        return core
+
+    def _is_up(self, node: str) -> bool:
+        return node in self.table and self.table[node].is_up
+
+    def reached(self, node: str) -> Member:
+        """The member at the address by which this process reaches it."""
+        member = self.table[node]
+        return member._replace(address=self.address) if node == self.home else member
+
+    def open_all(self) -> list[Parts]:
+        """The cores of all nodes that can be reached, opened side by side."""
+        nodes = self.nodes()
+        threads = [threading.Thread(target=self._try_to_open, args=(node,)) for node in nodes if self._is_closed(node)]
+        for thread in threads[1:]:
+            thread.start()
+        for thread in threads[:1]:
+            thread.run()
+        for thread in threads[1:]:
+            thread.join()
+        return self.cores()
+
+    def _is_closed(self, node: str) -> bool:
+        found = self._living.get(node)
+        return found is None or found.closed
+
+    def _try_to_open(self, node: str) -> None:
+        with suppress(TensordError):
+            core = self.core(node)
+            self._keep(core)
+
+    def _keep(self, core: Parts) -> None:
+        session = self._session()
+        if session is not None:
+            session.keep(core)
+
+    def _enter(self, core: Parts) -> None:
+        """Make a session one of the cluster's."""
+        core.strict, core.random_state = self.wanted.strict, self._random_state
+        core.scopes, core.opened, core.innermost = self._scopes, self._scopes.opened, self._scopes.innermost
+        core.session = self.as_session
+        core.calls.use(self.handler)
+        with self.gate.lock:
+            core.placement = self.placement if self._has_placement(core) else None
+            core.cluster = self
+            self._living[core.node] = core
+            self._stale.discard(core.node)
+            self._keep(core)
+            for span in self.spans.get():
+                span.join(core)
+            if self.gate.block is not None:
+                self.gate.block.join(core)
+        watch(self, core)
+
+    def _has_placement(self, core: Parts) -> bool:
+        return self.placement is not None and self.node_of(self.placement.names[0]) == core.node
+
+    # -- the members -----------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Ask who the members are; what was known stays known if nobody answers."""
+        for rows in self._told():
+            self.table = table_of(rows)
+            return
+
+    def _told(self) -> Iterable[Any]:
+        """The answers of the nodes, until one is enough."""
+        for core in self.cores():
+            if core.outbox.answers():
+                with suppress(TensordError, TimeoutError):
+                    yield core.answers.query("members", timeout=PATIENCE)
+        for node in self.nodes():
+            rows = ask(self.reached(node), self.wanted.keys)
+            if rows is not None:
+                yield rows
+
+    def transfer(self) -> bytes:
+        """A name for the next transfer, of its own."""
+        return self._prefix + next(self._transfers).to_bytes(8)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """ConnectionLost once the session was closed."""
+        if self.ended.is_set():
+            raise located(ConnectionLost(self._why))
+
+    def inherit(self) -> None:
+        """Be closed in a forked child: the sessions are the parent's."""
+        self._why = FORKED
+        self.ended.set()

@@ -1,0 +1,48 @@
+"""What the classes of a cluster session's methods share: procedures on all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...interpreter.errors import TensordError
+from ..core.core import Core
+from ..session.session import Session
+from ..waiting.on_loop import on_loop
+from ..waiting.steps import Awaiting, Steps, on_thread
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+T = TypeVar("T")
+
+
+class ClusterFacet:
+    """Some of the session's methods. A method that waits is a procedure of steps, for threads and for event loops."""
+
+    _cluster: Cluster
+
+    def _done(self, steps: Steps[T]) -> T:
+        gate: Any = self._cluster.gate
+        return on_thread(gate, steps)
+
+    def _promised(self, steps: Steps[T]) -> Awaiting[T]:
+        gate: Any = self._cluster.gate
+        return on_loop(gate, steps)
+
+
+def on_node(core: Core) -> Session:
+    """The session of one node, for its methods."""
+    found = object.__new__(Session)
+    found._core = core  # type: ignore[assignment]
+    return found
+
+
+def whole(results: Iterable[T | TensordError]) -> list[T]:
+    """The results; raises the first error that is one of them."""
+    found: list[T] = []
+    for each in results:
+        if isinstance(each, TensordError):
+            raise each
+        found.append(each)
+    return found

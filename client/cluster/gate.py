@@ -1,0 +1,42 @@
+"""The lock of what concerns several nodes: a procedure of a cluster session, or a block on all of its sessions.
+
+A thread takes the gate first and then the locks of outboxes, in the order in which their sessions were opened; a
+thread that has the lock of an outbox never takes the gate. So no two threads wait for each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from ...interpreter.concurrency.interrupts import SHIELD
+from ..outbox.callbacks import SLICE
+from ..process.forks import FORKS
+
+if TYPE_CHECKING:
+    from .atomic import ClusterBlock
+
+
+class Gate:
+    """Stands where the procedures of one session have its outbox (`waiting/steps`). `block`: the open atomic block."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.block: ClusterBlock | None = None
+        FORKS.inherited.add(self)
+
+    @property
+    def depth(self) -> int:
+        """Is an atomic block open, which may take long?"""
+        return int(self.block is not None)
+
+    def enter(self) -> threading.RLock:
+        """Take the lock, in a region; the caller releases it."""
+        while not (lock := self.lock).acquire(timeout=SLICE):
+            with SHIELD.exposed:
+                pass
+        return lock
+
+    def inherit(self) -> None:
+        """Begin anew in a forked child: another thread's lock would stay locked."""
+        self.lock, self.block = threading.RLock(), None

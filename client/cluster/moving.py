@@ -1,0 +1,57 @@
+"""A tensor from one node to another: the daemon of the one sends the value, and that of the other receives it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import CaptureError, ProtocolError
+from ...interpreter.types.device_names import kind_of
+from ...interpreter.wire.arrays import name_of
+from ...interpreter.wire.messages import Recv, Send, encode_message
+from ..calls.checks import device_of, on_one_device, own
+from ..core.core import Core
+from ..locations.locations import located
+from ..outbox.current import CURRENT
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+
+def moved(cluster: Cluster, tensor: Tensor, device: str) -> Tensor:
+    """A new tensor with this value, at home on a device of another node. Waits only where data decide its shape."""
+    source, target = tensor._core, cluster.core(cluster.node_of(device))
+    own(source, tensor)
+    home = device_of(target, device)
+    refuse_in_blocks(source, target, f"{tensor._home} to {home}")
+    meta = tensor._known_meta()
+    transfer = cluster.transfer()
+    with target.outbox.lock, SHIELD:
+        id_, location = target.outbox.new_id(), target.outbox.locations.issued()
+        received = Recv(id_, meta.shape, name_of(meta.dtype), home, source.node, transfer, location)
+        target.outbox.messages.append(encode_message(received))
+        made = Tensor(target, id_, meta, home)
+    with source.outbox.lock, SHIELD:
+        sent = Send(tensor._id, target.node, transfer, source.outbox.locations.issued())
+        source.outbox.messages.append(encode_message(sent))
+    for core in (target, source):  # neither is asked for anything by whoever waits for the other
+        core.outbox.flush()
+    return made
+
+
+def brought(cluster: Cluster, core: Core, value: Any) -> Any:
+    """A tensor of another node on a node's first cpu device, else its first device; anything else as it is."""
+    if not isinstance(value, Tensor) or value._core is core or value._core.cluster is not cluster:
+        return value
+    devices = core.devices
+    return on_one_device(value).to_device(next((name for name in devices if kind_of(name) == "cpu"), devices[0]))
+
+
+def refuse_in_blocks(source: Core, target: Core, way: str) -> None:
+    """An error in a routine's capture and in an atomic block, which are about one node."""
+    if CURRENT.capture is not None and CURRENT.capture.core in {source, target}:
+        message = f"from {way}: a routine runs on one node; move the tensor outside, and pass it"
+        raise located(CaptureError(message))
+    if source.outbox.is_inside() or target.outbox.is_inside():
+        raise located(ProtocolError(f"from {way}: an atomic block is about one node; move the tensor outside of it"))

@@ -1,0 +1,200 @@
+"""Names on all nodes: `node1/w` is the name w on node1, and w alone is looked for on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ...interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError, TensordError
+from ..locations.locations import located
+from ..requests.answers import seconds
+from ..session import names as of_node
+from ..session.parts import Parts
+from ..sharing.names import AT_ONCE, PAUSE, listed_names
+from ..waiting.steps import Awaiting, Pause, Steps
+from .facet import ClusterFacet, whole
+from .order import open_cores
+from .procedures import of, side_by_side
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+
+class Place(NamedTuple):
+    """A name at one node: the core of its session, and the name there."""
+
+    core: Parts
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.core.node}/{self.name}"
+
+
+class ClusterNames(ClusterFacet):
+    """Tensors and routines under names, each on the node of its tensor."""
+
+    def publish(self, name: str | Mapping[str, Any], value: Any = None, *, durable: bool = False) -> None:
+        """Name a tensor or a routine, or a dict of them at once, on their node; see `Session.publish`.
+
+        `w` of a tensor on node1 is `node1/w` for everybody. MetadataError for a dict of tensors on several nodes.
+        """
+        self._done(publishing(self._cluster, name, value, durable=bool(durable)))
+
+    def publish_async(
+        self, name: str | Mapping[str, Any], value: Any = None, *, durable: bool = False
+    ) -> Awaiting[None]:
+        """`await session.publish_async(name, tensor)`: see `publish`."""
+        return self._promised(publishing(self._cluster, name, value, durable=bool(durable)))
+
+    def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = AT_ONCE) -> Any:
+        """The tensor or routine of that name, or a dict of what several names stand for; see `Session.lookup`.
+
+        `node1/w`, or `w` for whichever node has it; MetadataError, with all of them, if several have. What is on one
+        node is taken at once.
+        """
+        return self._done(looking_up(self._cluster, name, snapshot=bool(snapshot), wait=wait))
+
+    def lookup_async(
+        self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = AT_ONCE
+    ) -> Awaiting[Any]:
+        """`tensor = await session.lookup_async(name)`: see `lookup`."""
+        return self._promised(looking_up(self._cluster, name, snapshot=bool(snapshot), wait=wait))
+
+    def unpublish(self, *names: str) -> None:
+        """Remove names; handles to their tensors stay. Those of one node go at once."""
+        self._done(unpublishing(self._cluster, names))
+
+    def unpublish_async(self, *names: str) -> Awaiting[None]:
+        """`await session.unpublish_async(name)`: see `unpublish`."""
+        return self._promised(unpublishing(self._cluster, names))
+
+    def names(self, kind: Literal["", "tensor", "routine"] = "") -> list[str]:
+        """The names on all nodes that are up, as `node1/w`, sorted; with a kind those of tensors, or of routines."""
+        return self._done(listing(self._cluster, kind))
+
+    def names_async(self, kind: Literal["", "tensor", "routine"] = "") -> Awaiting[list[str]]:
+        """`names = await session.names_async()`: see `names`."""
+        return self._promised(listing(self._cluster, kind))
+
+
+# -- the steps ---------------------------------------------------------------------------------------------------------
+
+
+def publishing(cluster: Cluster, name: Any, value: Any, *, durable: bool) -> Steps[None]:
+    given: Any = {name: value} if isinstance(name, str) else name
+    if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
+        raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
+    cores = {key: core_behind(cluster, each) for key, each in given.items()}
+    for key, core in cores.items():
+        node, plain = split(cluster, key)
+        if node not in {"", core.node}:
+            raise located(MetadataError(f"publish: {plain!r} is on {core.node}, where its name is {core.node}/{plain}"))
+    if len(set(cores.values())) > 1:
+        places = ", ".join(f"{key!r} on {core.node}" for key, core in cores.items())
+        raise located(MetadataError(f"publish: names that are published at once are of one node, not {places}"))
+    for core in set(cores.values()):
+        there = {split(cluster, key)[1]: each for key, each in given.items()}
+        yield from of(core.outbox, of_node.publishing(core, there, None, durable=durable))
+
+
+def looking_up(cluster: Cluster, name: str | Sequence[str], *, snapshot: bool, wait: float | None) -> Steps[Any]:
+    names = listed_names((name,) if isinstance(name, str) else name)
+    limit, began = seconds("lookup", None if wait is AT_ONCE else wait), monotonic()
+    until = began if wait is AT_ONCE else inf if limit is None else began + limit
+    while True:
+        try:
+            places = yield from located_on(cluster, names)
+            found = yield from taken(places, snapshot=snapshot)
+        except MetadataKeyError:
+            if monotonic() >= until:
+                raise
+            yield Pause(PAUSE)
+        else:
+            return found[name] if isinstance(name, str) else found
+
+
+def taken(places: Mapping[str, Place], *, snapshot: bool) -> Steps[dict[str, Any]]:
+    """What is published at these places: of each node at once."""
+    by_core = grouped(places.values())
+    results = yield from side_by_side(
+        (core.outbox, of_node.looking_up(core, some, snapshot=snapshot, wait=AT_ONCE)) for core, some in by_core.items()
+    )
+    found = dict(zip(by_core, whole(results), strict=True))
+    return {name: found[place.core][place.name] for name, place in places.items()}
+
+
+def unpublishing(cluster: Cluster, names: Sequence[str]) -> Steps[None]:
+    places = yield from located_on(cluster, listed_names(names))
+    by_core = grouped(places.values())
+    whole((yield from side_by_side((core.outbox, of_node.unpublishing(core, some)) for core, some in by_core.items())))
+
+
+def listing(cluster: Cluster, kind: str) -> Steps[list[str]]:
+    places = yield from published(cluster, kind)
+    return sorted(map(str, places))
+
+
+# -- where names are ---------------------------------------------------------------------------------------------------
+
+
+def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, Place]]:
+    """The place of each name. MetadataKeyError for one that nobody has, MetadataError for one that several have."""
+    there = yield from published(cluster, "")
+    found: dict[str, Place] = {}
+    for name in names:
+        node, plain = split(cluster, name)
+        places = [place for place in there if place.name == plain and node in {"", place.core.node}]
+        if not places:
+            where = f"node {node}" if node else f"any node ({', '.join(cluster.nodes())})"
+            raise located(MetadataKeyError(f"nothing is published under {plain!r} on {where}{gone(cluster)}"))
+        if len(places) > 1:
+            raise located(MetadataError(f"several nodes have {plain!r}: name one of {', '.join(map(str, places))}"))
+        found[name] = places[0]
+    return found
+
+
+def published(cluster: Cluster, kind: str) -> Steps[list[Place]]:
+    """All names of all nodes that can be reached; a node that is lost meanwhile has none."""
+    cores = yield from open_cores(cluster)
+    found = yield from side_by_side((core.outbox, of_node.listing(core, kind)) for core in cores)
+    if all(isinstance(names, TensordError) for names in found):
+        whole(found)
+    return [
+        Place(core, name)
+        for core, names in zip(cores, found, strict=True)
+        if not isinstance(names, TensordError)
+        for name in names
+    ]
+
+
+def grouped(places: Iterable[Place]) -> dict[Parts, tuple[str, ...]]:
+    """The names by node, each once."""
+    found: dict[Parts, dict[str, None]] = {}
+    for place in places:
+        found.setdefault(place.core, {})[place.name] = None
+    return {core: tuple(names) for core, names in found.items()}
+
+
+def split(cluster: Cluster, name: str) -> tuple[str, str]:
+    """The node that a name says, "" for none, and the rest."""
+    node, slash, rest = name.partition("/")
+    return (node, rest) if slash and node in cluster.table else ("", name)
+
+
+def gone(cluster: Cluster) -> str:
+    """A word about the nodes that cannot be asked."""
+    lost = [member.node for member in cluster.table.values() if not member.is_up]
+    return f"; not asked: {', '.join(lost)}" if lost else ""
+
+
+def core_behind(cluster: Cluster, value: Any) -> Parts:
+    """The core of what is to be published: a tensor's, or a routine's."""
+    core: Any = getattr(value, "_core", None)
+    core = getattr(core, "core", core)  # of a linked routine
+    if core is None or getattr(core, "cluster", None) is not cluster:
+        core = cluster.default()  # which refuses what it is not its own
+    if not isinstance(core, Parts):
+        raise located(MetadataTypeError(f"publish: expected a tensor or a routine, got {type(value).__name__}"))
+    return core

@@ -1,0 +1,126 @@
+"""What was issued on all nodes is sent, awaited, fetched, cancelled: methods of a cluster session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from ...interpreter.errors import MetadataTypeError
+from ..calls.checks import foreign
+from ..core.core import Core
+from ..files.checkpoints import keeping_durable
+from ..global_tensors.values import fetching_all
+from ..locations.locations import located
+from ..requests.answers import seconds
+from ..session.order import making_room
+from ..session.parts import Parts, listed
+from ..tensor.tensor import Tensor
+from ..transport.interface import Reply
+from ..waiting.steps import Awaiting, Steps, Within, Work
+from .facet import ClusterFacet, whole
+from .procedures import side_by_side
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+
+class ClusterOrder(ClusterFacet):
+    """Methods that concern everything that was issued before, on any node."""
+
+    def flush(self) -> None:
+        """Send all unsent messages to all nodes; see `Session.flush`."""
+        for core in self._cluster.cores():
+            core.outbox.flush()
+
+    def flush_async(self) -> Awaiting[None]:
+        """`await session.flush_async()`: send all unsent messages, and wait until there is room for more."""
+        return self._promised(making_rooms(self._cluster))
+
+    def sync(self, timeout: float | None = None, *, durable: bool = False) -> int:
+        """Wait until everything issued before has ended, on all nodes; see `Session.sync`.
+
+        NodeLost, once, if a node's session has ended since the last `sync`; the others were waited for all the same.
+        """
+        return self._done(syncing(self._cluster, timeout, durable=bool(durable)))
+
+    def sync_async(self, *, durable: bool = False) -> Awaiting[int]:
+        """`failed = await session.sync_async()`: see `sync`."""
+        return self._promised(syncing(self._cluster, None, durable=bool(durable)))
+
+    def fetch(self, tensors: Iterable[Tensor]) -> list[NDArray[Any]]:
+        """The values of several tensors as NumPy arrays, all nodes being asked at once; see `Session.fetch`."""
+        return self._done(fetching(self._cluster, listed(tensors)))
+
+    def fetch_async(self, tensors: Iterable[Tensor]) -> Awaiting[list[NDArray[Any]]]:
+        """`arrays = await session.fetch_async(tensors)`: their values as of this call. See `fetch`."""
+        return self._promised(fetching(self._cluster, listed(tensors)))
+
+    def cancel(self) -> None:
+        """Turn everything pending, on all nodes, into cancellation errors, and everything issued until `restart`."""
+        for core in self._cluster.cores():
+            core.cancellation.cancel()
+
+    def restart(self) -> None:
+        """After `cancel`: take instructions again, on all nodes."""
+        for core in self._cluster.cores():
+            core.cancellation.restart()
+
+
+def making_rooms(cluster: Cluster) -> Steps[None]:
+    yield from side_by_side((core.outbox, making_room(core)) for core in cluster.cores())
+
+
+def syncing(cluster: Cluster, timeout: float | None, *, durable: bool) -> Steps[int]:
+    began, limit = monotonic(), seconds("sync", timeout)
+    cluster.check_open()
+    asked = [(core, core.answers.ask_to_sync()) for core in cluster.cores()]
+    ended = yield from side_by_side((core.outbox, answered(reply, began, limit)) for core, reply in asked)
+    losses = cluster.losses()
+    failed = sum(whole(ended))
+    for loss in losses:
+        raise located(loss)
+    if durable:
+        rest = rest_of(began, limit)
+        whole((yield from side_by_side((core.outbox, keeping_durable(core.outbox, timeout=rest)) for core, _ in asked)))
+    return failed
+
+
+def answered(reply: Reply, began: float, limit: float | None) -> Steps[int]:
+    """The answer to a `sync` of one node, within what is left of the time."""
+    return int((yield Within(reply, rest_of(began, limit))))
+
+
+def rest_of(began: float, limit: float | None) -> float | None:
+    """The seconds left of a limit."""
+    return None if limit is None else max(began + limit - monotonic(), 0.0)
+
+
+def fetching(cluster: Cluster, tensors: Iterable[Tensor]) -> Steps[list[NDArray[Any]]]:
+    if not isinstance(tensors, Iterable):
+        raise located(MetadataTypeError(f"fetch: takes a list of tensors, not {type(tensors).__name__}"))
+    wanted = [own(cluster, tensor) for tensor in tensors]
+    groups: dict[Core, list[Tensor]] = {}
+    for tensor in wanted:
+        groups.setdefault(tensor._core, []).append(tensor)
+    found = whole((yield from side_by_side((core.outbox, fetching_all(core, some)) for core, some in groups.items())))
+    values = {core: iter(arrays) for core, arrays in zip(groups, found, strict=True)}
+    return [next(values[tensor._core]) for tensor in wanted]
+
+
+def own(cluster: Cluster, tensor: Any) -> Tensor:
+    """The tensor, if it is one of the session, on whichever node, and was not released."""
+    if not isinstance(tensor, Tensor):
+        raise located(MetadataTypeError(f"expected a tensor, got {type(tensor).__name__}; use asarray"))
+    if tensor._core.cluster is not cluster:
+        raise located(foreign(tensor))
+    return tensor._living()
+
+
+def open_cores(cluster: Cluster) -> Steps[list[Parts]]:
+    """The cores of all nodes that can be reached."""
+    cluster.check_open()
+    found: list[Parts] = yield Work(cluster.open_all)
+    return found

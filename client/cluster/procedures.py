@@ -1,0 +1,65 @@
+"""Procedures of a cluster session: steps of its nodes' procedures, one after the other, or side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+from ...interpreter.errors import TensordError
+from ..outbox.outbox import Outbox
+from ..waiting.steps import Elsewhere, Steps, Wait
+
+T = TypeVar("T")
+
+
+def of(outbox: Outbox, steps: Steps[T], wait: Wait | None = None) -> Steps[T]:
+    """The procedure of one node's session, as a part of one of the cluster's; from a wait on, if it has begun."""
+    move: Callable[[], Wait] = partial(next, steps)
+    while True:
+        if wait is None:
+            try:
+                with outbox.lock:
+                    wait = move()
+            except StopIteration as end:
+                result: T = end.value
+                return result
+        try:
+            move = partial(steps.send, (yield Elsewhere(outbox, wait)))
+        except BaseException as error:  # the procedure's to handle, whatever it is
+            move = partial(steps.throw, error)
+        wait = None
+
+
+def side_by_side(procedures: Iterable[tuple[Outbox, Steps[T]]]) -> Steps[list[T | TensordError]]:
+    """The results of procedures that all ask before the first one waits; the error of one in place of its result."""
+    begun = [begin(outbox, steps) for outbox, steps in procedures]
+    found: list[T | TensordError] = []
+    try:
+        for each in begun:
+            try:
+                found.append((yield from each))
+            except TensordError as error:
+                found.append(error)
+    finally:
+        for each in begun[len(found) :]:
+            each.close()
+    return found
+
+
+def begin(outbox: Outbox, steps: Steps[T]) -> Steps[T | TensordError]:
+    """The rest of a procedure whose first step is taken now."""
+    try:
+        with outbox.lock:
+            wait = next(steps)
+    except StopIteration as end:
+        return over(end.value)
+    except TensordError as error:
+        return over(error)
+    return of(outbox, steps, wait)
+
+
+def over(result: T) -> Steps[T]:
+    """A procedure that has ended."""
+    yield from ()
+    return result

@@ -1,0 +1,36 @@
+"""Reports on all nodes: counters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.errors import TensordError
+from ..session.reports import counting
+from ..waiting.steps import Awaiting, Steps
+from .facet import ClusterFacet
+from .order import open_cores
+from .procedures import side_by_side
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+
+class ClusterReports(ClusterFacet):
+    """Counters of all nodes."""
+
+    def stats(self, by: str | None = None) -> dict[str, Any]:
+        """The counters of each node that can be reached, by node; see `Session.stats`."""
+        return self._done(counted(self._cluster, by))
+
+    def stats_async(self, by: str | None = None) -> Awaiting[dict[str, Any]]:
+        """`counters = await session.stats_async()`: see `stats`."""
+        return self._promised(counted(self._cluster, by))
+
+
+def counted(cluster: Cluster, by: str | None) -> Steps[dict[str, Any]]:
+    cores = yield from open_cores(cluster)
+    found = yield from side_by_side((core.outbox, counting(core, by)) for core in cores)
+    for each in found:
+        if isinstance(each, TensordError) and len(cores) == 1:
+            raise each
+    return {core.node: each for core, each in zip(cores, found, strict=True) if not isinstance(each, TensordError)}

@@ -1,0 +1,122 @@
+"""Which node a call is for: that of its tensors, else that of its device, else where things are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+from ...interpreter.errors import CaptureError
+from ...interpreter.layouts.placement import Placement
+from ..core.core import Core
+from ..locations.locations import located
+from ..locations.tracebacks import MEANT, hide, hides
+from ..outbox.current import CURRENT
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+DEEPEST: Final = 16  # containers in containers in which a tensor is looked for
+WHERE: Final[tuple[str, ...]] = (
+    "device",
+    "placement",
+    "devices",
+)  # names of parameters that say where something is to be
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Part = TypeVar("Part")
+
+
+class OnNodes(Protocol):
+    """Whatever has its methods called on one node."""
+
+    _cluster: Cluster
+
+
+def core_of(cluster: Cluster, values: Any, where: Any = None) -> Core:
+    """The core that a call with these values, perhaps in containers, is for."""
+    tensor = first_tensor(values, DEEPEST)
+    if tensor is not None:
+        return checked(cluster, tensor._core)
+    return checked(cluster, cluster.default() if where is None else cluster.core(cluster.node_of(first_name(where))))
+
+
+def checked(cluster: Cluster, core: Core) -> Core:
+    """The core; CaptureError if this thread captures a routine on another node."""
+    capture = CURRENT.capture
+    if capture is not None and capture.core is not core and capture.core.cluster is cluster:
+        on, other = capture.core.node, core.node
+        message = f"a routine's devices are of one node, here {on}: do what is for {other} outside of the routine"
+        raise located(CaptureError(message))
+    return core
+
+
+def first_name(where: Any) -> str:
+    """The first device that is named; "" for none, and for what is no name, which the node refuses."""
+    if isinstance(where, Placement):
+        where = where.names
+    if isinstance(where, Mapping):
+        where = tuple(where.values())
+    if isinstance(where, tuple | list):
+        return first_name(where[0]) if where else ""
+    return where if type(where) is str else ""
+
+
+def first_tensor(values: Any, depth: int) -> Tensor | None:
+    """The first tensor in containers; None if there is none."""
+    if isinstance(values, Tensor):
+        return values
+    inside: Iterable[Any] = ()
+    if isinstance(values, list | tuple):
+        inside = values
+    elif isinstance(values, Mapping):
+        inside = values.values()
+    for each in inside if depth else ():
+        found = first_tensor(each, depth - 1)
+        if found is not None:
+            return found
+    return None
+
+
+def routed(
+    function: Callable[Concatenate[Part, P], R], part: Callable[[Any, Core], Part]
+) -> Callable[Concatenate[OnNodes, P], R]:
+    """The method, on the node that its arguments are for. `part`: the object of one node that has it.
+
+    Where tensors are on one node and `device` on another, the result is made on the first, and moved.
+    """
+    names = list(signature(function).parameters)[1:]
+    places = {name: names.index(name) for name in WHERE if name in names}
+
+    @hides
+    @wraps(function)
+    def call(self: OnNodes, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            name, where = placed(places, args, kwargs)
+            core = core_of(self._cluster, (args, kwargs), where)
+            if name != "device" or not self._cluster.is_elsewhere(core, where):
+                return function(part(self, core), *args, **kwargs)
+            index = places[name]
+            if index < len(args):
+                args = (*args[:index], None, *args[index + 1 :])
+            else:
+                kwargs[name] = None
+            made: Any = function(part(self, core), *args, **kwargs)
+            return made.to_device(where)
+        except MEANT as error:
+            hide(error)
+            raise
+
+    return call
+
+
+def placed(places: Mapping[str, int], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, Any]:
+    """The argument that says where, if there is one: its parameter, and its value."""
+    for name, index in places.items():
+        found = kwargs.get(name, args[index] if index < len(args) else None)
+        if found is not None:
+            return name, found
+    return "", None

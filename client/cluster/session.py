@@ -1,0 +1,221 @@
+"""A session on several machines: the facade. Most methods are those of a session, on the node that they are for."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final, Never
+
+from ...interpreter.layouts.placement import Placement
+from ...interpreter.schema.opdef import OpDef
+from ...interpreter.types.meta import Scalar
+from ..calls.by_name import call
+from ..calls.checks import Device
+from ..calls.handlers import Handler, Invocation
+from ..core.core import Core
+from ..global_tensors.checks import checked as checked_placement
+from ..locations.tracebacks import hides, make_public, signed
+from ..outbox.current import refuse_captured
+from ..session.parts import Parts
+from ..session.session import Session
+from ..tensor.tensor import Tensor
+from ..waiting.helper import in_helper
+from .atomic import ClusterBlock
+from .checkpoints import ClusterCheckpoints
+from .facet import on_node
+from .moving import brought
+from .names import ClusterNames
+from .namespace import ClusterNamespace, ClusterNn, ClusterRandom
+from .order import ClusterOrder
+from .reports import ClusterReports
+from .routing import core_of, first_name, routed
+from .spans import ClusterSpan
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+# Methods that are for one node: that of their tensors, else that of their device.
+ON_ONE_NODE: Final = ("asarray", "global_tensor", "load", "load_async", "link", "explain", "cond", "case", "while_loop")
+
+
+class ClusterSession(ClusterNames, ClusterCheckpoints, ClusterOrder, ClusterReports, Session):
+    """A session on all nodes of a cluster. Made by `tensord.connect_cluster`.
+
+    Devices are named `node0/cpu:0`; what is made without one is on the first of `devices`, on the node that was asked.
+    A tensor is on one node, and so are all operands of an op; `to_device` alone goes from one node to another.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._kept = {core.node: core for core in cluster.adopt(weakref.ref(self))}
+        self._namespace: Callable[[], ClusterNamespace | None] = lambda: None
+
+    def keep(self, core: Parts) -> None:
+        """Keep the session of a node open."""
+        self._kept[core.node] = core
+
+    @property
+    def _core(self) -> Parts:  # type: ignore[override]
+        """The core of the first node, where side effects are, and files are written."""
+        return self._cluster.first()
+
+    # -- ops ----------------------------------------------------------------------------------------------------------
+
+    @hides
+    @signed
+    def call(
+        self,
+        name: str,
+        inputs: Sequence[Tensor | Scalar] = (),
+        attributes: Mapping[str, Any] | None = None,
+        *more: Never,
+        out: Sequence[Tensor] | None = None,
+        device: Device | None = None,
+    ) -> list[Tensor]:
+        """Issue one op by name, on the node of its operands; see `Session.call`."""
+        first: Any = inputs[0] if type(inputs) in {list, tuple} and inputs else None
+        core = first._core if type(first) is Tensor else core_of(self._cluster, (out, inputs), device)
+        return call(core, name, inputs, attributes, *more, out=out, device=device)
+
+    @property
+    def xp(self) -> ClusterNamespace:
+        """The namespace of the Python array API standard: each function runs on the node of its tensors."""
+        found = self._namespace()
+        if found is None:
+            found = ClusterNamespace(self._cluster)
+            self._namespace = weakref.ref(found)
+        return found
+
+    @property
+    def nn(self) -> Any:
+        """Neural network functions and their gradients, on the node of their tensors."""
+        return ClusterNn(self._cluster)
+
+    @property
+    def random(self) -> Any:
+        """Random tensors. All nodes draw from one seed, so a program draws what it would draw on one machine."""
+        return ClusterRandom(self._cluster)
+
+    def supports(self, op: OpDef, device: str) -> bool:
+        """Does the device have a kernel for the op? For handlers."""
+        return on_node(self._cluster.core(self._cluster.node_of(device))).supports(op, device)
+
+    def place(self, invocation: Invocation) -> str:
+        """The device that an invocation is to run on. For handlers."""
+        return on_node(core_for(self._cluster, invocation)).place(invocation)
+
+    def execute(self, invocation: Invocation) -> list[Tensor]:
+        """Send an op as it is to its device: what the innermost handler does."""
+        return on_node(core_for(self._cluster, invocation)).execute(invocation)
+
+    def repeat(self, count: Any, body: Callable[..., Any], /, *state: Any) -> Any:
+        """`for _ in range(count): state = body(*state)`, on the node of the state."""
+        return on_node(core_of(self._cluster, (state, count))).repeat(count, body, *state)
+
+    # -- what all nodes share -----------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """The address of the daemon that was asked for the others."""
+        return self._cluster.address
+
+    @property
+    def devices(self) -> list[str]:
+        """Names of the devices of all nodes that are up; the first is the default."""
+        return self._cluster.devices()
+
+    def nodes(self) -> dict[str, str]:
+        """The nodes and their states, "up", "lost" or "left", as a node tells now."""
+        self._cluster.check_open()
+        self._cluster.refresh()
+        return {member.node: member.state for member in self._cluster.table.values()}
+
+    @property
+    def placement(self) -> Placement | None:
+        """The placement of new tensors that are given no device, on devices of one node; see `Session.placement`."""
+        return self._cluster.placement
+
+    @placement.setter
+    def placement(self, placement: Placement | None) -> None:
+        cluster = self._cluster
+        core = cluster.first() if placement is None else cluster.core(cluster.node_of(first_name(placement)))
+        refuse_captured(core.outbox, "the session's placement cannot be set")
+        cluster.place(core, None if placement is None else checked_placement(core, placement))
+
+    @property
+    def handler(self) -> Handler:
+        """The chain of handlers that every op passes, on all nodes; see `tensord.handlers`."""
+        return self._cluster.handler
+
+    @handler.setter
+    def handler(self, handler: Handler) -> None:
+        self._core.calls.use(handler)
+        self._cluster.handler = handler
+        for core in self._cluster.cores():
+            core.calls.use(handler)
+
+    def atomic(self) -> AbstractContextManager[None]:
+        """`with session.atomic():` as on one machine, for ops on one node: the first op inside decides which.
+
+        MetadataError at the first op on another node.
+        """
+        for core in self._cluster.cores():
+            refuse_captured(core.outbox, "a routine's ops cannot be made atomic one by one (take the call as a whole)")
+        return ClusterBlock(self._cluster)
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """`with session.span("step 37"):` what is issued inside has that name in the trace, on whichever node."""
+        Session.span(self, name)
+        return ClusterSpan(self._cluster, name)
+
+    # -- side effects, which have one order: that of the first node ---------------------------------------------------
+
+    def effect(self, callback: Callable[..., None], *tensors: Tensor, chain: int | None = None) -> None:
+        """Call back with the tensors' values, after the side effects issued before; see `Session.effect`.
+
+        Values of other nodes come to the first one, whose chain it is.
+        """
+        core = self._core
+        on_node(core).effect(callback, *(brought(self._cluster, core, each) for each in tensors), chain=chain)
+
+    def print(self, *values: Tensor | object, sep: str = " ", chain: int | None = None) -> None:
+        """Print tensors' values and other things in program order; see `Session.print`, and `effect`."""
+        core = self._core
+        on_node(core).print(*(brought(self._cluster, core, each) for each in values), sep=sep, chain=chain)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Has the session been closed?"""
+        return self._cluster.ended.is_set()
+
+    def close(self) -> None:
+        """End the session on all nodes; see `Session.close`."""
+        self._cluster.ended.set()
+        for core in self._cluster.all_cores():
+            on_node(core).close()
+
+    async def close_async(self) -> None:
+        """`await session.close_async()`: see `close`."""
+        await in_helper(self.close)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else ", ".join(self.devices)
+        return f"<tensord.ClusterSession at {self.address}: {state}>"
+
+
+def part_of(_session: ClusterSession, core: Core) -> Session:
+    """The session of one node."""
+    return on_node(core)
+
+
+def core_for(cluster: Cluster, invocation: Invocation) -> Core:
+    """The core that an invocation is for."""
+    return core_of(cluster, (invocation.out, invocation.inputs), invocation.device)
+
+
+for _name in ON_ONE_NODE:
+    setattr(ClusterSession, _name, routed(getattr(Session, _name), part_of))
+make_public(ClusterSession)

@@ -1,0 +1,48 @@
+"""Spans of a cluster session: open on the session of each node, also on one that is opened inside."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ...interpreter.concurrency.blocks import ends_block
+from ...interpreter.concurrency.interrupts import SHIELD
+from ..core.core import Core
+from ..locations.spans import Span
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+
+class ClusterSpan:
+    """A span on all nodes, in the thread or task that opens it."""
+
+    __slots__ = ("__weakref__", "_cluster", "_name", "_undo")
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self._cluster = cluster
+        self._name = name
+        self._undo = ExitStack()
+
+    def __enter__(self) -> None:
+        spans = self._cluster.spans
+        try:
+            for core in self._cluster.cores():
+                self.join(core)
+            spans.set((*spans.get(), self))
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def join(self, core: Core) -> None:
+        """Be open on that session, too."""
+        self._undo.enter_context(Span(core.outbox.locations.spans, self._name))
+
+    @ends_block
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with SHIELD:
+            self._cluster.spans.set(tuple(span for span in self._cluster.spans.get() if span is not self))
+            self._undo.pop_all().__exit__(kind, error, traceback)

@@ -1,0 +1,106 @@
+"""What has become of a node whose connection is broken: asked of its new daemon, or of the others.
+
+A session over tcp comes back if only the connection was broken, and its transport tries that for the whole lease. It
+cannot come back if the daemon has ended. So while the transport tries, a thread asks: whoever answers at the node's own
+address says which incarnation it is; and the other members know what their supervisors have told them. Where nobody
+listens at the address any more for `REFUSED` seconds, the daemon has ended, too: it listens as long as it lives.
+
+Rejected: to ask through the open sessions of the other nodes. The asking thread would need their locks, which a
+program may hold for as long as an atomic block takes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
+
+from ...interpreter.errors import MetadataError, NodeLost, TensordError
+from ...interpreter.wire.addresses import is_local, parse
+from ...interpreter.wire.members import Member, table_of
+from ..transport.keys import socket_options
+from ..transport.questions import Questions
+from ..transport.remote import RemoteTransport
+
+if TYPE_CHECKING:
+    from ..session.parts import Parts
+    from .cluster import Cluster
+
+PAUSE: Final = 0.1  # seconds between two rounds
+ANSWER: Final = 1.0  # seconds that a daemon has to answer
+REFUSED: Final = 1.0  # seconds without a listener, after which the daemon has ended
+
+
+def watch(cluster: Cluster, core: Parts) -> None:
+    """Begin to ask whenever the connection of that session is broken."""
+    transport = core.transport
+    if isinstance(transport, RemoteTransport):
+        transport.tell_away_to(partial(start, ref(cluster), core.node, transport))
+
+
+def start(cluster: ref[Cluster], node: str, transport: RemoteTransport) -> None:
+    """Begin to ask, on a thread of its own. Called on the transport's thread, without a lock."""
+    watched = cluster()
+    if watched is not None:
+        threading.Thread(target=follow, args=(watched, node, transport), name="tensord-cluster", daemon=True).start()
+
+
+def follow(cluster: Cluster, node: str, transport: RemoteTransport) -> None:
+    """Ask until the connection is there again, or the node is known to be lost."""
+    listened = monotonic()
+    while transport.away and not transport.lost:
+        member = cluster.reached(node)
+        if not is_refused(member.address):
+            listened = monotonic()
+        why = fate(cluster, member, transport.incarnation)
+        if not why and monotonic() - listened > REFUSED:
+            why = f"nobody listens at {member.address} any more"
+        if why:
+            transport.give_up(NodeLost(f"node {node} is lost: {why}"))
+        elif cluster.ended.wait(PAUSE):
+            return
+
+
+def fate(cluster: Cluster, member: Member, incarnation: int) -> str:
+    """The reason why that incarnation of a node is gone, as far as anybody knows; "" for none."""
+    asked = (member, *(cluster.reached(node) for node in cluster.nodes() if node != member.node))
+    for each in asked:
+        rows = ask(each, cluster.wanted.keys)
+        found = None if rows is None else table_of(rows).get(member.node)
+        if found is not None and not found.is_up:
+            return f"{each.node} says that it is {found.state}"
+        if found is not None and found.incarnation != incarnation:
+            return "its daemon was started again"
+        if found is not None and each is member:
+            return ""  # it lives, and the connection will come back
+    return ""
+
+
+def ask(member: Member, keys: str | os.PathLike[str] | None) -> Any:
+    """The members, as that one knows them; None if it does not answer. A machine of this process is not asked."""
+    if not member.address or is_local(member.address):
+        return None
+    with suppress(TensordError, OSError):
+        options = socket_options(member.address, keys, member.key)
+        with Questions(member.address, options, ANSWER) as questions:
+            return questions.ask("members")
+    return None
+
+
+def is_refused(address: str) -> bool:
+    """Does the system say that nobody listens at an address?"""
+    try:
+        where = parse(address)
+        if where.kind == "ipc":
+            return False  # its end is known at once
+        with socket.create_connection((where.host, where.port), ANSWER):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except (OSError, MetadataError):
+        return False

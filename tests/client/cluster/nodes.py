@@ -1,0 +1,91 @@
+"""Nodes for tests: they are told who the members are, as a supervisor does."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import tensord as td
+from tensord.interpreter.wire import keys
+from tensord.interpreter.wire.members import Member, member_of
+
+from ...chaos.rounds import free_port
+from ...daemon import Daemon
+
+DEVICES = ["cpu:0", "sim:0", "sim:1"]
+TOKEN = "t" * 40
+
+
+def own_entry(session: td.Session) -> Member:
+    """A machine's entry about itself."""
+    core = session._core
+    return next(
+        member for row in core.answers.query("members") if (member := member_of(row)).node == session.devices[0][:5]
+    )
+
+
+def tell(session: td.Session, members: list[Member]) -> None:
+    """Tell a machine who the members are."""
+    session._core.answers.query("join", [member.row() for member in members], TOKEN)
+
+
+def joined(sessions: dict[str, td.Session]) -> dict[str, td.Session]:
+    """The sessions, whose machines know each other now."""
+    members = [own_entry(session) for session in sessions.values()]
+    for session in sessions.values():
+        tell(session, members)
+    return sessions
+
+
+class Keyed:
+    """Daemons on loopback with CURVE keys, each a node, and their table of members. A context manager."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.keys = home / "client"
+        self.running: dict[str, Daemon] = {}
+        self.members: dict[str, Member] = {}
+        self._undo = ExitStack()
+        public, _ = keys.create(self.keys, "me")
+        self._allow = home / "allowed"
+        self._allow.write_bytes(keys.read_public(public) + b" me\n")
+        self._allow.chmod(0o600)
+
+    def start(self, node: str, incarnation: int = 1) -> Daemon:
+        """Start the daemon of a node, on ipc and on a port of its own."""
+        home = self.home / f"{node}-{incarnation}"
+        home.mkdir()
+        public, secret = keys.create(home, "server")
+        config = home / "c.toml"
+        config.write_text(f'[security]\nserver_secret = "{secret}"\nallow = "{self._allow}"\n')
+        address = f"tcp://127.0.0.1:{free_port()}"
+        options = ("--address", address, "--node", node, "--incarnation", str(incarnation), "--config", str(config))
+        devices = [word for name in DEVICES for word in ("--device", name)]
+        daemon = self._undo.enter_context(Daemon.start(home, *options, *devices))
+        self.running[node] = daemon
+        with daemon.connect() as session:
+            key = keys.read_public(public).decode()
+            self.members[node] = own_entry(session)._replace(address=address, key=key)
+        return daemon
+
+    def join(self, *nodes: str, **states: str) -> None:
+        """Tell these nodes, or all that run, who the members are; with other states than "up" for some."""
+        members = [member._replace(state=states.get(node, "up")) for node, member in self.members.items()]
+        for node in nodes or self.running:
+            with self.running[node].connect() as session:
+                tell(session, members)
+
+    def connect(self, node: str = "node0", **options: Any) -> td.ClusterSession:
+        """A session on all nodes, asked for at one of them."""
+        return td.connect_cluster(self.running[node].address, keys=self.keys, **options)
+
+    def kill(self, node: str) -> None:
+        """End the daemon of a node without a word."""
+        self.running.pop(node).kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._undo.close()

@@ -1,0 +1,163 @@
+"""Cluster sessions on daemons, over tcp with keys: how they are opened, and what a lost node does to them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+import tensord as td
+from tensord.client.cluster import watching
+from tensord.client.cluster.watching import fate, is_refused
+from tensord.interpreter.wire import keys
+from tensord.interpreter.wire.members import Member
+
+from ...chaos.rounds import free_port
+from ...each_case import each_case
+from .nodes import Keyed
+
+
+def on(session, node):
+    return session.asarray([1.0, 2.0], device=f"{node}/sim:0")
+
+
+def test_the_other_nodes_are_reached_with_the_keys_that_the_first_one_tells(keyed):
+    with keyed.connect() as session:
+        assert session.nodes() == {"node0": "up", "node1": "up"}
+        assert list(session._kept) == ["node0"]  # the others are opened at first use
+        y = on(session, "node1")
+        assert (y + y).numpy().tolist() == [2.0, 4.0]
+        assert y._core.address == keyed.members["node1"].address
+        session.publish("w", y)
+        with keyed.connect("node1") as other:
+            assert other.lookup("w").tolist() == [1.0, 2.0]
+            assert other.address == keyed.running["node1"].address
+
+
+def test_a_node_is_found_by_its_environment(keyed, monkeypatch):
+    monkeypatch.setenv("TENSORD_ADDRESS", keyed.running["node1"].address)
+    monkeypatch.setenv("TENSORD_KEYS", str(keyed.keys))
+    with td.connect_cluster() as session:
+        assert session.devices[0] == "node1/cpu:0"
+        assert on(session, "node0").tolist() == [1.0, 2.0]
+
+
+def test_keys_that_are_not_allowed_are_refused_with_the_node(keyed, tmp_path):
+    keys.create(tmp_path, "stranger")
+    with (
+        td.connect_cluster(keyed.running["node0"].address, keys=tmp_path) as session,
+        pytest.raises(td.NodeLost, match=r"node1 cannot be reached.*allow list"),
+    ):
+        on(session, "node1")
+
+
+@pytest.fixture
+def mortal(tmp_path):
+    """Two daemons that a test may kill."""
+    with Keyed(tmp_path) as daemons:
+        daemons.start("node0")
+        daemons.start("node1")
+        daemons.join()
+        yield daemons
+
+
+def wait_for_the_loss(tensor):
+    """The error of a wait for a tensor of a node that is lost, and how long it took."""
+    began = time.monotonic()
+    with pytest.raises(td.NodeLost) as caught:
+        tensor.wait()
+    return str(caught.value), time.monotonic() - began
+
+
+def test_a_lost_node_ends_what_is_on_it_and_nothing_else_and_comes_back_anew(mortal):
+    with mortal.connect() as session:
+        x, y = on(session, "node0"), on(session, "node1")
+        session.sync()
+        mortal.kill("node1")
+        mortal.join("node0", node1="lost")
+        message, took = wait_for_the_loss(y)
+        assert "node1 is lost: node0 says that it is lost" in message
+        assert took < 5
+        assert (x + 1).tolist() == [2.0, 3.0]
+        with pytest.raises(td.NodeLost, match="node1"):
+            session.sync()
+        assert session.sync() == 0
+        for use in (lambda: y + 1, lambda: x + y, lambda: session.xp.add(x, y), y.numpy):
+            with pytest.raises(td.NodeLost, match="node1"):
+                use()
+        with pytest.raises(td.NodeLost, match="node node1 is lost"):
+            on(session, "node1")
+        assert session.nodes() == {"node0": "up", "node1": "lost"}
+        assert session.devices == ["node0/cpu:0", "node0/sim:0", "node0/sim:1"]
+        assert session.names() == []
+        with pytest.raises(KeyError, match="not asked: node1"):
+            session.lookup("w")
+        mortal.start("node1", incarnation=2)
+        mortal.join()
+        assert (on(session, "node1") + 1).tolist() == [2.0, 3.0]
+        with pytest.raises(td.NodeLost, match="was lost, and the tensor with it"):
+            on(session, "node1") + y
+        assert session.sync() == 0
+
+
+def test_a_daemon_that_listens_no_more_is_lost_although_nobody_says_so(mortal):
+    with mortal.connect() as session:
+        y = on(session, "node1")
+        y.wait()
+        mortal.kill("node1")
+        message, took = wait_for_the_loss(y)
+        assert "nobody listens" in message
+        assert took < 10
+        with pytest.raises(td.NodeLost, match="cannot be reached"):
+            on(session, "node1")
+
+
+class Nodes:
+    """A cluster of three members, of which node1 is asked about. `told`: what each one says of it."""
+
+    class wanted:  # noqa: N801 - as the attribute
+        keys = None
+
+    def __init__(self, told):
+        self.told = told
+
+    def nodes(self):
+        return ["node0", "node1", "node2"]
+
+    def reached(self, node):
+        return Member(node, address=f"tcp://127.0.0.1:{ord(node[-1])}", incarnation=4)
+
+
+@each_case(
+    ("told", "why"),
+    [
+        ({"node1": (4, "up")}, ""),
+        ({"node1": (5, "up")}, "started again"),
+        ({"node1": (4, "up"), "node0": (4, "lost")}, ""),
+        ({"node0": (4, "up"), "node2": (4, "lost")}, "node2 says that it is lost"),
+        ({"node0": (4, "left")}, "node0 says that it is left"),
+        ({"node2": (5, "up")}, "started again"),
+        ({"node0": (4, "up"), "node2": (4, "up")}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_fate_of_a_node_is_what_it_or_another_member_says(told, why, monkeypatch):
+    def ask(member, _keys):
+        if member.node not in told:
+            return None
+        incarnation, state = told[member.node]
+        return [Member("node1", incarnation=incarnation, state=state).row()]
+
+    monkeypatch.setattr(watching, "ask", ask)
+    nodes: Any = Nodes(told)
+    found = fate(nodes, nodes.reached("node1"), 4)
+    assert why in found
+    assert bool(found) == bool(why)
+
+
+def test_only_a_port_without_a_listener_is_refused(keyed):
+    assert is_refused(f"tcp://127.0.0.1:{free_port()}")
+    assert not is_refused(keyed.members["node0"].address)
+    assert not is_refused(keyed.running["node0"].address)
+    assert not is_refused("tcp://nobody.invalid:7700")
