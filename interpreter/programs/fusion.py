@@ -20,10 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from ..schema.opdef import find
 from ..types.meta import Shape
-from .passes.facts import is_total, made_by, newest_values
-from .program import MOVE, NO_OPS, Program, Step
+from .passes.facts import is_total, made_by, newest_values, roots_of
+from .program import NO_OPS, Program, Step
 from .rows import Form, common, goes_through, is_thin
 
 LEAST: Final = 1 << 20  # bytes that a fusion reads and writes: fewer lie in the cache also from step to step
@@ -252,21 +251,6 @@ class _Search:
         for fusion in fusions:
             del self.open[fusion]
             self.found.append(fusion)
-
-
-def roots_of(program: Program) -> list[int]:
-    """For each value the first one in whose memory it may lie: that of a view is what it is a view of."""
-    roots = list(range(len(program.metas)))
-    for step in program.steps:
-        lies = step.op == MOVE or (step.op not in NO_OPS and find(step.op).view is not None)
-        if step.into is None and not lies:  # most of them
-            continue
-        for value, target in zip(made_by(step), step.targets, strict=True):
-            if target is not None:
-                roots[value] = roots[target]
-            elif lies:
-                roots[value] = roots[step.operands[0]]
-    return roots
 
 
 class _Uses:

@@ -3,6 +3,7 @@
 - `table`: the passes by name, and `apply`
 - `needless`: what nobody needs is left out, and what is computed twice is computed once
 - `numbers`: unused numbers are left out, equal ones shared, constants computed
+- `devices`: steps of one device stand together
 - `transfers`: moves are shared, folded away, and come early
 - `sharing`: two steps that make the same, made one; for `needless` and `transfers`
 - `facts`: what passes ask about programs

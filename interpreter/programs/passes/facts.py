@@ -49,3 +49,18 @@ def overwritten(program: Program) -> frozenset[int]:
 def newest_values(program: Program) -> dict[int, int]:
     """Each variable's value at the end of a run."""
     return {variable: value for value, variable in enumerate(program.variables)}
+
+
+def roots_of(program: Program) -> list[int]:
+    """For each value the first one in whose memory it may lie: that of a view is what it is a view of."""
+    roots = list(range(len(program.metas)))
+    for step in program.steps:
+        lies = step.op == MOVE or (step.op not in NO_OPS and find(step.op).view is not None)
+        if step.into is None and not lies:  # most of them
+            continue
+        for value, target in zip(made_by(step), step.targets, strict=True):
+            if target is not None:
+                roots[value] = roots[target]
+            elif lies:
+                roots[value] = roots[step.operands[0]]
+    return roots

@@ -13,6 +13,7 @@ from ...errors import MetadataError
 from ...wire.forms import shown
 from ..constructs import FORMS, blocks_of, layout
 from ..program import Program, Step
+from .devices import devices
 from .needless import common_subexpressions, dead_results
 from .numbers import numbers
 from .rebuilding import rebuilt
@@ -24,6 +25,7 @@ TRANSFERS: Final = "transfers"
 PASSES: Final[dict[str, Pass]] = {
     "dead_results": dead_results,
     "numbers": numbers,
+    "devices": devices,
     TRANSFERS: transfers,
     "common_subexpressions": common_subexpressions,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,25 @@ def test_a_routine_does_what_its_function_does(session, pair):
             ]
         )
     assert found[0] == found[1]
+
+
+def test_the_steps_of_each_device_are_segments(session, pair):
+    xp, found, devices = session.xp, [], []
+    for passes in ("", "none", "all"):
+        w, x = (session.global_tensor(ROWS / 9, pair, layout) for layout in (td.broadcast, td.split(0)))
+
+        def step(x, w=w):
+            y = xp.tanh(x * 2 + 1)
+            gradient = xp.sum(y * x, axis=0)  # the rows are split, so this is summed up on all devices
+            w -= 1e-3 * gradient
+            return xp.exp(-y) + x
+
+        run: Any = session.routine(step, passes=passes) if passes else step
+        found.append([run(x).numpy().tobytes() for _ in range(3)] + [w.numpy().tobytes()])
+        pieces = run.report()["pieces"] if passes else []
+        devices.append({each["device"] for each in pieces if each["how"] == "segment"})
+    assert found[0] == found[1] == found[2]
+    assert devices == [set(), set(), {"sim:0", "sim:1"}]
 
 
 def test_another_layout_is_another_kind_of_argument(session, pair):

@@ -129,6 +129,7 @@ def test_what_each_pass_has_done_counts_the_steps_of_blocks() -> None:
     assert [(each.name, each.before, each.after, each.changed) for each in done] == [
         ("dead_results", 6, 5, True),
         ("numbers", 5, 5, False),
+        ("devices", 5, 5, False),
         ("transfers", 5, 5, False),
         ("common_subexpressions", 5, 4, True),
     ]

@@ -1,0 +1,89 @@
+"""Steps of each device stand together, so that they become segments: a segment has steps of one device in a row.
+
+A program on global tensors has a step for each device in turn. Between two steps that are no ops, the steps of one
+device go in front of those of the next. A step that needs what a collective or a move right before brings goes behind
+those that do not: in one segment with them it would keep them waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from operator import is_
+from typing import TypeAlias
+
+from ..program import COLLECTIVES, MOVE, NO_OPS, Program, Step
+from .facts import made_by, roots_of
+from .rebuilding import rebuilt
+
+Place: TypeAlias = tuple[int, int]
+
+
+def devices(program: Program) -> Program:
+    """The program with the steps of each device together, as far as what they need allows."""
+    if program.devices < 2:
+        return program
+    steps = list(together(program.steps, roots_of(program)))
+    return program if all(map(is_, steps, program.steps)) else rebuilt(program, steps)
+
+
+def together(steps: Iterable[Step], roots: Sequence[int]) -> Iterator[Step]:
+    """The steps, stretch by stretch."""
+    stretch = Stretch(roots)
+    for step in steps:
+        if step.op not in NO_OPS:
+            stretch.add(step)
+            continue
+        if stretch.steps:
+            yield from stretch.ordered()
+            stretch = Stretch(roots)
+        if step.op == MOVE or step.op in COLLECTIVES:
+            stretch.awaited.update(made_by(step))
+        yield step
+    yield from stretch.ordered()
+
+
+class Stretch:
+    """Ops in a row. Each has a place: a round, and in it the rank of its device.
+
+    `awaited`: values that the steps right before bring; `made`: the place of the op that makes a value; `read` and
+    `written`: the last places of ops that read and overwrite memory with that root, so that views keep their order with
+    writes.
+    """
+
+    def __init__(self, roots: Sequence[int]) -> None:
+        self.roots = roots
+        self.steps: list[Step] = []
+        self.places: list[Place] = []
+        self.awaited: set[int] = set()
+        self.made: dict[int, Place] = {}
+        self.read: dict[int, Place] = {}
+        self.written: dict[int, Place] = {}
+        self.ranks: dict[int, int] = {}
+
+    def add(self, step: Step) -> None:
+        """Add an op, at the first place of its device that is behind all that it needs."""
+        into = step.into or ()
+        values = {value for value in (*step.operands, *into) if value >= 0}
+        memory, overwritten = {self.roots[value] for value in values}, {self.roots[value] for value in into}
+        before = [self.made[value] for value in values & self.made.keys()]
+        before += [self.written[root] for root in memory & self.written.keys()]
+        before += [self.read[root] for root in overwritten & self.read.keys()]
+        rank, least = self.ranks.setdefault(step.device, len(self.ranks)), int(not self.awaited.isdisjoint(values))
+        place = max([least, *(turn + (other > rank) for turn, other in before)]), rank
+        self.made.update(dict.fromkeys(made_by(step), place))
+        self.written.update(dict.fromkeys(overwritten, place))
+        self.read.update({root: max(place, self.read.get(root, place)) for root in memory})
+        self.steps.append(step)
+        self.places.append(place)
+
+    def ordered(self) -> list[Step]:
+        """The ops by their places, if they change devices less often so."""
+        order = sorted(range(len(self.steps)), key=self.places.__getitem__)
+        found = [self.steps[n] for n in order]
+        return found if changes(found) < changes(self.steps) else self.steps
+
+
+def changes(steps: Sequence[Step]) -> int:
+    """How often the steps change from device to device."""
+    return sum(one.device != other.device for one, other in pairwise(steps))
