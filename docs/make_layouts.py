@@ -44,7 +44,8 @@ SAMPLES: Final[tuple[tuple[str, str, tuple[Any, ...], dict[str, Any]], ...]] = (
     ("embedding", "embedding_grad", ((4, 6), ("int64", 4)), {"num_embeddings": 9}),
     ("attention", "scaled_dot_product_attention", ((2, 4, 8), (2, 4, 8), (2, 4, 8)), {}),
     ("data decide the shape", "nonzero", ((4, 6),), {}),
-    ("random values", "dropout", ((4, 6), 3), {"rate": 0.5}),
+    ("dropout", "dropout", ((4, 6), 3), {"rate": 0.5}),
+    ("random values", "uniform", (3,), {"shape": (4, 6)}),
 )
 
 

@@ -33,6 +33,7 @@ from .known import Known, KnownCalls
 from .making import global_tensor
 from .narrowing import Narrowing, narrowing
 from .plan import Asked, Plan, planned
+from .reducing import WAYS, reduced_apart
 from .tensor import GlobalTensor
 from .writing import Writing, writing
 
@@ -96,9 +97,12 @@ class GlobalCalls:
             if into is not None:
                 return self._written_into(core, invocation, into)
         plan = self._plans.get(asked) or self._plan(asked)
-        note(plan)
         if plan.moves:
+            apart = self._reduced_apart(core, invocation)
+            if apart is not None:
+                return apart
             self.refuse_moves(core, plan)
+        note(plan)
         if invocation.out is not None and not plan.direct and any(form.meta is None for form in plan.outputs):
             return self._written_when_known(core, invocation, plan)
         with self.grouped(), SHIELD:  # an exception from outside finds all parts written, or none
@@ -117,6 +121,14 @@ class GlobalCalls:
         with self.grouped(), SHIELD:
             rest = invocation._replace(inputs=(narrow.of(given),), attributes=((name, narrow.rest),))
             return self._carried_out(core, rest, None)
+
+    def _reduced_apart(self, core: Core, invocation: Invocation) -> list[Tensor] | None:
+        """Reduce a tensor part by part, if there is such a way, and it is wanted."""
+        if core.strict or invocation.out is not None or invocation.op.name not in WAYS:
+            return None
+        with self.grouped(), SHIELD:
+            found = reduced_apart(invocation.op.name, invocation.inputs[0], dict(invocation.attributes))
+        return None if found is None else [found]
 
     def _written_into(self, core: Core, invocation: Invocation, into: Writing) -> list[Tensor]:
         """Write a value to a region of the target: on each device what that has of the region."""

@@ -28,8 +28,9 @@ class Call(NamedTuple):
     outputs: tuple[Meta | None, ...]
 
 
-# The attributes of a call on a share: (the whole call, the call on the share but for its attributes) -> attributes.
-Localise: TypeAlias = Callable[[Call, Call], Mapping[str, Any]]
+# The attributes of a call on a share: (the whole call, the call on the share but for its attributes, the number of the
+# device) -> attributes.
+Localise: TypeAlias = Callable[[Call, Call, int], Mapping[str, Any]]
 
 
 class Signature(NamedTuple):
@@ -108,4 +109,4 @@ def _piece(call: Call, signature: Signature, place: int, parts: int) -> Call:
     metas = tuple([share(meta, atom) if isinstance(meta, Meta) else meta for meta, atom in inputs])
     results = tuple([None if meta is None else share(meta, atom) for meta, atom in outputs])
     piece = Call(metas, call.attributes, results)
-    return piece if signature.localise is None else piece._replace(attributes=signature.localise(call, piece))
+    return piece if signature.localise is None else piece._replace(attributes=signature.localise(call, piece, place))

@@ -134,7 +134,7 @@ def side_by_side(call: Call, _parts: int) -> Iterator[Signature]:
 def drop_named(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | None]]) -> Rule:
     """Of `squeeze`: the dropped axes are named, since a share may have others of size one."""
 
-    def localise(whole: Call, piece: Call) -> Mapping[str, Any]:
+    def localise(whole: Call, piece: Call, _place: int) -> Mapping[str, Any]:
         x = tensor(whole.metas)
         kept = axes_of(x.shape, whole.attributes)
         return {**piece.attributes, "axis": tuple(axis for axis in range(x.ndim) if axis not in kept)}

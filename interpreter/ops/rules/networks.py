@@ -60,7 +60,7 @@ def normalised_gradient(call: Call, _parts: int) -> Iterator[Signature]:
 # --- losses
 
 
-def of_whole_batch(whole: Call, piece: Call) -> Mapping[str, Any]:
+def of_whole_batch(whole: Call, piece: Call, _place: int) -> Mapping[str, Any]:
     """The mean of a share of the rows is over the rows of all shares."""
     count = whole.attributes["count"]
     return {**piece.attributes, "count": count or tensors(whole.metas)[1].size or None}

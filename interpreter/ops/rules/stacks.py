@@ -47,7 +47,7 @@ def shaped(call: Call, _parts: int) -> Iterator[Signature]:
     )
 
 
-def with_its_shape(_whole: Call, piece: Call) -> Mapping[str, Any]:
+def with_its_shape(_whole: Call, piece: Call, _place: int) -> Mapping[str, Any]:
     """The attributes with the shape of the share's result."""
     return {**piece.attributes, "shape": getattr(piece.outputs[0], "shape", ())}
 

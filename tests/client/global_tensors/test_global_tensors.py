@@ -338,3 +338,25 @@ def test_parts_and_copies_are_taken_at_once(session, pair):
         assert group[0] == ATOMIC
         assert [message[0] for message in group[1]] == [TO_DEVICE, TO_DEVICE]
         del kept
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        (td.split(0), td.split(1)),
+        (td.split(1), td.split(0)),
+        (td.split(0), td.split(0)),
+        (td.split(2), td.broadcast),
+        (td.split(1), td.split(1)),
+    ],
+    ids=str,
+)
+def test_dropout_of_shares_drops_what_one_device_would_and_moves_nothing(make_session, layout):
+    session = make_session(devices=["cpu:0", *(f"sim:{n}" for n in range(4))])
+    array = np.random.default_rng(0).random((7, 5, 6)).astype(np.float32)
+    x = session.global_tensor(array, td.placement([["sim:0", "sim:1"], ["sim:2", "sim:3"]]), layout)
+    expected = session.nn.dropout(session.asarray(array), 9, rate=0.4)
+    assert session.explain(lambda x: session.nn.dropout(x, 9, rate=0.4), x).bytes == 0
+    found = session.nn.dropout(x, 9, rate=0.4)
+    assert found.layout == layout
+    np.testing.assert_array_equal(found.numpy(), expected.numpy())

@@ -33,6 +33,33 @@ def test_the_seed_alone_decides_whatever_the_dtype_the_values_and_the_device(eva
     assert 0.4 < (other == first).mean() < 0.6
 
 
+@each_case(
+    ("shape", "begin"),
+    [
+        ((30, 40, 5), (0, 0, 0)),
+        ((7, 40, 5), (11, 0, 0)),
+        ((30, 3, 5), (0, 17, 0)),
+        ((30, 40, 1), (0, 0, 4)),
+        ((2, 3, 2), (28, 37, 3)),
+        ((0, 40, 5), (30, 0, 0)),
+    ],
+)
+def test_a_share_has_what_the_whole_has_there(shape, begin, evaluate):
+    whole = (30, 40, 5)
+    place = tuple(slice(first, first + size) for first, size in zip(begin, shape, strict=True))
+    expected = evaluate("dropout", np.ones(whole), 7, rate=0.5)[place]
+    found = evaluate("dropout", np.ones(shape), 7, rate=0.5, whole=whole, begin=begin)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_rows_far_from_each_other_are_drawn_apart(evaluate):
+    whole = (3, 50_000)
+    expected = evaluate("dropout", np.ones(whole), 7, rate=0.5)[:, 49_990:]
+    found = evaluate("dropout", np.ones((3, 10)), 7, rate=0.5, whole=whole, begin=(0, 49_990))
+    np.testing.assert_array_equal(found, expected)
+    evaluate("dropout", np.ones((3, 1)), 7, rate=0.5, whole=(3, 2**55), begin=(0, 2**54))
+
+
 @each_case("rate", [0.1, 0.5, 0.9])
 def test_as_many_are_dropped_as_the_rate_says(rate, evaluate):
     found = evaluate("dropout", np.ones(40_000), 2**64 - 1, rate=rate)
@@ -64,6 +91,10 @@ X = Meta.of((2,), "float32")
         ((Meta.of((2,), "int8"), int), {"rate": 0.5}, TypeError, "floating"),
         ((X, int), {"rate": 1.5}, ValueError, r"in \[0, 1\]"),
         ((X, int), {}, ValueError, "'rate' is required"),
+        ((X, int), {"rate": 0.5, "whole": (4,)}, ValueError, "begins at None"),
+        ((X, int), {"rate": 0.5, "whole": (4, 4), "begin": (0, 0)}, ValueError, "as many dimensions"),
+        ((X, int), {"rate": 0.5, "whole": (4,), "begin": (3,)}, ValueError, "not inside"),
+        ((X, int), {"rate": 0.5, "whole": (2**62,), "begin": (0,)}, ValueError, "bytes|large|elements"),
     ],
 )
 def test_operands_that_do_not_fit_are_refused(infer, metas, attributes, error, message):

@@ -1,0 +1,126 @@
+"""Reductions along split axes that no partial result stands for, of which parts are reduced where they lie.
+
+A product, and the position of an extreme: each device reduces its part, and what the devices find, an element of each
+along the axis, is brought together and reduced once more. A variance: the deviations from the mean are squared and
+summed up. Either moves less than the tensor, which is gathered where it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from math import nan, prod
+from typing import Any, Final
+
+import numpy as np
+
+from ...interpreter.layouts.layout import BROADCAST, Layout, Partial, Split
+from ...interpreter.schema.promotion import working_dtype
+from ...interpreter.types.meta import Meta, normal_axes
+from ..core.core import Core
+from ..tensor.tensor import Tensor
+from .boxing.route import seconds
+from .form import Form
+from .tensor import GlobalTensor
+
+Attributes = Mapping[str, Any]
+
+
+def reduced_apart(name: str, x: GlobalTensor, attributes: Attributes) -> Tensor | None:
+    """The reduction, issued part by part; None if there is no such way, or if it saves nothing."""
+    way, meta = WAYS.get(name), x._form.meta
+    if way is None or meta is None or x._form.is_partial:
+        return None
+    axes = normal_axes(attributes["axis"], meta.ndim)
+    return way(name, x, attributes, axes) if saves(x._form, meta, axes) else None
+
+
+def saves(form: Form, meta: Meta, axes: Collection[int]) -> bool:
+    """Does it take longer to gather the tensor than to gather twice what is found in its parts?"""
+    whole, found = gathered(form.layout, axes), found_in_parts(form, meta, axes)
+    return seconds(form, form.laid(whole)) > 2 * seconds(found, found.laid(whole))
+
+
+def gathered(layout: Layout, axes: Collection[int]) -> Layout:
+    """The layout that has these axes whole."""
+    return tuple([BROADCAST if isinstance(atom, Split) and atom.axis in axes else atom for atom in layout])
+
+
+def found_in_parts(form: Form, meta: Meta, axes: Collection[int]) -> Form:
+    """The form of the parts' results, which keep the axes: each device has one element along those that are split."""
+    grid = form.placement.grid
+    shape = [prod(grid[dim] for dim in form.splits(axis)) if axis in axes else n for axis, n in enumerate(meta.shape)]
+    return Form.of(Meta.of(tuple(shape), meta.dtype), form.placement, form.layout)
+
+
+def brought_together(parts: Sequence[Tensor], form: Form, axes: Collection[int]) -> GlobalTensor:
+    """The parts' results, on each device for all of the axes. `form`: that of `found_in_parts`."""
+    found = Form.of(Meta.of(form.meta.shape, parts[0].dtype), form.placement, form.layout)  # type: ignore[union-attr]
+    return GlobalTensor(parts[0]._core, found, parts).to_global(layout=gathered(form.layout, axes))
+
+
+def product(name: str, x: GlobalTensor, attributes: Attributes, axes: Collection[int]) -> Tensor:
+    parts = [called(name, [part], {**attributes, "keepdims": True}) for part in x._parts]
+    found = brought_together(parts, found_in_parts(x._form, x._known_meta(), axes), axes)
+    return called(name, [found], {**attributes, "dtype": found.dtype.name})
+
+
+def position(name: str, x: GlobalTensor, attributes: Attributes, axes: Collection[int]) -> Tensor | None:
+    """The first of equal extremes, since those of earlier parts come first. All axes count as one where the first one
+    alone is cut, which then leaves the order of the elements."""
+    form, meta, flat = x._form, x._known_meta(), attributes["axis"] is None
+    cut = {atom.axis for atom in form.layout if isinstance(atom, Split)}
+    if (flat and cut != {0}) or any(0 in share.shape for share in form.shares):
+        return None
+    axis, parts, inner = min(axes), x._parts, 1
+    if flat:
+        axis, inner = 0, prod(meta.shape[1:])
+        parts = tuple([called("reshape", [part], {"shape": (-1,)}) for part in parts])
+        form = Form.of(Meta.of((meta.size,), meta.dtype), form.placement, form.layout)
+    places = [called(name, [part], {"axis": axis, "keepdims": True}) for part in parts]
+    extremes = [called("take_along_axis", pair, {"axis": axis}) for pair in zip(parts, places, strict=True)]
+    begins = [share.begin[axis] * inner for share in x._form.shares]
+    places = [place + begin if begin else place for place, begin in zip(places, begins, strict=True)]
+    found = found_in_parts(form, x._known_meta() if not flat else form.meta, (axis,))  # type: ignore[arg-type]
+    chosen = called(name, [brought_together(extremes, found, (axis,))], {"axis": axis, "keepdims": True})
+    result = called("take_along_axis", [brought_together(places, found, (axis,)), chosen], {"axis": axis})
+    if flat:
+        return called("reshape", [result], {"shape": (1,) * meta.ndim * attributes["keepdims"]})
+    return result if attributes["keepdims"] else called("squeeze", [result], {"axis": (axis,)})
+
+
+def variance(name: str, x: GlobalTensor, attributes: Attributes, axes: Collection[int]) -> Tensor:
+    """In two passes, as on one device."""
+    meta, axis = x._known_meta(), attributes["axis"]
+    dtype = np.dtype(np.float64) if meta.dtype.kind in "biu" else working_dtype(meta.dtype)
+    wide = x if dtype == meta.dtype else called("astype", [x], {"dtype": dtype.name})
+    delta: Tensor = wide - called("mean", [wide], {"axis": axis, "keepdims": True})
+    if dtype.kind == "c":
+        delta = called("real", [delta * called("conj", [delta])])
+    else:
+        delta *= delta
+    freedom = prod(meta.shape[n] for n in axes) - attributes["correction"]
+    total = called("sum", [delta], {"axis": axis, "keepdims": attributes["keepdims"]})
+    found: Tensor = total / (float(freedom) if freedom > 0 else nan)
+    found = called("sqrt", [found]) if name == "std" else found
+    return called("astype", [whole(found)], {"dtype": "float16"}) if meta.dtype == np.float16 else found
+
+
+def whole(x: Any) -> Tensor:
+    """The sum of addends, some of which may be larger than any float16 where the sum is not."""
+    summed: Tensor = x.to_global(layout=tuple([BROADCAST if isinstance(atom, Partial) else atom for atom in x.layout]))
+    return summed
+
+
+WAYS: Final[Mapping[str, Callable[..., Tensor | None]]] = {
+    "prod": product,
+    "argmax": position,
+    "argmin": position,
+    "var": variance,
+    "std": variance,
+}
+
+
+def called(name: str, operands: Sequence[Any], attributes: Attributes | None = None) -> Tensor:
+    """The result of a call."""
+    core: Core = operands[0]._core
+    return core.calls.call(core, name, operands, attributes)[0]
