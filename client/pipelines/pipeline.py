@@ -3,11 +3,11 @@
 Nothing schedules the stages while they work. A stage starts as soon as the edges of its operands allow, in the order in
 which its ops were issued: its stream is in order. So the ops are issued in the order "one forward, one backward"
 (`order`). By themselves, devices that run what is ready would let the first stage get ahead with all microbatches,
-whose saved tensors all have to be kept. So a stage has credits: as many microbatches may be alive on it as there are
-stages from there to the end. Its forward pass of a microbatch comes `after` its backward pass of the one so many
-before, which is one more edge.
+whose saved tensors all have to be kept. So a stage has credits (`most_alive`). Its forward pass of a microbatch comes
+`after` its backward pass of the one so many before, which is one more edge.
 
-Source: D. Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, 2019 (1F1B).
+Sources: D. Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, 2019 (1F1B); Y. Zhuang et
+al., On Optimizing the Communication of Model Parallelism, 2023 (one more microbatch, behind which copies hide).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Batch:
 
     def forward(self, number: int) -> None:
         """Issue the forward pass of a stage's next microbatch; of the last stage the loss, too."""
-        stage, alive = self._stages[number], len(self._stages) - number
+        stage, alive = self._stages[number], most_alive(len(self._stages), number)
         x = stage.take(self._arriving[number].popleft())
         if self._begun[number] >= alive:
             (x,) = x._core.calls.call(x._core, "after", [x, self._passed[number].popleft()])
@@ -116,7 +116,7 @@ class Batch:
         y, saved = pair(stage.forward(x), f"forward of stage {number}", "a tensor, and what its backward needs")
         check_tensor(y, f"the first of what forward of stage {number} gives")
         self._saved[number].append(saved)
-        if alive > 1:
+        if number < len(self._stages) - 1:
             self._arriving[number + 1].append(y)
             return
         targets = [stage.take(each) for each in self._targets.popleft()]
@@ -138,7 +138,7 @@ class Batch:
 
 def order(stages: int, microbatches: int) -> Iterator[tuple[int, bool]]:
     """The passes of all stages, each with whether it is a forward pass. In each round a stage has one pass: backward if
-    it can, else forward if fewer microbatches than there are stages from it on are alive there."""
+    it can, else forward if one more microbatch may be alive there."""
     forward, backward = [0] * stages, [0] * stages
     while backward[0] < microbatches:
         arrived = [microbatches, *forward]
@@ -147,9 +147,19 @@ def order(stages: int, microbatches: int) -> Iterator[tuple[int, bool]]:
             if backward[stage] < returned[stage]:
                 backward[stage] += 1
                 yield stage, False
-            elif forward[stage] < arrived[stage] and forward[stage] - backward[stage] < stages - stage:
+            elif forward[stage] < arrived[stage] and forward[stage] - backward[stage] < most_alive(stages, stage):
                 forward[stage] += 1
                 yield stage, True
+
+
+def most_alive(stages: int, number: int) -> int:
+    """How many microbatches may be alive on a stage: as many as there are stages from it to the end, and one more.
+
+    Without that one a stage waits in each round for two copies: of its result to the next stage, and of a gradient back
+    from there. The last stage waits for none.
+    """
+    behind = stages - number - 1
+    return behind + 2 if behind else 1
 
 
 def rows_of(operands: Sequence[Any]) -> int:
@@ -195,8 +205,8 @@ def checked(stages: Sequence[Any]) -> list[Stage]:
 def pipeline(stages: Sequence[Stage], microbatches: int) -> Pipeline:
     """Make a pipeline of stages, each on a device: `losses = pipeline(stages, 16)(x, targets, loss=loss)`.
 
-    Its stages work at the same time, on one microbatch each: "one forward, one backward", and as many microbatches may
-    be alive on a stage as there are stages from there on. MetadataTypeError for what is no `Stage`, MetadataError for a
-    number of microbatches below 1. See docs/pipelines.md.
+    Its stages work at the same time, on one microbatch each: "one forward, one backward". On a stage with n behind it,
+    at most n + 2 microbatches are alive; on the last one, one. MetadataTypeError for what is no `Stage`, MetadataError
+    for a number of microbatches below 1. See docs/pipelines.md.
     """
     return Pipeline(stages, microbatches)

@@ -109,18 +109,18 @@ def forward_passes(session: Any, device: str) -> int:
 
 
 def test_a_stage_runs_as_far_ahead_as_it_has_credits(session: Any) -> None:
-    """The last stage stands still, so no microbatch comes back: each of the others goes forward with as many as there
-    are stages from it to the end."""
+    """The last stage stands still, so no microbatch comes back: each of the others goes forward with one more than
+    there are stages from it to the end."""
     layers = [Counted(session, device, seed) for seed, device in enumerate(SIMS)]
     x, target = data(session, 32)
     with held(session, "sim:3", "compute"):
         losses = td.pipeline(stages_of(layers), 16)(x, target, loss=squares)
         session.flush()
         for stage, device in enumerate(SIMS[:3]):
-            until(session, lambda: forward_passes(session, device) >= 4 - stage)  # noqa: B023 - called before it changes
+            until(session, lambda: forward_passes(session, device) >= 5 - stage)  # noqa: B023 - called before it changes
         for stage, device in enumerate(SIMS[:3]):
             session.xp.ones(1, device=device).wait()  # all that could run has
-            assert forward_passes(session, device) == 4 - stage
+            assert forward_passes(session, device) == 5 - stage
     assert len([each.item() for each in losses]) == 16
 
 
