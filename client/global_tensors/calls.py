@@ -34,6 +34,7 @@ from .making import global_tensor
 from .narrowing import Narrowing, narrowing
 from .plan import Asked, Plan, planned
 from .reducing import WAYS, reduced_apart
+from .replicas import without_failed
 from .tensor import GlobalTensor
 from .writing import Writing, writing
 
@@ -271,7 +272,7 @@ class GlobalCalls:
             form = Form.of(meta, wanted, layout_of(atoms, len(wanted.grid), meta))
         except MetadataError as error:
             raise located(error) from None
-        return self.boxed(given, form)
+        return self.boxed(given if placement is None else without_failed(given), form)
 
     def boxed(self, given: GlobalTensor, form: Form) -> GlobalTensor:
         """A global tensor of that form, whose parts are its own."""

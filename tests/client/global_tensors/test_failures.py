@@ -78,6 +78,54 @@ def test_a_value_leaves_a_lost_device(make_session):
         np.testing.assert_array_equal(x.to_global(td.placement(["sim:0", "sim:2"]), layout).wait().numpy(), ROWS)
 
 
+def lose(session, name):
+    """Lose the device, on whose `exp` that fault is."""
+    with pytest.raises(td.KernelError, match=f"{name} is lost"):
+        session.xp.exp(session.asarray(ROWS, name)).wait()
+
+
+@pytest.mark.parametrize("lost", ["sim:0", "sim:1", "sim:2", "sim:3"])
+@pytest.mark.parametrize("layout", [(td.broadcast, td.broadcast), (td.split(0), td.broadcast)], ids=str)
+def test_a_value_moves_from_its_living_replicas(make_session, lost, layout):
+    fault = [{"kind": "lost", "label": "exp"}]
+    sims = [{"name": f"sim:{n}", "faults": fault if f"sim:{n}" == lost else []} for n in range(4)]
+    session = make_session(devices=["cpu:0", *sims, "sim:4", "sim:5"])
+    x = session.global_tensor(ROWS, td.placement([["sim:0", "sim:1"], ["sim:2", "sim:3"]]), layout).wait()
+    lose(session, lost)
+    y = x + 1
+    elsewhere = td.placement(["sim:5", "sim:4"])
+    for given, expected in ((x, ROWS), (y, ROWS + 1)):
+        np.testing.assert_array_equal(given.numpy(), expected)
+        np.testing.assert_array_equal(given.to_device("sim:4").numpy(), expected)
+        for wanted in (td.split(0), td.split(1), td.broadcast, td.partial("sum")):
+            np.testing.assert_array_equal(given.to_global(elsewhere, wanted).wait().numpy(), expected)
+
+
+def test_a_failed_replica_is_made_anew_on_its_device(session, pair):
+    rows = [
+        (session.asarray(ROWS, name), session.asarray([n], name)) for n, name in zip((1, 99), pair.names, strict=True)
+    ]
+    x = session.global_tensor(parts=[session.xp.take(*each, axis=0) for each in rows], placement=pair)
+    with pytest.raises(td.KernelError, match=r"the part on sim:1\)"):
+        x.wait()
+    assert [part.tolist() for part in x.to_global(pair).wait().parts()] == [[[3.0, 4.0, 5.0]]] * 2
+
+
+def test_where_all_replicas_have_failed_the_error_is_theirs(session, pair):
+    parts = [session.xp.take(session.asarray(ROWS, name), session.asarray([99], name), axis=0) for name in pair.names]
+    x = session.global_tensor(parts=parts, placement=pair)
+    with pytest.raises(IndexError):
+        x.to_device("cpu:0").numpy()
+    session.sync()
+
+
+def test_in_a_group_nobody_asks_for_failures(session, pair):
+    x = session.global_tensor(ROWS, pair)
+    with session.atomic():
+        moved = x.to_device("cpu:0")
+    np.testing.assert_array_equal(moved.numpy(), ROWS)
+
+
 def test_a_cancelled_session_says_so_of_global_tensors(session, pair):
     x = session.global_tensor(ROWS, pair, td.split(0))
     x.wait()

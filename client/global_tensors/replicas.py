@@ -1,0 +1,48 @@
+"""Equal parts some of which have failed, on a lost device or a full one: the value is made of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...interpreter.layouts.layout import BROADCAST, Broadcast
+from ...interpreter.layouts.placement import Placement
+from ..tensor import waiting
+from ..tensor.tensor import Tensor
+from ..waiting.steps import Steps, on_thread
+from .form import Form
+from .tensor import GlobalTensor
+from .values import sources
+
+
+def has_replicas(form: Form) -> bool:
+    """Are several parts equal?"""
+    return any(n > 1 and atom == BROADCAST for n, atom in zip(form.placement.grid, form.layout, strict=True))
+
+
+def without_failed(tensor: GlobalTensor) -> GlobalTensor:
+    """Of equal parts one that has not failed, if one has failed; else the tensor as it is. Waits for no value."""
+    outbox = tensor._core.outbox
+    if not has_replicas(tensor._form) or not outbox.answers():
+        return tensor
+    failed = on_thread(outbox, failures(tensor._parts))
+    return chosen(tensor, failed) if any(failed) else tensor
+
+
+def failures(parts: Sequence[Tensor]) -> Steps[list[bool]]:
+    """Which of the parts have failed so far?"""
+    found = []
+    for part in parts:
+        error = yield from waiting.error_of(part)
+        found.append(error is not None)
+    return found
+
+
+def chosen(tensor: GlobalTensor, failed: Sequence[bool]) -> GlobalTensor:
+    """The value without replicas: the first of equal parts that has not failed, on a grid without their dimensions."""
+    form = tensor._form
+    kept = [dim for dim, atom in enumerate(form.layout) if not isinstance(atom, Broadcast)]
+    numbers = [next((n for n in equal if not failed[n]), equal[0]) for equal in sources(form).values()]
+    names, grid = form.placement.names, form.placement.grid
+    where = Placement(tuple([names[n] for n in numbers]), tuple([grid[dim] for dim in kept]) or (1,))
+    layout = tuple([form.layout[dim] for dim in kept]) or (BROADCAST,)
+    return GlobalTensor(tensor._core, Form.of(form.meta, where, layout), [tensor._parts[n] for n in numbers])
