@@ -18,6 +18,7 @@ from . import (
     checkpoints,
     clients,
     closing,
+    cluster,
     collectives,
     elementwise,
     eviction,
@@ -64,6 +65,7 @@ EMBEDDED: Workloads = {
     "tracing": tracing.measure,
     "functions": array_api.measure_calls,
     "checkpoints": checkpoints.measure,
+    "cluster": cluster.measure,
 }
 
 DAEMON: Workloads = {

@@ -1,6 +1,7 @@
-"""What a bare ZeroMQ message over ipc takes there and back: the floor under one op and its result.
+"""What a bare ZeroMQ message takes there and back: the floor under one op and its result.
 
-`python -m bench.echo ADDRESS` sends everything back, until it gets an empty message.
+`python -m bench.echo ADDRESS [SECRET]` sends everything back, until it gets an empty message; with CURVE if it is given
+a secret key.
 """
 
 from __future__ import annotations
@@ -18,27 +19,38 @@ MESSAGE = bytes(64)  # about as much as an op and the question for its result
 
 
 @contextmanager
-def echoing() -> Iterator[Callable[[], bytes]]:
-    """A function that sends a message to another process, and returns what comes back."""
-    with tempfile.TemporaryDirectory(prefix="tensord-") as home, Partner("echo", f"ipc://{home}/echo") as peer:
-        address = peer.hear()
-        with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-            socket.connect(address)
+def echoing(*, curve: bool = False) -> Iterator[Callable[[], bytes]]:
+    """A function that sends a message to another process, and returns what comes back: over ipc, or tcp with CURVE."""
+    public, secret = zmq.curve_keypair()
+    with tempfile.TemporaryDirectory(prefix="tensord-") as home:
+        address = ("tcp://127.0.0.1:*", secret.decode()) if curve else (f"ipc://{home}/echo",)
+        with Partner("echo", *address) as peer, zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+            if curve:
+                socket.curve_serverkey = public
+                socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
+            yield from rounds(socket, peer)
 
-            def echo() -> bytes:
-                socket.send(MESSAGE)
-                answer: bytes = socket.recv()
-                return answer
 
-            yield echo
-            socket.send(b"")
-            peer.process.wait()
+def rounds(socket: zmq.Socket[bytes], peer: Partner) -> Iterator[Callable[[], bytes]]:
+    """The function, until its caller is done with it."""
+    socket.connect(peer.hear())
+
+    def echo() -> bytes:
+        socket.send(MESSAGE)
+        answer: bytes = socket.recv()
+        return answer
+
+    yield echo
+    socket.send(b"")
+    peer.process.wait()
 
 
 def main() -> None:
     with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        for secret in sys.argv[2:]:
+            socket.curve_server, socket.curve_secretkey = True, secret.encode()
         socket.bind(sys.argv[1])
-        say(sys.argv[1])
+        say(socket.getsockopt_string(zmq.LAST_ENDPOINT))
         while True:
             frames = socket.recv_multipart()
             if not frames[-1]:

@@ -68,6 +68,9 @@ ROWS = [
     "xp.add",
     "checkpoint, 2 GiB",
     "known, 10,000 names",
+    "chain on a remote node",
+    "one op, remote, median",
+    "cluster session opens",
 ]
 
 
