@@ -135,7 +135,7 @@ model-long: $(VENV)/.dev
 
 conformance-long: $(VENV)/.dev
 	@TENSORD_CONFORMANCE_EXAMPLES=$(EXAMPLES) $(RUN) -m pytest -n 3 --dist worksteal tests/conformance tests/interpreter/layouts
-	@TENSORD_LAYOUTS=1 TENSORD_PROGRAMS=$(EXAMPLES) $(RUN) -m pytest -n 3 --timeout 3600 tests/client/global_tensors
+	@TENSORD_EXAMPLES=$(EXAMPLES) TENSORD_PROGRAMS=$(EXAMPLES) $(RUN) -m pytest -n 3 --timeout 3600 tests/client/global_tensors
 
 fuzz: $(VENV)/.dev
 	@$(RUN) -m tests.fuzz.run --seconds $(SECONDS)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import product
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -48,14 +50,31 @@ def entries(session: Session) -> list[Entry]:
     return [entry for entry in found if entry.name not in OTHERWISE]
 
 
-def layouts() -> Iterator[tuple[Placement, Any]]:
+def layouts() -> list[tuple[Placement, Any]]:
     """Every placement with every layout of a matrix."""
-    for where in GRIDS:
-        for first in ATOMS:
-            if len(where.grid) == 1:
-                yield where, (first,)
-            else:
-                yield from ((where, (first, second)) for second in ATOMS)
+    return [(where, layout) for where in GRIDS for layout in product(ATOMS, repeat=len(where.grid))]
+
+
+def arguments(shape: tuple[int, ...], seed: int) -> dict[str, Any]:
+    """Arrays for the names of the texts: quarters, whose sums are exact; square matrices are regular."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-4, 5, shape) / 4
+    if len(shape) > 1 and shape[-1] == shape[-2]:
+        x += 4 * np.eye(shape[-1])
+    count = shape[0] if shape else 1
+    return {
+        "x": x,
+        "z": x.copy(),
+        "i": rng.integers(0, 5, shape),
+        "b": rng.random(shape) < 0.5,
+        "one": np.asarray(2),
+        "v": rng.integers(0, count, min(count, 3)),
+    }
+
+
+def sized(entry: Entry, shape: tuple[int, ...]) -> str:
+    """The text of a call, with the number of elements where that of a matrix of nine stands."""
+    return re.sub(r"\b9\b", str(prod(shape)), entry.text) if "reshape" in entry.name else entry.text
 
 
 def fitting(layout: Any, array: Any) -> Any:
@@ -68,9 +87,13 @@ def fitting(layout: Any, array: Any) -> Any:
     )
 
 
-def outcome(session: Session, text: str, tensors: Mapping[str, Tensor]) -> Any:
+def other_names(session: Session) -> dict[str, Any]:
+    """The names of the texts that are no tensors."""
+    return {name: value for name, value in names_for(session).items() if name not in ARGUMENTS}
+
+
+def outcome(session: Session, names: dict[str, Any], text: str, tensors: Mapping[str, Tensor]) -> Any:
     """The values of the result and of the arguments, or the error's type and text without the line."""
-    names = {name: value for name, value in names_for(session).items() if name not in ARGUMENTS}
     session.random.seed(11)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
