@@ -31,7 +31,7 @@ from ..tensor.operators import GLOBALS
 from ..tensor.reading import forget
 from ..tensor.tensor import Tensor
 from .by_name import call
-from .checks import check_host, device_of, own
+from .checks import check_host, device_of, own, refuse_other_nodes
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
 from .signatures import SMALL, Entry, SignatureKey, Signatures, as_floats, signature_of
 
@@ -242,8 +242,10 @@ class Calls:
         if is_global(core, invocation):
             return core.global_calls.carry_out(core, invocation)
         capture = CURRENT.capture
-        if capture is not None and capture.core is core:
-            return capture.record(invocation)
+        if capture is not None:
+            refuse_other_nodes(capture.core, core)
+            if capture.core is core:
+                return capture.record(invocation)
         key = signature_of(core, invocation, self.place(core, invocation))
         location = self._outbox.locations.issued()
         while True:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from ...interpreter.errors import ConnectionLost, MetadataError, MetadataTypeError, NodeLost, TensordError
+from ...interpreter.errors import CaptureError, ConnectionLost, MetadataError, MetadataTypeError, NodeLost, TensordError
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.opdef import no_kernel
 from ...interpreter.types.device_names import kind_of, own_name
@@ -50,6 +50,13 @@ def on_two_nodes(tensor: Tensor, core: Core, beside: Any) -> TensordError:
     there = tensor.device
     move = f'x.to_device("{where}")' if "/" in where else "x.to_device(...)"
     return MetadataError(f"a tensor is on {there}, and the call is on {where}: move one of them, {move}")
+
+
+def refuse_other_nodes(captured: Core, core: Core) -> None:
+    """CaptureError for an op on another node of the cluster than that on which a routine is captured."""
+    if captured is not core and core.cluster is not None and captured.cluster is core.cluster:
+        message = f"a routine is of one node, here {captured.node}: do what is for {core.node} outside of the routine"
+        raise located(CaptureError(message))
 
 
 def on_one_device(tensor: Tensor) -> Tensor:

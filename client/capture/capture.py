@@ -78,6 +78,7 @@ class Capture:
         self._symbols: list[SymbolicTensor] = []
         self._constants: dict[tuple[str, str], int] = {}
         self._seed: SymbolicNumber | None = None
+        self._cores: list[Core] = []  # whose calls all pass `execute` meanwhile
 
     @property
     def root(self) -> Capture:
@@ -87,7 +88,10 @@ class Capture:
     def begin(self) -> None:
         """Record what this thread does, until `end`."""
         with SHIELD:  # an exception between the two would leave the session half in a capture
-            self.core.calls.capturing(1)
+            cluster = self.core.cluster
+            self._cores = [self.core] if cluster is None else list(cluster.cores())
+            for core in self._cores:
+                core.calls.capturing(1)
             CURRENT.capture = self
             SHIELD.hold(self)
 
@@ -98,7 +102,8 @@ class Capture:
             if CURRENT.capture is not None and CURRENT.capture.root is self:
                 SHIELD.let_go(self)
                 CURRENT.capture = None
-                self.core.calls.capturing(-1)
+                for core in self._cores:
+                    core.calls.capturing(-1)
             self.over = True
             for symbol in self._symbols:
                 die(symbol)

@@ -186,9 +186,10 @@ class Cluster:
         return node in self.table and self.table[node].is_up
 
     def reached(self, node: str) -> Member:
-        """The member at the address by which this process reaches it."""
+        """The member at the address by which this process reaches it: not by tcp, if it was asked otherwise."""
         member = self.table[node]
-        return member._replace(address=self.address) if node == self.home else member
+        by_tcp = self.address.startswith("tcp://") and member.address
+        return member if node != self.home or by_tcp else member._replace(address=self.address)
 
     def open_all(self) -> list[Parts]:
         """The cores of all nodes that can be reached, opened side by side."""
@@ -248,7 +249,7 @@ class Cluster:
     def _told(self) -> Iterable[Any]:
         """The answers of the nodes, until one is enough."""
         for core in self.cores():
-            if core.outbox.answers():
+            if core.outbox.answers() and not core.transport.away:
                 with suppress(TensordError, TimeoutError):
                     yield core.answers.query("members", timeout=PATIENCE)
         for node in self.nodes():

@@ -33,7 +33,8 @@ def of(outbox: Outbox, steps: Steps[T], wait: Wait | None = None) -> Steps[T]:
 
 def side_by_side(procedures: Iterable[tuple[Outbox, Steps[T]]]) -> Steps[list[T | TensordError]]:
     """The results of procedures that all ask before the first one waits; the error of one in place of its result."""
-    begun = [begin(outbox, steps) for outbox, steps in procedures]
+    given = list(procedures)
+    begun = [begin(outbox, steps) for outbox, steps in given]
     found: list[T | TensordError] = []
     try:
         for each in begun:
@@ -42,8 +43,8 @@ def side_by_side(procedures: Iterable[tuple[Outbox, Steps[T]]]) -> Steps[list[T 
             except TensordError as error:
                 found.append(error)
     finally:
-        for each in begun[len(found) :]:
-            each.close()
+        for _, steps in given[len(found) :]:
+            steps.close()
     return found
 
 

@@ -7,10 +7,9 @@ from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from ...interpreter.errors import CaptureError
 from ...interpreter.layouts.placement import Placement
+from ..calls.checks import refuse_other_nodes
 from ..core.core import Core
-from ..locations.locations import located
 from ..locations.tracebacks import MEANT, hide, hides
 from ..outbox.current import CURRENT
 from ..tensor.tensor import Tensor
@@ -40,17 +39,14 @@ def core_of(cluster: Cluster, values: Any, where: Any = None) -> Core:
     """The core that a call with these values, perhaps in containers, is for."""
     tensor = first_tensor(values, DEEPEST)
     if tensor is not None:
-        return checked(cluster, tensor._core)
-    return checked(cluster, cluster.default() if where is None else cluster.core(cluster.node_of(first_name(where))))
+        return checked(tensor._core)
+    return checked(cluster.default() if where is None else cluster.core(cluster.node_of(first_name(where))))
 
 
-def checked(cluster: Cluster, core: Core) -> Core:
+def checked(core: Core) -> Core:
     """The core; CaptureError if this thread captures a routine on another node."""
-    capture = CURRENT.capture
-    if capture is not None and capture.core is not core and capture.core.cluster is cluster:
-        on, other = capture.core.node, core.node
-        message = f"a routine's devices are of one node, here {on}: do what is for {other} outside of the routine"
-        raise located(CaptureError(message))
+    if CURRENT.capture is not None:
+        refuse_other_nodes(CURRENT.capture.core, core)
     return core
 
 

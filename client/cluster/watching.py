@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 PAUSE: Final = 0.1  # seconds between two rounds
 ANSWER: Final = 1.0  # seconds that a daemon has to answer
+ALIVE: Final = 0.5  # seconds until it is asked again
 REFUSED: Final = 1.0  # seconds without a listener, after which the daemon has ended
 
 
@@ -55,19 +56,19 @@ def follow(cluster: Cluster, node: str, transport: RemoteTransport) -> None:
     listened = monotonic()
     while transport.away and not transport.lost:
         member = cluster.reached(node)
-        if not is_refused(member.address):
-            listened = monotonic()
         why = fate(cluster, member, transport.incarnation)
-        if not why and monotonic() - listened > REFUSED:
+        if why is None or (not why and not is_refused(member.address)):
+            listened = monotonic()
+        elif not why and monotonic() - listened > REFUSED:
             why = f"nobody listens at {member.address} any more"
         if why:
             transport.give_up(NodeLost(f"node {node} is lost: {why}"))
-        elif cluster.ended.wait(PAUSE):
+        elif cluster.ended.wait(PAUSE if why is not None else ALIVE):
             return
 
 
-def fate(cluster: Cluster, member: Member, incarnation: int) -> str:
-    """The reason why that incarnation of a node is gone, as far as anybody knows; "" for none."""
+def fate(cluster: Cluster, member: Member, incarnation: int) -> str | None:
+    """The reason why that incarnation of a node is gone, "" if nobody knows one; None if it answers itself."""
     asked = (member, *(cluster.reached(node) for node in cluster.nodes() if node != member.node))
     for each in asked:
         rows = ask(each, cluster.wanted.keys)
@@ -77,7 +78,7 @@ def fate(cluster: Cluster, member: Member, incarnation: int) -> str:
         if found is not None and found.incarnation != incarnation:
             return "its daemon was started again"
         if found is not None and each is member:
-            return ""  # it lives, and the connection will come back
+            return None
     return ""
 
 

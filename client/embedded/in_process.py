@@ -46,7 +46,7 @@ class InProcessTransport:
         self.devices = dict(devices)
         self.inline_work = inline_work
         self.node, self.incarnation = node, 0
-        self.maps = self.eager = False
+        self.maps = self.eager = self.away = False
         self.opens_files, self.names_files = True, False
         self._lender = object()  # what lends host arrays: they outlive the transport
         self._replies: dict[int, Reply] = {}

@@ -86,6 +86,10 @@ class Transport(Protocol):
     def lost(self) -> bool:
         """Has the other side ended?"""
 
+    @property
+    def away(self) -> bool:
+        """Is the connection lost, and may come back?"""
+
     def gpu(self, device: str) -> int | None:
         """The number in CUDA, in this process, of a device of the machine whose memory can be read here; else None."""
 
@@ -149,7 +153,7 @@ class ClosedTransport:
         self.why = why
         self.inline_work = 0
         self.node, self.incarnation = "", 0
-        self.maps = self.eager = False
+        self.maps = self.eager = self.away = False
         self.lost = True
 
     def has_room(self, _share: float) -> bool:

@@ -148,8 +148,9 @@ def test_routines_run_on_the_node_of_their_arguments(cluster):
 
 
 def test_a_routine_is_of_one_node(cluster):
-    x = both(cluster)[0]
+    x, y = both(cluster)
     for function in (
+        lambda a: (y * 2, a + 1)[1],
         lambda a: a + cluster.xp.ones(2, device=TWO[1]),
         lambda a: a.to_device(TWO[1]),
     ):
