@@ -11,12 +11,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...interpreter.collectives.choice import schedule_of
+from ...interpreter.collectives.collective import Collective
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import STREAM, Asked
 from ...interpreter.collectives.steps import Place, Step
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import size
+from ...streams.device import Device
 from ...streams.merging import merged_bytes
 from ...streams.stream import Stream, StreamKind
 from ..memory.replicas import drop_copies
@@ -71,23 +73,19 @@ class Group:
         self.results: list[Binding] = []
         self.tokens: dict[tuple[int, int], Copy] = {}
         self.buffers: dict[tuple[int, int], Copy] = {}
-        self.done = [0] * len(devices)  # steps of each rank that have been admitted
 
     @property
     def name(self) -> str:
         """`all_reduce 64 MiB ring of 4 #12`, with the id of the first instruction."""
-        given = self.given
-        return f"{given.kind} {size(given.nbytes)} {self.algorithm} of {given.ranks} #{self.number}"
+        return name_of(self.given, self.algorithm, self.number)
 
     def admit(self, outputs: Sequence[int], metas: Sequence[Meta]) -> None:
         """Admit all of it."""
         name = self.name
         for id_, meta, device in zip(outputs, metas, self.devices, strict=True):
             self.results.append(self.make_result(name, id_, meta, device))
-        most = max([sum(step.rank == rank for step in self.steps) for rank in range(self.given.ranks)])
-        for step in self.steps:
-            self.done[step.rank] += 1
-            self.admit_step(step, f"{name}, step {self.done[step.rank]} of {most}")
+        for step, label in zip(self.steps, labels_of(name, self.steps, self.given.ranks), strict=True):
+            self.admit_step(step, label)
         self.complete(name)
         for binding in self.inputs:
             if not binding.tensor.storage.sharers:
@@ -112,11 +110,12 @@ class Group:
         return binding
 
     def complete(self, name: str) -> None:
-        """All results are there, or none."""
+        """All results are there, or none: an input that is empty, which no step reads, may have an error, too."""
         instruction = self.new_instruction(Opcode.COMPLETE, name, self.devices[0])
         results = tuple([binding.copy for binding in self.results])
+        unread = [self.inputs[rank].copy for rank in unread_inputs(self.given, self.steps)]
         instruction.inputs = tuple(self.results)  # they are updated: it makes no memory
-        instruction.reads, instruction.writes = (*self.tokens.values(), *results), results
+        instruction.reads, instruction.writes = (*self.tokens.values(), *unread, *results), results
         counted = self.scheduler.collectives.setdefault(str(self.given.kind), [0, 0])
         nbytes = self.given.nbytes
 
@@ -165,22 +164,19 @@ class Group:
 
     def receive(self, step: Step, label: str, origin: Origin) -> None:
         """Admit what writes the chunk: by copying, or by merging with the base."""
-        device, result, base, flat = self.devices[step.rank], self.results[step.rank], step.base, self.given.flat
+        device, result, base = self.devices[step.rank], self.results[step.rank], step.base
         instruction = self.new_instruction(Opcode.MOVE if base is None else Opcode.MERGE, label, device)
         own = [] if base is None else [self.binding(base)]
         instruction.inputs = operands = (result, *own, origin.binding)
         read = dict.fromkeys([binding.copy for binding in operands])
         instruction.reads = (*read, *origin.tokens, *self.tokens_read(base))
         instruction.writes = (self.token(step.target),)
-        if base is None:
-            instruction.kernel = copying(origin.copy, step.target.region, origin.region, flat)
-        else:
-            merge = partial(device.backend.merge, function=self.given.merge)
-            if not origin.in_place:
-                merge = partial(merge, receive=origin.copy)
-                instruction.writes += (self.buffer(step.target),)
-                instruction.beside = merged_bytes(origin.region.shape, self.given.inputs[0].dtype.itemsize)
-            instruction.kernel = merging(merge, (step.target.region, base.region, origin.region), flat)
+        if base is not None and not origin.in_place:
+            instruction.writes += (self.buffer(step.target),)
+            instruction.beside = merged_bytes(origin.region.shape, self.given.inputs[0].dtype.itemsize)
+        instruction.kernel = kernel_of(
+            self.given, step, origin.region, device.backend, origin.copy, in_place=origin.in_place
+        )
         self.send(instruction, device.backend.copy_stream(origin.kind), device, origin.nbytes)
 
     def send(self, instruction: Instruction, stream: Stream, carrier: DeviceState, nbytes: int) -> None:
@@ -219,6 +215,40 @@ class Group:
     def tokens_read(self, place: Place | None) -> list[Copy]:
         """The token of a place that is a chunk."""
         return [] if place is None or place.is_input else [self.token(place)]
+
+
+def name_of(given: Collective, algorithm: str, number: int) -> str:
+    """`all_reduce 64 MiB ring of 4 #12`, with the id of the first instruction."""
+    return f"{given.kind} {size(given.nbytes)} {algorithm} of {given.ranks} #{number}"
+
+
+def labels_of(name: str, steps: Sequence[Step], ranks: int) -> list[str]:
+    """The labels of steps: which of its rank's each is, of how many there are at the most."""
+    done, labels = [0] * ranks, []
+    for step in steps:
+        done[step.rank] += 1
+        labels.append(f"{name}, step {done[step.rank]} of ")
+    return [f"{label}{max(done)}" for label in labels]
+
+
+def unread_inputs(given: Collective, steps: Sequence[Step]) -> list[int]:
+    """The ranks of the inputs that no step reads."""
+    places = [place for step in steps for place in (step.source, step.base) if place is not None]
+    read = {place.rank for place in places if place.is_input}
+    return [rank for rank in range(len(given.inputs)) if rank not in read]
+
+
+def kernel_of(
+    given: Collective, step: Step, origin: Region, device: Device, copy: Receive, *, in_place: bool
+) -> Callable[..., None]:
+    """The kernel of a step, which gets the arrays of the result, of the base unless there is none, and of the source.
+    `origin`: where the chunk lies in the last; `copy`: how it comes from there, unless a merge reads it `in_place`."""
+    if step.base is None:
+        return copying(copy, step.target.region, origin, given.flat)
+    merge = partial(device.merge, function=given.merge)
+    if not in_place:
+        merge = partial(merge, receive=copy)
+    return merging(merge, (step.target.region, step.base.region, origin), given.flat)
 
 
 def part(array: Array, region: Region, flat: bool) -> Array:

@@ -32,6 +32,7 @@ from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
 from .collective_group import Group
+from .groups_at_once import GroupAtOnce
 from .lookup import check_new, device_of, refuse_cancelled, tensor_of
 from .quotas import check_results
 from .rejection import Rejection
@@ -58,6 +59,8 @@ class Collectives:
             asked = asked_by(message, tensors, self.scheduler.devices)
             devices = [device_of(self.scheduler.devices, name) for name in asked.devices]
             metas = asked.collective.outputs()
+            if GroupAtOnce(self.scheduler, self.residency, cause, asked, tensors, devices, metas).run(outputs):
+                return
             bound = self.bind(cause, asked.collective, tensors, devices, metas)
         except TensordError as error:
             self.refuse(cause, message, error, metas, devices)
