@@ -130,6 +130,7 @@ class Device(ABC):
         self.lost: BaseException | None = None  # set once, from any thread: nothing works on this device any more
         self.computes = True  # False: values may lie here, and nothing else: no tensor is at home here
         self.host = False  # True: its arrays are host memory, so that the host can reach them without a transfer
+        self.linked = False  # True: links read and fill its arrays where they lie
         self.shared = False  # True: other processes can map its larger blocks
         self.bus_id = ""  # of a GPU, by which other processes find it
         self.cuda_number: int | None = None  # its number in CUDA, if others may read its memory where it lies

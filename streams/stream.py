@@ -33,6 +33,7 @@ class StreamKind(StrEnum):
     READ = "read"  # from the store
     WRITE = "write"  # to the store
     SAVE = "save"  # to users' files, and to checkpoints
+    LINK = "link"  # to and from other nodes
 
 
 class Task(Protocol):
@@ -96,6 +97,7 @@ class Stream(ABC):
     `events`: the stream can be ordered after a task of another such stream without the host.
     `late_errors`: a task's error may surface after its successors were executed.
     `unwatched`: fences, so far as the driving thread looks for them itself, which no other thread does then.
+    `ordered`: tasks execute and end in the order of submission.
     `steered`: something interferes with the stream's tasks, such as a delay or a fault; set from any thread.
     """
 
@@ -109,6 +111,7 @@ class Stream(ABC):
         self.events = False
         self.late_errors = False
         self.steered = False
+        self.ordered = True
         self.merge_buffer: Any = None  # memory for pieces of what is merged here (`merging`)
         self.unwatched: deque[Any] = deque()  # fences that the driving thread looks for itself
 

@@ -38,6 +38,9 @@ from ..interpreter.errors import TensordError
 from ..interpreter.schema.infer import InferCache
 from ..interpreter.wire.limits import Limits
 from ..streams.device import Device, Eviction
+from ..streams.links.link import Links
+from ..streams.links.link_stream import LinkStream
+from ..streams.stream import Sink
 from .admission.admission import Admission
 from .durability.taking import Told
 from .model.device_state import DeviceState, Uses
@@ -122,6 +125,13 @@ class Engine:
         """The store, if values may be evicted to it."""
         return self.store if self.store is not None and self.store.backend.limit else None
 
+    def join(self, links: Links, sink: Sink) -> None:
+        """Let sessions send values to other nodes, and receive some from there. `sink`: as that of the devices."""
+        self.admission.nodes.links = links
+        for device in self.devices.values():
+            if device.backend.linked:
+                device.link = LinkStream(device.name, sink, self.scheduler.clock)
+
     def open_session(
         self,
         reply: ReplySink,
@@ -171,7 +181,7 @@ class Engine:
         scheduler.stamp(scheduler.clock())
         if self.finished:
             scheduler.release_finished()
-            abandon_lost(self.tiers.values(), self.directory.storages, scheduler.doom, self.launched)
+            abandon_lost(self.tiers.values(), self.directory.storages, scheduler.doom, scheduler.revoke, self.launched)
         if self._doomed:
             scheduler.retire_doomed()
         if self.pending:

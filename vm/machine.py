@@ -39,6 +39,7 @@ from ..interpreter.concurrency.shielded_lock import ShieldedLock
 from ..interpreter.concurrency.switch_interval import SWITCH_INTERVAL
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ..interpreter.process_end import AT_END
+from ..streams.links.link import Links
 from ..streams.stream import Task
 from .failures import log_lines
 from .log import log
@@ -67,6 +68,7 @@ class VirtualMachine(Runtime):
         tracing: bool = True,
         hang_after: float = HANG_AFTER,
         node: str = "",
+        links: Links | None = None,
     ) -> None:
         self.lock = ShieldedLock()
         self.bell = Bell()  # wakes the leader
@@ -86,7 +88,9 @@ class VirtualMachine(Runtime):
         self.losers: dict[int, Callable[[TensordError], None]] = {}  # session id -> fails its open requests
         self._shut = False
         self._watched_at = time.monotonic()
-        super().__init__(devices, self.sink, tracing=tracing, hang_after=hang_after, node=node, driving=self.locked)
+        super().__init__(
+            devices, self.sink, tracing=tracing, hang_after=hang_after, node=node, links=links, driving=self.locked
+        )
         SHIELD.install()
         SWITCH_INTERVAL.shorten()
         self.closed = False

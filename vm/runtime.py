@@ -14,6 +14,8 @@ from typing import Any
 from ..interpreter.errors import ProtocolError, TensordError
 from ..interpreter.wire.members import Member
 from ..streams.catalogue import close_devices, open_tiers
+from ..streams.links.link import Links
+from ..streams.links.loopback import Loopback
 from ..streams.stream import Sink
 from .durability.taking import NOT_THERE
 from .engine import RUN_WORK, Engine
@@ -43,6 +45,7 @@ class Runtime:
 
     `driving`: holds the lock of the driving thread, if more than one thread may drive. `node`: the machine's name among
     several, which stands in front of its devices' names; "" for a machine on its own; `incarnation`: of the node.
+    `links`: to other nodes, whose maker closes them after the machine; by default a node sends to itself.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Runtime:
         run_work: int = RUN_WORK,
         node: str = "",
         incarnation: int = 0,
+        links: Links | None = None,
         driving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.driving = driving
@@ -84,6 +88,10 @@ class Runtime:
         self.about = About(
             self.places, Process(), hung=lambda: list(self.hung.values()), errors=lambda: self.recent_errors
         )
+        self._loopback = Loopback(node) if node and links is None else None
+        joined = links or self._loopback
+        if joined is not None:
+            self.engine.join(joined, sink)
         if node:
             self.about.members = Membership(Member(node, incarnation=incarnation, devices=tuple(self.devices)))
 
@@ -233,6 +241,8 @@ class Runtime:
             lines = self.failures.close()
         log_lines(lines)
         ended = close_devices(self.tiers, timeout)
+        if self._loopback is not None:
+            ended &= self._loopback.close(timeout)
         if not ended:
             log.error("closed with a kernel that does not end; its thread is given up", hung=list(self.hung.values()))
         return ended

@@ -81,7 +81,7 @@ class CpuDevice(HostDevice):
     def __init__(self, name: str, sink: Sink, options: CpuOptions | None = None) -> None:
         self.options = options = options or CpuOptions()
         super().__init__(name, options.memory, options.missing, options.cache, late_errors=options.late_errors)
-        self.host = True
+        self.host = self.linked = True
         self.shared = options.shared
         self.eviction, self.floor = options.eviction, options.floor
         self.ceiling = ceiling_of(options.ceiling, self.limit)

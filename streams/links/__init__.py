@@ -1,6 +1,6 @@
 """Links: values that go from one machine to another.
 
-- `link`: the interface
+- `link`: the interface; `link_stream`: the stream of what waits for other nodes
 - `exchange`: where both halves of each transfer meet, within one process
 - `in_memory`: two machines in one process; `loopback`: a machine alone, which sends to itself
 """

@@ -122,6 +122,7 @@ class SimDevice(HostDevice):
         compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams)]
         copies = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)}
         self._set_streams(compute, copies)
+        self.linked = not options.launches
         if options.compute_rate:
             self.pace = options.compute_rate / 1e9
         self.eviction, self.floor = options.eviction, options.floor

@@ -6,7 +6,7 @@
   the memory of a GPU
 - `collectives`: what several devices compute together; `collective_group`: the instructions of one; `groups_at_once`:
   small ones at admission
-- `node_transfers`: values that go to other nodes, and come from there
+- `packing`: values that have to lie packed; `node_transfers`: values that go to other nodes, and come from there
 - `files`: tensors that lie in files; `durable`: checkpoints and their restoring
 - `routines`: programs, links and runs; `segments`: runs as one instruction;
   `runs_at_once`: short ones at admission

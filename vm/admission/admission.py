@@ -131,7 +131,7 @@ class Admission:
         files = Files(scheduler, residency, rejection)
         self.durable = durable = Durable(scheduler, residency, names, rejection)
         self.routines = routines = Routines(scheduler, residency, infer, accesses, rejection)
-        nodes = NodeTransfers(scheduler, rejection)
+        self.nodes = nodes = NodeTransfers(scheduler, residency, rejection)
         self.handlers: dict[type[NamedMessage], Handler] = {
             Call: calls.call,
             Release: self.release,

@@ -210,7 +210,7 @@ def writes_beyond(instruction: Instruction, own: Collection[Copy]) -> bool:
 
 def written_by(instruction: Instruction) -> Sequence[Binding]:
     """What it writes of values that tensors have: what it makes, or updates."""
-    if not instruction.traits.exchanges:
+    if not (instruction.traits.exchanges and instruction.inputs):
         return instruction.outputs
     return [one for one in instruction.inputs if isinstance(one, Binding) and one.copy in instruction.writes]
 

@@ -30,6 +30,7 @@ from ..model.tensor import Binding, Copy
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
 from .lookup import define, note_maker
+from .packing import drop_packed
 
 Array = Any
 Receive = Callable[[Array, Array], None]
@@ -88,8 +89,7 @@ class Group:
             self.admit_step(step, label)
         self.complete(name)
         for binding in self.inputs:
-            if not binding.tensor.storage.sharers:
-                drop_copies(binding.tensor.storage)
+            drop_packed(binding)
 
     def new_instruction(self, opcode: Opcode, label: str, device: DeviceState) -> Instruction:
         cause = self.cause

@@ -34,6 +34,7 @@ from ..scheduler.scheduler import Scheduler
 from .collective_group import Group
 from .groups_at_once import GroupAtOnce
 from .lookup import check_new, device_of, refuse_cancelled, tensor_of
+from .packing import packed
 from .quotas import check_results
 from .rejection import Rejection
 
@@ -89,19 +90,7 @@ class Collectives:
         for device, meta in zip(devices, metas, strict=True):
             if device.ceiling:
                 residency.tiers.require_share(None, device, meta.nbytes, cause)
-        return [self.packed(one, cause) if given.flat else one for one in bound]
-
-    def packed(self, binding: Binding, cause: Cause) -> Binding:
-        """The binding, or that of a packed copy of its view, which is dropped with the group."""
-        meta = binding.tensor.meta
-        if meta is None or binding.strides is None or binding.strides == meta.strides or meta.size < 2:
-            return binding
-        tensor, copy = self.residency.new_tensor(meta, binding.copy.device)
-        target = Binding(copy, tensor, 0, None)
-        self.residency.transfers.copy(binding, target, cause)
-        self.scheduler.bound.append(copy)
-        tensor.storage.sharers = 0
-        return target
+        return [packed(residency, one, cause) if given.flat else one for one in bound]
 
     def refuse(
         self,

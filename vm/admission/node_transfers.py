@@ -1,42 +1,277 @@
-"""Admission of values that go to other nodes, and come from there."""
+"""Admission of values that go to other nodes, and come from there: SEND and RECV.
+
+A transfer has two halves, one on each node, which its links join (`streams.links.link`).
+
+- A Send reads the value in memory of the host: at home on a cpu or sim device, else on the host, where a Transfer
+  brings it. It is done when the other node has the bytes. Of a value that has failed it sends the error.
+- A RECV is two instructions. An Expect is done when the other node offers the value; it writes a token, a copy without
+  data. A Recv reads the token, so that it has memory only then, and makes the tensor: at home, or on the host if home
+  is a GPU, whence an ordinary move brings it.
+
+All are on the link stream of their device, whose tasks end in any order, and all their edges are hard. So they hold up
+no stream and no other session, and wherever a half stands it ends when its peer's does. Whoever withdraws a half (a
+cancellation, the end of a session, a lost device, no memory) tells the other node, once, through `Half`.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
-from ...interpreter.errors import MetadataError, TensordError
+from ...interpreter.errors import MetadataError, ProtocolError, TensordError
+from ...interpreter.opcodes import Opcode
+from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import DTYPES, Meta
 from ...interpreter.wire.messages import Recv, Send
-from ..model.session import VmSession
+from ...streams.links.link import Link, Links, Told
+from ..model.device_state import DeviceState, add_to
+from ..model.instruction import Instruction
+from ..model.session import Cause, VmSession
+from ..model.signature import NOTHING
+from ..model.tensor import Binding, Tensor
+from ..placement.residency import Residency
+from ..placement.views import moved
+from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
-from .rejection import Rejection
+from ..tracing.link_labels import OFFER, RECV, SEND, LinkLabel
+from .lookup import check_new, define, device_of, note_maker, refuse_cancelled, tensor_of
+from .packing import drop_packed, packed
+from .quotas import check_results
+from .rejection import Rejection, located
+
+Withdraw: TypeAlias = Callable[[bytes, TensordError], None]  # `fail` or `refuse` of a link
 
 NO_NODE: Final = "this machine has no node name, so no value goes from here to another node: start it with one"
 
 
-class NodeTransfers:
-    """The handlers of SEND and RECV messages."""
+class Half:
+    """This node's half of a transfer. `ended`: its link has told its end, or was told."""
 
-    def __init__(self, scheduler: Scheduler, rejection: Rejection) -> None:
+    def __init__(self, transfer: bytes, withdraw: Withdraw) -> None:
+        self.transfer = transfer
+        self.ended = False
+        self._withdraw = withdraw
+
+    def until(self, ended: Told) -> Told:
+        """The callback with which the half ends."""
+
+        def told(error: TensordError | None) -> None:
+            self.ended = True
+            ended(error)
+
+        return told
+
+    def on_error(self, ended: Told) -> Told:
+        """The callback with which the half ends, if there is an error."""
+
+        def told(error: TensordError | None) -> None:
+            self.ended = error is not None
+            ended(error)
+
+        return told
+
+    def withdraw(self, error: TensordError) -> None:
+        """Tell the other node why nothing will come of it."""
+        if not self.ended:
+            self.ended = True
+            self._withdraw(self.transfer, error)
+
+    def doomed(self, instruction: Instruction) -> None:
+        """An instruction of this half will not run, or not to its end."""
+        if instruction.error is not None and not self.ended:
+            self.withdraw(instruction.describe(instruction.error))
+
+
+class NodeTransfers:
+    """The handlers of SEND and RECV messages. `links`: None on a machine that is no node."""
+
+    def __init__(self, scheduler: Scheduler, residency: Residency, rejection: Rejection) -> None:
         self.scheduler = scheduler
+        self.residency = residency
         self.rejection = rejection
+        self.links: Links | None = None
+        self.sent: dict[str, list[int]] = {}  # node -> [count, bytes]
+        self.received: dict[str, list[int]] = {}
+
+    def link_to(self, node: str) -> Link:
+        """The link to a node."""
+        if self.links is None:
+            raise MetadataError(NO_NODE)
+        return self.links.to(node)
+
+    # -- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, session: VmSession, message: Send) -> None:
-        """Refuse."""
-        self.rejection.deny(session, MetadataError(NO_NODE), 0, message.location, "send")
+        """Admit a Send; the other node gets the error of one that is refused."""
+        id_, node, transfer, location = message
+        half: Half | None = None
+        cause = Cause(session, location)
+        try:
+            link = self.link_to(node)
+            half = Half(transfer, link.fail)
+            refuse_cancelled(session)
+            tensor = tensor_of(session, id_)
+            if session.moves:
+                self.residency.begin_moves(session)
+            source = packed(self.residency, self.readable(tensor, cause), cause)
+        except TensordError as error:
+            if half is not None:
+                half.withdraw(located(session, error, location, "send"))
+            self.rejection.deny(session, error, 0, location, "send")
+            return
+        self.admit_send(cause, link, half, source, str(LinkLabel(SEND, node, transfer)), node)
+        drop_packed(source)
+
+    def admit_send(self, cause: Cause, link: Link, half: Half, source: Binding, label: str, node: str) -> None:
+        """Admit the instruction."""
+        meta = known(source.tensor)
+        instruction = self.new_instruction(cause, Opcode.SEND, label, source.copy.device)
+        instruction.inputs, instruction.reads = (source,), (source.copy,)
+        instruction.bytes_moved = meta.nbytes
+
+        def offer(array: Any, ended: Told) -> None:
+            poison = instruction.poisoned_operand()
+            if poison is None:
+                link.offer(half.transfer, meta, array, half.until(ended))
+            else:
+                half.withdraw(poison)
+                ended(poison)
+
+        self.admit(instruction, half, offer, self.sent, node)
+
+    def readable(self, tensor: Tensor, cause: Cause) -> Binding:
+        """The copy to send from, in memory of the host: preferably one that is there, then that at home."""
+        known(tensor)
+        here = [copy for copy in tensor.storage.copies.values() if copy.device.backend.linked]
+        if here:
+            best = min(here, key=lambda copy: (copy.writer is not None, copy.device is not tensor.home))
+            return self.residency.operand(tensor, best.device, cause)
+        if self.residency.host is None:
+            raise MetadataError(f"a value of {tensor.home.name} is sent from a cpu device, and this machine has none")
+        return self.residency.bring(tensor, self.residency.host, cause)
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
 
     def recv(self, session: VmSession, message: Recv) -> None:
-        """Refuse: the tensor that the message defines gets the error."""
-        home = self.scheduler.devices.get(message.device)
-        meta = meta_of(message)
-        self.rejection.reject(
-            session, MetadataError(NO_NODE), (message.output,), message.location, "recv", (meta,), home
-        )
+        """Admit an Expect and a Recv, or define the tensor with the error, which the other node gets, too."""
+        half: Half | None = None
+        cause = Cause(session, message.location)
+        try:
+            link = self.link_to(message.node)
+            half = Half(message.transfer, link.refuse)
+            refuse_cancelled(session)
+            check_new(session, (message.output,))
+            meta, home = received_meta(message), device_of(self.scheduler.devices, message.device)
+            device = self.place_for(cause, meta, home)
+        except TensordError as error:
+            if half is not None:
+                half.withdraw(located(session, error, message.location, "recv"))
+            self.refuse(session, message, error)
+            return
+        label = LinkLabel(RECV, message.node, message.transfer)
+        target = self.make_tensor(cause, message.output, meta, home, device, label)
+        self.admit_recv(cause, link, half, target, label)
+
+    def place_for(self, cause: Cause, meta: Meta, home: DeviceState) -> DeviceState:
+        """The device where the value lands, once it is certain that it may."""
+        device = home if home.backend.linked else self.residency.host
+        if device is None:
+            raise MetadataError(f"a value for {home.name} is received on a cpu device, and this machine has none")
+        refuse_lost(home)
+        refuse_lost(device)
+        check_results(cause.session, (meta,), 0)
+        if device.ceiling:
+            self.residency.tiers.require_share(None, device, meta.nbytes, cause)
+        return device
+
+    def make_tensor(
+        self, cause: Cause, id_: int, meta: Meta, home: DeviceState, device: DeviceState, label: LinkLabel
+    ) -> Binding:
+        """Define the tensor, whose first copy is on the device."""
+        tensor, copy = self.residency.new_tensor(meta, device)
+        made = tensor
+        if home is not device:
+            made = moved(tensor, home, cause.session, cause.location)
+            cause.session.moves[made] = None
+            tensor.storage.sharers -= 1
+        define(cause.session, id_, made)
+        note_maker(tensor.storage, (str(label), NOTHING), cause.location, self.scheduler.now)
+        self.scheduler.bound.append(copy)
+        return Binding(copy, tensor, 0, None)
+
+    def admit_recv(self, cause: Cause, link: Link, half: Half, target: Binding, label: LinkLabel) -> None:
+        """Admit both instructions."""
+        meta, device = known(target.tensor), target.copy.device
+        token = self.residency.new_copy(device, 0, 1)
+        first = self.new_instruction(cause, Opcode.EXPECT, str(label._replace(doing=OFFER)), device)
+        first.writes = (token,)
+        first.remote = True
+        self.admit(first, half, lambda ended: link.expect(half.transfer, meta, half.on_error(ended)))
+        second = self.new_instruction(cause, Opcode.RECV, str(label), device)
+        second.reads, second.outputs, second.writes = (token,), (target,), (target.copy,)
+        second.bytes_moved = meta.nbytes
+
+        def receive(array: Any, ended: Told) -> None:
+            link.receive(half.transfer, array, half.until(ended))
+
+        self.admit(second, half, receive, self.received, label.node)
+
+    def refuse(self, session: VmSession, message: Recv, error: TensordError) -> None:
+        """Define the tensor with the error."""
+        devices, metas = self.scheduler.devices, (meta_of(message),)
+        home = devices.get(own_name(message.device, devices))
+        self.rejection.reject(session, error, (message.output,), message.location, "recv", metas, home)
+
+    # -- both ----------------------------------------------------------------------------------------------------------
+
+    def new_instruction(self, cause: Cause, opcode: Opcode, label: str, device: DeviceState) -> Instruction:
+        return self.scheduler.new_instruction(cause.session, opcode, label, device, cause.location)
+
+    def admit(
+        self,
+        instruction: Instruction,
+        half: Half,
+        kernel: Callable[..., None],
+        counted: dict[str, list[int]] | None = None,
+        node: str = "",
+    ) -> None:
+        """Admit an instruction of a half. What it moves is counted for its node."""
+        instruction.stream = instruction.device.link
+        instruction.kernel = kernel
+        instruction.on_doom = half.doomed
+        if counted is not None:
+
+            def count(done: Instruction) -> None:
+                if done.error is None:
+                    add_to(counted.setdefault(node, [0, 0]), done.bytes_moved)
+                    add_to(done.author.moved, done.bytes_moved)
+
+            instruction.on_retire = count
+        self.scheduler.admit(instruction)
+
+
+def known(tensor: Tensor) -> Meta:
+    """The meta of a tensor to be sent; its error if it will have none. Clients wait for a pending one."""
+    if tensor.meta_error is not None:
+        raise tensor.meta_error.reraisable()
+    if tensor.meta is None:
+        raise ProtocolError("a tensor whose meta is not known yet cannot be sent: wait for it first")
+    return tensor.meta
+
+
+def received_meta(message: Recv) -> Meta:
+    """The meta of what is to be received."""
+    if message.dtype not in DTYPES:
+        raise MetadataError(f"{message.dtype!r} is not the name of a dtype")
+    try:
+        return Meta.of(tuple(message.shape), DTYPES[message.dtype])
+    except ValueError as error:
+        raise MetadataError(str(error)) from None
 
 
 def meta_of(message: Recv) -> Meta | None:
     """The meta of what is to be received; None if there is no such dtype, or no such tensor."""
     try:
-        return Meta.of(tuple(message.shape), DTYPES[message.dtype])
-    except (KeyError, TensordError):
+        return received_meta(message)
+    except TensordError:
         return None

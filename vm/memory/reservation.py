@@ -112,6 +112,8 @@ def is_stuck(instruction: Instruction) -> bool:
 
 def frees_memory_soon(instruction: Instruction) -> bool:
     """Does a stream have it, or is it a release that waits for nothing any more?"""
+    if instruction.stream is not None and not instruction.stream.ordered:
+        return False  # it waits for another node
     if instruction.status is Status.DISPATCHED:
         return instruction.queue is not None or instruction.traits.tolerant
     return instruction.status is Status.READY and instruction.opcode is Opcode.RELEASE

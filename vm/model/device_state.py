@@ -82,6 +82,7 @@ class DeviceState:
         "late_errors",
         "launches",
         "leaving",
+        "link",
         "live",
         "long_arena",
         "lost",
@@ -125,6 +126,7 @@ class DeviceState:
         self.arena: Any = None  # memory that no limit counts, for runs of segments at admission: one after the other
         self.long_arena: Buffer | None = None  # for larger arenas, which the limit counts (`memory.run_memory`)
         self.launches: Launches | None = None  # set by the scheduler
+        self.link: Stream | None = None  # for what waits for other nodes, on a machine that is a node
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         self.tiers: tuple[DeviceState, ...] = ()
         self.policy = backend.eviction
@@ -150,6 +152,11 @@ class DeviceState:
         self.reusable: dict[Stream, list[Buffer]] = {}
         self.standby: dict[Copy, Instruction] = {}
         self.spares: list[Tensor] = []  # released, each with its storage and copy, for new results (`memory.recycling`)
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The device's own, and the one for what waits for other nodes."""
+        return [*self.backend.streams, *([] if self.link is None else [self.link])]
 
     @property
     def below(self) -> DeviceState | None:

@@ -122,6 +122,7 @@ class Instruction:
         "reads",
         "ready",
         "received",
+        "remote",
         "replans",
         "results",
         "revoked",
@@ -187,6 +188,7 @@ class Instruction:
         self.scratch = 0  # bytes set aside for its kernel's temporaries, from its dispatch until it was executed
         self.beside = 0  # bytes of temporaries, where there is no plan that says it
         self.limit = 0  # nanoseconds that it may run; 0: any
+        self.remote = False  # does it wait for another node, or for what does?
         self.replans = 0  # how often memory was looked for beyond the plan
         self.launch = 0  # its number, if it was launched at admission; of a Fence the highest that it covers
         self.most = 0  # bytes that are planned for results whose size data decide, while it lives
@@ -245,6 +247,39 @@ class Instruction:
                 self.results = self.kernel(*self.arguments)
             except BaseException as error:
                 self.fail(error)
+        self.settle_poison()
+
+    def start(self, report: Callable[[], None]) -> None:
+        """Begin a kernel that ends later, on any thread, by calling its last argument with its error. Then, or if it
+        does not begin, `report` is called."""
+        running = [True]
+
+        def ended(error: TensordError | None) -> None:
+            try:
+                running.pop()
+            except IndexError:
+                return
+            self.conclude(error)
+            report()
+
+        mine = self.claim()
+        if self.error is None and not mine:
+            self.error = self.revoked
+        if self.error is None and not self.traits.tolerant:
+            self.error = self.poisoned_operand()
+        if self.error is not None or self.kernel is None:
+            ended(None)
+            return
+        try:
+            self.kernel(*self.arguments, ended)
+        except BaseException as error:
+            ended(self.describe(error))
+
+    def conclude(self, error: TensordError | None) -> None:
+        """The kernel that was begun has ended. An error that names its op arose elsewhere, and was told there."""
+        if error is not None and self.error is None:
+            self.origin = error.op is None
+            self.error = self.describe(error) if self.origin else without_frames(error.reraisable())
         self.settle_poison()
 
     def claim(self) -> bool:

@@ -326,7 +326,7 @@ def streams_are_counted(census: Census) -> Iterator[str]:
             queued[instruction.queue] += 1
             queued[instruction.stream] += 1
     for device in census.engine.tiers.values():
-        for stream in device.backend.streams:
+        for stream in device.streams:
             if stream.queued != queued[stream]:
                 yield f"{stream.name} counts {stream.queued} and has {queued[stream]}"
     backlog: Counter[object] = Counter()

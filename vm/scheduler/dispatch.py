@@ -134,7 +134,7 @@ class Dispatcher:
             stream = overtake(instruction, stream)
         elif stream is not None:
             queue = queue_of(instruction.author, stream, self.devices[stream.device])
-            if not has_room(queue):
+            if stream.ordered and not has_room(queue):
                 self.wait_for_room(instruction, queue)
                 return
         if not reserve(instruction):
@@ -293,7 +293,8 @@ def note_compiling(instruction: Instruction) -> None:
 
 def note_queued(copy: Copy, stream: Stream) -> None:
     """Note that an access to the copy is handed to a stream."""
-    copy.stream = stream if copy.stream is stream or not copy.queued else None
+    alone = stream.ordered and (copy.stream is stream or not copy.queued)
+    copy.stream = stream if alone else None
     copy.queued += 1
 
 

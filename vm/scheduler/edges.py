@@ -43,6 +43,8 @@ def add_edge(source: Instruction, target: Instruction, reason: Reason, copy: int
     """`target` waits for `source`. Several edges between two instructions count once for scheduling."""
     target.edges.append((source.id, reason, copy, False))
     hard = is_hard(source, target)
+    if source.remote:
+        target.remote = True
     before = source.dependents.get(target)
     if before is None:
         source.dependents[target] = hard

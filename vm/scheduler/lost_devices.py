@@ -10,7 +10,7 @@ since its writes may be reported after the loss was noticed; but only for storag
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
 from ...interpreter.errors import KernelError, TensordError
@@ -18,7 +18,7 @@ from ...interpreter.opcodes import traits_of
 from ..memory.replicas import forget, others
 from ..memory.reservation import loss_of
 from ..model.device_state import DeviceState
-from ..model.instruction import PENDING, Instruction
+from ..model.instruction import PENDING, Instruction, Status
 from ..model.tensor import Copy, Storage
 from ..tracing.flat import LAUNCHED
 
@@ -30,6 +30,7 @@ def abandon_lost(
     devices: Collection[DeviceState],
     storages: Callable[[], Iterable[Storage]],
     doom: Doom,
+    revoke: Callable[[Instruction, TensordError], None],
     launched: Callable[[DeviceState], str] = lambda _device: "",
 ) -> None:
     """Fail the copies and instructions of every lost device. Called once per pass that processed completions.
@@ -49,8 +50,17 @@ def abandon_lost(
             device.unsettled = give_up_copies(unsettled, device, device.lost)
             victims = [i for i in device.live if i.traits.needs_device and i.error is None]
             doom([i for i in victims if i.status in PENDING], device.lost)
+            for instruction in waiting_for_nodes(victims):
+                revoke(instruction, device.lost)  # its stream notices nothing
             if not device.live:
                 device.abandoned, device.unsettled = True, []
+
+
+def waiting_for_nodes(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
+    """Those that a link stream has, as long as they have no error."""
+    for one in instructions:
+        if one.status is Status.DISPATCHED and one.error is None and one.stream is not None and not one.stream.ordered:
+            yield one
 
 
 def launched_since(

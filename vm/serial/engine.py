@@ -76,7 +76,7 @@ class SerialEngine(State):
         super().__init__(devices)
         self.opened = 0
         names, effects, files = Names(self), Effects(self), Files(self)
-        nodes = NodeTransfers(self)
+        self.nodes = nodes = NodeTransfers(self)
         durability = Durability(self, names.bind)
         self.routines = Routines(self, effects, self.receive)
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
@@ -187,6 +187,7 @@ class SerialEngine(State):
         session.tensors.clear()
         session.files.clear()
         session.outputs.clear()
+        self.nodes.close(session)
         self.sessions.pop(session.id, None)
 
     # -- ops -------------------------------------------------------------------------------------------------------

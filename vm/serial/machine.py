@@ -54,6 +54,7 @@ class SerialMachine:
         }
         self.node = node
         self.engine = engine = SerialEngine(self.devices)
+        engine.node = node
         engine.report = self.report
         engine.look_up = self.take_cancellations
         engine.handlers[Query] = engine.request("query", self.query)

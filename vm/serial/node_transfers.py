@@ -1,27 +1,91 @@
-"""Values that a machine's sessions send to its own node, on the serial engine. There is no other node."""
+"""Values that go from a node to itself, on the serial engine: through a mailbox. There is no other node.
+
+Messages are executed one by one, so a value has to be sent before it is received. A RECV that comes first defines a
+tensor with an error, which the SEND heals; what was computed from the tensor meanwhile keeps the error.
+"""
 
 from __future__ import annotations
 
-from ...interpreter.errors import MetadataError
+from typing import TypeAlias
+
+from ...interpreter.errors import MetadataError, ProtocolError, TensordError
+from ...interpreter.types.device_names import own_name
+from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Recv, Send
-from ..admission.node_transfers import NO_NODE, meta_of
+from ..admission.node_transfers import NO_NODE, meta_of, received_meta
 from .state import State
-from .values import SerialSession
+from .values import SerialSession, SerialTensor, Value, check_new, define, denial, refuse_cancelled, tensor_of
+
+Sent: TypeAlias = tuple[Meta | None, Value]
 
 
 class NodeTransfers:
-    """The handlers of SEND and RECV messages."""
+    """The handlers of SEND and RECV messages. `mailbox`: what was sent and not received, by transfer; `awaited`: what
+    was to be received and was not sent yet. Both go with their sessions."""
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.mailbox: dict[bytes, tuple[SerialSession, Sent]] = {}
+        self.awaited: dict[bytes, tuple[SerialSession, SerialTensor]] = {}
+
+    def check_node(self, node: str) -> None:
+        """MetadataError unless that is this node."""
+        if not self.state.node:
+            raise MetadataError(NO_NODE)
+        if node != self.state.node:
+            raise MetadataError(f"the serial engine is alone: it knows no node {node!r}, only {self.state.node}")
 
     def send(self, session: SerialSession, message: Send) -> None:
-        """Refuse."""
-        self.state.deny(session, MetadataError(NO_NODE), 0, message.location, "send")
+        """Put the value, or the error, where the RECV finds it."""
+        try:
+            self.check_node(message.node)
+        except TensordError as error:
+            self.state.deny(session, error, 0, message.location, "send")
+            return
+        try:
+            refuse_cancelled(session)
+            tensor = tensor_of(session, message.id)
+            sent = (tensor.meta, tensor.value)
+        except TensordError as error:
+            sent = (None, denial(session, error, message.location, "send"))
+            self.state.deny(session, error, 0, message.location, "send")
+        waiting = self.awaited.pop(message.transfer, None)
+        if waiting is None:
+            self.mailbox[message.transfer] = (session, sent)
+        else:
+            waiting[1].value = fitting(sent, waiting[1].meta)
 
     def recv(self, session: SerialSession, message: Recv) -> None:
-        """Refuse: the tensor that the message defines gets the error."""
-        home = message.device if message.device in self.state.devices else None
-        self.state.reject(
-            session, MetadataError(NO_NODE), (message.output,), message.location, "recv", (meta_of(message),), home
-        )
+        """Define a tensor with what was sent."""
+        try:
+            self.check_node(message.node)
+            refuse_cancelled(session)
+            check_new(session, (message.output,))
+            meta = received_meta(message)
+            home = self.state.device_of(message.device)
+        except TensordError as error:
+            known = own_name(message.device, self.state.devices)
+            at = known if known in self.state.devices else None
+            outputs, metas = (message.output,), (meta_of(message),)
+            self.state.reject(session, error, outputs, message.location, "recv", metas, at)
+            return
+        found = self.mailbox.pop(message.transfer, None)
+        missing = ProtocolError("nothing was sent yet: on the serial engine a value is sent before it is received")
+        value = denial(session, missing, message.location, "recv") if found is None else fitting(found[1], meta)
+        tensor = SerialTensor(value, meta, home)
+        define(session, message.output, tensor)
+        if found is None:
+            self.awaited[message.transfer] = (session, tensor)
+
+    def close(self, session: SerialSession) -> None:
+        """The session has ended, and so has what only one half has come of."""
+        self.mailbox = {name: one for name, one in self.mailbox.items() if one[0] is not session}
+        self.awaited = {name: one for name, one in self.awaited.items() if one[0] is not session}
+
+
+def fitting(sent: Sent, meta: Meta | None) -> Value:
+    """What was sent, or the error if that is another meta."""
+    known, value = sent
+    if value.array is None or known == meta:
+        return value
+    return Value(None, (MetadataError(f"a {known} was sent to where a {meta} was expected"),))

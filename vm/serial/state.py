@@ -31,6 +31,7 @@ class State:
         self.names: dict[str, Published[SerialTensor]] = {}
         self.ids = 0
         self.failed = 0
+        self.node = ""  # set by the machine, if it is one
         self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
         self.look_up: Callable[[], None] = lambda: None
 

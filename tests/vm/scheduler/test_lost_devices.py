@@ -38,7 +38,9 @@ def lose(parts: Parts) -> None:
 
 
 def abandon(parts: Parts) -> None:
-    abandon_lost(parts.engine.devices.values(), parts.engine.directory.storages, parts.scheduler.doom)
+    abandon_lost(
+        parts.engine.devices.values(), parts.engine.directory.storages, parts.scheduler.doom, parts.scheduler.revoke
+    )
 
 
 def at_line(line: int) -> Callable[[Instruction], None]:
@@ -185,7 +187,7 @@ def test_every_storage_is_looked_at_once_and_again_only_those_that_are_still_wri
     def storages() -> list[Storage]:
         raise AssertionError("all storages are walked again")
 
-    abandon_lost(parts.engine.devices.values(), storages, parts.scheduler.doom)
+    abandon_lost(parts.engine.devices.values(), storages, parts.scheduler.doom, parts.scheduler.revoke)
     stream.report(1)
     parts.schedule()
     assert str(copy_of(x).poison) == GONE

@@ -1,0 +1,51 @@
+"""The stream of what waits for other nodes: tasks begin when they are submitted, and end in any order.
+
+Theory of operation
+    A task calls a link, which calls back once the other node has done its part: on a thread of the link, or within the
+    call. Then the task is reported. The stream has no thread and no queue, so no task waits for another one.
+
+Guarantees
+    Each task is reported once. `submit` returns as soon as the link has taken what it was given.
+
+Who owns what
+    `submit` is called on the driving thread, and a task is reported on whichever thread the link calls back.
+
+Rejected
+    Threads that wait, one for each transfer: thousands may wait for a peer. A stream of each link: its order would be
+    nobody's, and an instruction's stream is its device's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import perf_counter_ns
+from typing import Any
+
+from ..stream import Sink, Stream, StreamKind, Task
+
+
+class LinkStream(Stream):
+    """A stream whose tasks have a method `start(report)`, which calls `report` once, when the task has ended."""
+
+    def __init__(self, device: str, sink: Sink, clock: Callable[[], int] = perf_counter_ns) -> None:
+        super().__init__(device, StreamKind.LINK, 0)
+        self.ordered = False
+        self._sink = sink
+        self._clock = clock
+
+    def submit(self, tasks: Sequence[Any]) -> None:
+        for task in tasks:
+            task.started = self._clock()
+            task.start(partial(self._report, task))
+
+    def running(self) -> tuple[Task, int] | None:
+        """None: what waits for another node does not hang."""
+        return None
+
+    def close(self, timeout: float) -> bool:  # noqa: ARG002 - nothing to wait for
+        return not self.queued
+
+    def _report(self, task: Task) -> None:
+        task.finished = self._clock()
+        self._sink((task,))

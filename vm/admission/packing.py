@@ -1,0 +1,27 @@
+"""Values that have to lie packed where they are read."""
+
+from __future__ import annotations
+
+from ..memory.replicas import drop_copies
+from ..model.session import Cause
+from ..model.tensor import Binding
+from ..placement.residency import Residency
+
+
+def packed(residency: Residency, binding: Binding, cause: Cause) -> Binding:
+    """The binding, or that of a packed copy of its view, which `drop_packed` gives up."""
+    meta = binding.tensor.meta
+    if meta is None or binding.strides is None or binding.strides == meta.strides or meta.size < 2:
+        return binding
+    tensor, copy = residency.new_tensor(meta, binding.copy.device)
+    target = Binding(copy, tensor, 0, None)
+    residency.transfers.copy(binding, target, cause)
+    residency.scheduler.bound.append(copy)
+    tensor.storage.sharers = 0
+    return target
+
+
+def drop_packed(binding: Binding) -> None:
+    """Behind the instructions that read it: a packed copy goes with the last of them."""
+    if not binding.tensor.storage.sharers:
+        drop_copies(binding.tensor.storage)
