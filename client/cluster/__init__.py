@@ -8,5 +8,6 @@
 - `atomic`, `spans`: blocks on whichever node they are about
 - `order`, `names`, `checkpoints`, `reports`: what concerns all nodes
 - `facet`: what the classes of the facade's methods share; `opening`: a session on one member
+- `traces`: the trace of all nodes on one clock
 - `watching`: what has become of a node that does not answer
 """

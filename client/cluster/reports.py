@@ -1,4 +1,4 @@
-"""Reports on all nodes: counters."""
+"""Reports on all nodes: counters, and the trace."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from ..waiting.steps import Awaiting, Steps
 from .facet import ClusterFacet
 from .order import open_cores
 from .procedures import side_by_side
+from .traces import tracing
 
 if TYPE_CHECKING:
     from .cluster import Cluster
 
 
 class ClusterReports(ClusterFacet):
-    """Counters of all nodes."""
+    """Counters and the trace of all nodes."""
 
     def stats(self, by: str | None = None) -> dict[str, Any]:
         """The counters of each node that can be reached, by node; see `Session.stats`."""
@@ -25,6 +26,18 @@ class ClusterReports(ClusterFacet):
     def stats_async(self, by: str | None = None) -> Awaiting[dict[str, Any]]:
         """`counters = await session.stats_async()`: see `stats`."""
         return self._promised(counted(self._cluster, by))
+
+    def trace(self) -> Any:
+        """The trace of all nodes so far, on the clock of the first one; see `Session.trace`, and docs/cluster.md.
+
+        `trace.clocks` says of each node how far its clock was found to be ahead, and how wrong that may be, in
+        nanoseconds; `trace.nodes` has the trace of each by itself.
+        """
+        return self._done(tracing(self._cluster))
+
+    def trace_async(self) -> Awaiting[Any]:
+        """`trace = await session.trace_async()`: see `trace`."""
+        return self._promised(tracing(self._cluster))
 
 
 def counted(cluster: Cluster, by: str | None) -> Steps[dict[str, Any]]:

@@ -5,10 +5,11 @@ The tools are imported late: a program that never asks for a trace never loads t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ...vm.tracing.analysis.nodes import NodesTrace
     from ...vm.tracing.analysis.trace import Trace
 
 
@@ -17,3 +18,12 @@ def trace_of(entries: Sequence[Any]) -> Trace:
     from ...vm.tracing.analysis.trace import Trace
 
     return Trace.from_parts([entries])
+
+
+def trace_of_nodes(found: Mapping[str, tuple[Sequence[Any], int, int]]) -> NodesTrace:
+    """The trace of several nodes: of each the "trace" answer, by how many nanoseconds its clock is ahead of the first
+    one's, and the error of that."""
+    from ...vm.tracing.analysis.nodes import Clock, joined
+
+    traces = {node: trace_of(entries) for node, (entries, _, _) in found.items()}
+    return joined(traces, {node: Clock(ahead, error) for node, (_, ahead, error) in found.items()})

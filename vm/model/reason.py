@@ -12,6 +12,8 @@ class Reason(StrEnum):
     WAW = "WAW"
     # It takes memory that a launch at admission may still use.
     MEMORY = "memory"
+    # In the trace of several nodes: its value comes from an instruction of another node.
+    LINK = "link"
     # A Barrier waits for every earlier instruction of its session.
     BARRIER = "barrier"
 

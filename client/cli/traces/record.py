@@ -21,7 +21,7 @@ from ..drawing.figures import count, plural, size
 from ..line import options
 from ..line.options import in_json, print_json
 from .recorder import Recorder, Stop
-from .source import load
+from .source import all_nodes, load
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.trace import Trace
@@ -70,6 +70,7 @@ class Since(click.ParamType["float | int"]):
 @click.option("--session", type=int, help="Only this session, with what the machine planned for it.")
 @click.option("--since", type=Since(), help="Only what ended in that time, such as 10s; or from this instruction on.")
 @options.address
+@all_nodes
 @options.as_json
 def dump(output: Path, session: int | None, since: float | None, address: str | None) -> None:
     """Save the trace that the daemon has in its ring, or a part of it.

@@ -19,7 +19,23 @@ if TYPE_CHECKING:
 
 NOTHING_INSIDE: Final = "tensord: nothing to open: no record here is a run of a routine as one instruction"
 
-source = click.argument("file", type=FILE, required=False, help="A saved trace; without it, the running daemon's.")
+CLUSTER: Final = "tensord.cluster"  # in a context's `meta`: has --cluster been given?
+
+
+def all_nodes(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the flag --cluster, which no command takes as a parameter: `load` asks the context."""
+
+    def note(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        context.meta[CLUSTER] = value
+
+    described = "Of all nodes of the daemon's cluster, on one clock."
+    return click.option("--cluster", is_flag=True, expose_value=False, callback=note, help=described)(command)
+
+
+def source(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what says where the trace is."""
+    file = click.argument("file", type=FILE, required=False, help="A saved trace; without it, the running daemon's.")
+    return file(all_nodes(command))
 
 
 def load(file: Path | None, address: str | None = None) -> Trace:
@@ -28,6 +44,8 @@ def load(file: Path | None, address: str | None = None) -> Trace:
     from ....vm.tracing.analysis.trace import Trace
     from ...embedded.traces import trace_of
 
+    if file is None and click.get_current_context().meta.get(CLUSTER):
+        return of_cluster(address)
     if file is None:
         return trace_of(ask(address, "trace"))
     try:
@@ -37,6 +55,15 @@ def load(file: Path | None, address: str | None = None) -> Trace:
             raise
         print_json({"file": str(file), "error": error.strerror if isinstance(error, OSError) else str(error)})
         raise click.exceptions.Exit(1) from None
+
+
+def of_cluster(address: str | None) -> Trace:
+    """The trace of all nodes of a cluster, which the daemon at the address tells."""
+    from ...cluster.connect import connect_cluster
+
+    with connect_cluster(address, None, strict=False, frames=None, name=None) as session:
+        found: Trace = session.trace()
+    return found
 
 
 def about_source(file: Path | None) -> dict[str, str]:

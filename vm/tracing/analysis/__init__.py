@@ -1,6 +1,7 @@
 """Tools that read a trace. They know records, and nothing of the engine.
 
 - `trace`: what `Session.trace` returns: records, with methods that lead to the tools
+- `nodes`: the traces of several nodes as one
 
 The rooms, from the top to the bottom; each imports only those below it:
 

@@ -7,10 +7,9 @@ their "control" streams share its time.
 
 from __future__ import annotations
 
+from .....interpreter.types.device_names import node_of
 from ...record import Record
 from .records import Records
-
-_CONTROL = ("", "control")
 
 
 class StreamOrder:
@@ -75,4 +74,7 @@ def _ends(trace: Records, until: int) -> dict[int, int]:
 
 
 def _stream(record: Record) -> tuple[str, str]:
-    return _CONTROL if record.stream.endswith("/control") else (record.device, record.stream)
+    """The stream, by device and name. The control streams of one machine are one."""
+    if record.stream.endswith("/control"):
+        return node_of(record.device), "control"
+    return record.device, record.stream

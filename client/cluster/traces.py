@@ -1,0 +1,61 @@
+"""The trace of all nodes on one clock: that of the first."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ...interpreter.errors import TensordError
+from ..session.parts import Parts
+from ..waiting.steps import Steps, Work
+from .order import open_cores
+from .procedures import of, side_by_side
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+ROUNDS: Final = 8  # questions for a node's clock, of which the one that came back soonest counts
+NOTHING: Final = (2**62, False, 2**62)  # of a trace: no finished instruction, no live one, no routine
+
+
+class Reading(NamedTuple):
+    """A node's clock against this process's, in nanoseconds: by how much it is ahead, and how wrong that may be."""
+
+    ahead: int
+    error: int
+
+
+def tracing(cluster: Cluster) -> Steps[Any]:
+    """The traces of all nodes that can be reached, as one."""
+    from ..embedded.traces import trace_of_nodes
+
+    cores = yield from open_cores(cluster)
+    clocks: list[Reading] = []
+    for core in cores:
+        reading = yield from of(core.outbox, reading_clock(core))
+        clocks.append(reading)
+    answers = yield from side_by_side((core.outbox, told(core)) for core in cores)
+    first = clocks[0]
+    found = {
+        core.node: (entries, clock.ahead - first.ahead, 0 if core is cores[0] else clock.error + first.error)
+        for core, clock, entries in zip(cores, clocks, answers, strict=True)
+        if not isinstance(entries, TensordError)
+    }
+    return (yield Work(partial(trace_of_nodes, found), stops=True))
+
+
+def told(core: Parts) -> Steps[Any]:
+    """A node's trace, as it tells it."""
+    return (yield core.answers.ask("trace"))
+
+
+def reading_clock(core: Parts) -> Steps[Reading]:
+    """Ask for the time of a node, some times: it was asked for at some moment between question and answer."""
+    readings = []
+    for _ in range(ROUNDS):
+        began = perf_counter_ns()
+        (head,) = yield core.answers.ask("trace", *NOTHING)
+        ended = perf_counter_ns()
+        readings.append(Reading(head["taken"] - (began + ended) // 2, (ended - began) // 2 + 1))
+    return min(readings, key=lambda reading: reading.error)
