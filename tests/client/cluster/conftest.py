@@ -8,13 +8,23 @@ from pathlib import Path
 import pytest
 
 import tensord as td
+from tensord.client.embedded import local
+from tensord.streams.links.in_memory import pair
+from tensord.vm.machine import VirtualMachine
 
 from .nodes import DEVICES, Keyed, joined
 
 
 @pytest.fixture
-def machines_of_nodes() -> Iterator[dict[str, td.Session]]:
-    """A session on each of two machines of this process that know each other, by node."""
+def machines_of_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, td.Session]]:
+    """A session on each of two machines of this process that know each other and send each other values, by node."""
+    links = dict(zip(("node0", "node1"), pair(), strict=True))
+
+    def machine(asked: local.Asked) -> VirtualMachine:
+        node = asked.node or ""
+        return VirtualMachine(asked.devices or (), tracing=asked.tracing, node=node, links=links.get(node))
+
+    monkeypatch.setattr(local, "new_machine", machine)
     with (
         td.connect("local:node0", node="node0", devices=DEVICES) as first,
         td.connect("local:node1", node="node1", devices=DEVICES) as second,
