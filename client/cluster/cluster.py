@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
@@ -191,15 +191,15 @@ class Cluster:
         by_tcp = self.address.startswith("tcp://") and member.address
         return member if node != self.home or by_tcp else member._replace(address=self.address)
 
-    def open_all(self) -> list[Parts]:
-        """The cores of all nodes that can be reached, opened side by side."""
-        nodes = self.nodes()
-        threads = [threading.Thread(target=self._try_to_open, args=(node,)) for node in nodes if self._is_closed(node)]
-        for thread in threads[1:]:
+    def open_all(self, wanted: Collection[str] | None = None) -> list[Parts]:
+        """The cores of these nodes, or of all, as far as they can be reached, opened side by side."""
+        nodes = [node for node in self.nodes() if (wanted is None or node in wanted) and self._is_closed(node)]
+        threads = [threading.Thread(target=self._try_to_open, args=(node,)) for node in nodes[1:]]
+        for thread in threads:
             thread.start()
-        for thread in threads[:1]:
-            thread.run()
-        for thread in threads[1:]:
+        for node in nodes[:1]:
+            self._try_to_open(node)
+        for thread in threads:
             thread.join()
         return self.cores()
 
@@ -209,8 +209,7 @@ class Cluster:
 
     def _try_to_open(self, node: str) -> None:
         with suppress(TensordError):
-            core = self.core(node)
-            self._keep(core)
+            self.core(node)
 
     def _keep(self, core: Parts) -> None:
         session = self._session()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -141,11 +141,14 @@ def listing(cluster: Cluster, kind: str) -> Steps[list[str]]:
 
 def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, Place]]:
     """The place of each name. MetadataKeyError for one that nobody has, MetadataError for one that several have."""
-    there = yield from published(cluster, "")
+    parts = {name: split(cluster, name) for name in names}
+    nodes = {node for node, _ in parts.values()}
+    there = yield from published(cluster, "", None if "" in nodes else nodes)
     found: dict[str, Place] = {}
-    for name in names:
-        node, plain = split(cluster, name)
+    for name, (node, plain) in parts.items():
         places = [place for place in there if place.name == plain and node in {"", place.core.node}]
+        if node and not places:
+            cluster.core(node)  # whose error says why it could not be asked
         if not places:
             where = f"node {node}" if node else f"any node ({', '.join(cluster.nodes())})"
             raise located(MetadataKeyError(f"nothing is published under {plain!r} on {where}{gone(cluster)}"))
@@ -155,11 +158,11 @@ def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, Place]
     return found
 
 
-def published(cluster: Cluster, kind: str) -> Steps[list[Place]]:
-    """All names of all nodes that can be reached; a node that is lost meanwhile has none."""
-    cores = yield from open_cores(cluster)
+def published(cluster: Cluster, kind: str, nodes: Collection[str] | None = None) -> Steps[list[Place]]:
+    """All names of these nodes, or of all that can be reached; a node that is lost meanwhile has none."""
+    cores = yield from open_cores(cluster, nodes)
     found = yield from side_by_side((core.outbox, of_node.listing(core, kind)) for core in cores)
-    if all(isinstance(names, TensordError) for names in found):
+    if cores and all(isinstance(names, TensordError) for names in found):
         whole(found)
     return [
         Place(core, name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -119,8 +120,8 @@ def own(cluster: Cluster, tensor: Any) -> Tensor:
     return tensor._living()
 
 
-def open_cores(cluster: Cluster) -> Steps[list[Parts]]:
-    """The cores of all nodes that can be reached."""
+def open_cores(cluster: Cluster, nodes: Collection[str] | None = None) -> Steps[list[Parts]]:
+    """The cores of these nodes, or of all, that can be reached."""
     cluster.check_open()
-    found: list[Parts] = yield Work(cluster.open_all)
-    return found
+    found: list[Parts] = yield Work(partial(cluster.open_all, nodes))
+    return [core for core in found if nodes is None or core.node in nodes]

@@ -35,6 +35,15 @@ def test_the_other_nodes_are_reached_with_the_keys_that_the_first_one_tells(keye
             assert other.address == keyed.running["node1"].address
 
 
+def test_a_name_with_its_node_asks_that_node_alone(keyed):
+    with keyed.connect() as session:
+        session.publish("mine", session.asarray([1.0]))
+        assert session.lookup("node0/mine").item() == 1.0
+        assert list(session._kept) == ["node0"]
+        assert "node0/mine" in session.names()
+        assert list(session._kept) == ["node0", "node1"]
+
+
 def test_a_node_is_found_by_its_environment(keyed, monkeypatch):
     monkeypatch.setenv("TENSORD_ADDRESS", keyed.running["node1"].address)
     monkeypatch.setenv("TENSORD_KEYS", str(keyed.keys))
@@ -93,6 +102,8 @@ def test_a_lost_node_ends_what_is_on_it_and_nothing_else_and_comes_back_anew(mor
         assert session.names() == []
         with pytest.raises(KeyError, match="not asked: node1"):
             session.lookup("w")
+        with pytest.raises(td.NodeLost, match="node node1 is lost"):
+            session.lookup("node1/w")
         mortal.start("node1", incarnation=2)
         mortal.join()
         assert (on(session, "node1") + 1).tolist() == [2.0, 3.0]
