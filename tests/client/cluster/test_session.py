@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from weakref import ref
 
 import numpy as np
@@ -254,3 +255,23 @@ def test_connecting_asks_for_a_node():
     for connect in (td.connect, td.connect_cluster):
         with pytest.raises(td.MetadataError, match="connect_cluster"):
             connect("ray://head:10001")
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_has_none_of_the_sessions(cluster):
+    x, y = both(cluster)
+    child = os.fork()
+    if not child:
+        uses = (lambda: x + 1, y.numpy, lambda: cluster.asarray([1.0], device=TWO[1]), cluster.sync, cluster.names)
+        os._exit(sum(is_refused(use) for use in uses))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    assert (y + 1).tolist() == [2.0, 3.0]
+
+
+def is_refused(use):
+    """Is it refused since the session is another process's?"""
+    try:
+        use()
+    except td.ConnectionLost as error:
+        return "another process" in error.message
+    return False
