@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import threading
 
 import pytest
 
@@ -160,3 +162,35 @@ def test_side_effects_of_tensors_of_the_first_node_come_in_order(cluster, capsys
     cluster.check_chain(chain)
     assert seen == [[1.0, 2.0], "on a chain"]
     assert capsys.readouterr().out == "x is [1. 2.]\n"
+
+
+def test_threads_on_all_nodes_wait_for_no_two_of_each_other(cluster):
+    failed: list[BaseException] = []
+
+    def work(seed):
+        choose = random.Random(seed)
+        try:
+            for _ in range(30):
+                x = cluster.asarray([1.0, 2.0], device=TWO[choose.randrange(2)])
+                what = choose.randrange(5)
+                if what == 0:
+                    with cluster.atomic():
+                        x += 1
+                        cluster.publish(f"name{seed}", x)
+                elif what == 1:
+                    cluster.names()
+                elif what == 2:
+                    assert x.to_device(TWO[choose.randrange(2)]).tolist() == [1.0, 2.0]
+                elif what == 3:
+                    cluster.sync()
+                else:
+                    assert [each.tolist() for each in cluster.fetch([x, x + 1])] == [[1.0, 2.0], [2.0, 3.0]]
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
