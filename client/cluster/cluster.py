@@ -164,22 +164,30 @@ class Cluster:
     # -- opening ---------------------------------------------------------------------------------------------------
 
     def _open(self, node: str, former: Parts | None) -> Parts:
+        self.check_open()
         with self._opening.setdefault(node, threading.RLock()):
             found = self._living.get(node)
             if found is not None and not found.closed:  # another thread has been here
                 return found
-            self.check_open()
             if former is not None or not self._is_up(node):
                 self.refresh()
             if not self._is_up(node):
                 raise located(NodeLost(f"node {node} is {self.table[node].state if node in self.table else 'gone'}"))
-            try:
-                core = opened(self.reached(node), self.wanted)
-            except ConnectionLost as error:
-                raise located(NodeLost(f"node {node} cannot be reached: {error.message}")) from None
+            core = self._opened(node)
             if former is not None:
                 former.transport.close()  # its threads; its tensors say that the node was lost
             self._enter(core)
+        return core
+
+    def _opened(self, node: str) -> Parts:
+        member = self.reached(node)
+        try:
+            core = opened(member, self.wanted)
+        except ConnectionLost as error:
+            raise located(NodeLost(f"node {node} cannot be reached: {error.message}")) from None
+        if core.node != node:
+            core.outbox.close()
+            raise located(NodeLost(f"node {node} is gone: at {member.address} is {core.node or 'another daemon'}"))
         return core
 
     def _is_up(self, node: str) -> bool:

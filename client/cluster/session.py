@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any, Final, Never
 
 from ...interpreter.layouts.placement import Placement
@@ -193,9 +193,13 @@ class ClusterSession(ClusterNames, ClusterCheckpoints, ClusterOrder, ClusterRepo
 
     def close(self) -> None:
         """End the session on all nodes; see `Session.close`."""
+        cores = self._cluster.all_cores()
+        for core in cores:
+            refuse_captured(core.outbox, "the session cannot be closed")
         self._cluster.ended.set()
-        for core in self._cluster.all_cores():
-            on_node(core).close()
+        with ExitStack() as ends:  # also the others, if one raises
+            for core in cores:
+                ends.callback(on_node(core).close)
 
     async def close_async(self) -> None:
         """`await session.close_async()`: see `close`."""

@@ -124,6 +124,15 @@ def test_a_daemon_that_listens_no_more_is_lost_although_nobody_says_so(mortal):
             on(session, "node1")
 
 
+def test_a_daemon_of_another_node_at_a_nodes_address_is_not_taken_for_it(mortal):
+    mortal.members["node1"] = mortal.members["node1"]._replace(
+        address=mortal.members["node0"].address, key=mortal.members["node0"].key
+    )
+    mortal.join("node0")
+    with mortal.connect() as session, pytest.raises(td.NodeLost, match=r"node1 is gone: at tcp.* is node0"):
+        on(session, "node1")
+
+
 class Nodes:
     """A cluster of three members, of which node1 is asked about. `told`: what each one says of it."""
 
