@@ -112,7 +112,7 @@ def test_a_daemon_says_which_node_it_is_and_takes_members_from_its_own_user(tmp_
         assert (transport.node, transport.incarnation) == ("node0", 3)
         assert session.devices == ["node0/cpu:0", "node0/sim:0"]
         own = ask(stranger, "members")
-        assert own == [Member("node0", incarnation=3, devices=("node0/cpu:0", "node0/sim:0")).row()]
+        assert own == [Member("node0", tcp, incarnation=3, devices=("node0/cpu:0", "node0/sim:0")).row()]
         table = [*own, Member("node1", incarnation=1).row()]
         with pytest.raises(ProtocolError, match="own user alone"):
             ask(stranger, "join", table, TOKEN)

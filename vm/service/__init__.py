@@ -5,6 +5,7 @@
 - `warming`: what is called at the start, so that kernels are compiled
 - `loop`: the daemon's one thread; `busy_polling`: how long it looks for news before it sleeps
 - `descriptors`: the share of each use in the descriptors
+- `peers`: the daemons of other nodes; `certificates`: with which values are taken from them
 - `connections/`: from a socket to the engine, and back
 - `access/`: which peers may connect, and a bound on the memory that a connection costs
 - `settings/`: the configuration

@@ -44,6 +44,7 @@ from .connections.unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .connections.unauthenticated import UnauthenticatedPeers
 from .descriptors import require_least, share_out
 from .loop import Loop
+from .peers import introduce, open_peers
 from .preflight import cannot_listen, doubts, look_after_kernels, open_runtime, warming_of
 from .process.instance import Instance, private
 from .process.logs import logging_to
@@ -89,7 +90,12 @@ class Service:
         self.gatekeeper = keepers.gatekeeper
         self.ended_well = True
         self.kernels = look_after_kernels(config, kernel_cache.keep_in)
-        self.runtime = open_runtime(config, self.sink)
+        self.peers = open_peers(config)
+        try:
+            self.runtime = open_runtime(config, self.sink, None if self.peers is None else self.peers.links)
+        except BaseException:
+            self.close_peers()
+            raise
         self.context: zmq.Context[Any] = zmq.Context()
         self.zap = self.context.socket(zmq.REP)
         self.zap.linger = 0
@@ -103,6 +109,7 @@ class Service:
         except BaseException:
             self.close_sockets()
             self.runtime.close(1.0)
+            self.close_peers()
             raise
         self.registry = registry = ConnectionRegistry(
             self.runtime.engine,
@@ -170,6 +177,10 @@ class Service:
         about.looks = self.is_look
         about.grace = self.config.grace
         about.kernels = self.kernels
+        if about.members is not None:
+            introduce(about.members, self.config, [listener.bound for listener in self.listeners])
+            if self.peers is not None:
+                self.peers.follow(about.members)
 
     def client(self, session: int) -> Client | None:
         """The client behind a session."""
@@ -294,9 +305,14 @@ class Service:
         """Close sockets, runtime and loop, which the streams' threads may still be about to wake."""
         self.close_sockets()
         self.ended_well = self.runtime.close(CANCELLED) and self.ended_well
+        self.ended_well = self.close_peers() and self.ended_well
         self.heard.closed()
         self.loop.close()
         log.info("stopped", well=self.ended_well)
+
+    def close_peers(self) -> bool:
+        """End the links to other nodes; False if one did not end in time."""
+        return self.peers is None or self.peers.close(CANCELLED)
 
     def close_sockets(self) -> None:
         """Close every socket, after the linger time of its messages."""

@@ -18,11 +18,13 @@ from ...interpreter.types.sizes import size
 from ...interpreter.wire.addresses import pid_of
 from ...streams.catalogue import check_devices
 from ...streams.cuda import kernel_cache
+from ...streams.links.link import Links
 from ...streams.stream import Sink
 from ..engine import INLINE_WORK
 from ..runtime import Runtime
 from .access.listen_address import ListenAddress, guards
 from .descriptors import require_least
+from .peers import check_peers, doubts_about_peers
 from .process.errors import StartError
 from .process.instance import check_place
 from .process.logs import logging_to
@@ -42,6 +44,7 @@ def check(config: Config) -> None:
     for address in guards(config.listen, config.security.server_secret, config.security.allow).addresses:
         check_place(address.address)
         check_port(address)
+    check_peers(config)
     look_after_kernels(config, kernel_cache.check)
     found_in(config)
     runtime = open_runtime(config, lambda _tasks: None)
@@ -68,7 +71,7 @@ def doubts(config: Config) -> list[str]:
     if not any(address.startswith("tcp://") for address in config.listen):
         unused = {"files": config.files, "[security]": config.security.server_secret}
         told += [f"{name} is for clients over tcp, and no address is tcp" for name, given in unused.items() if given]
-    return told
+    return told + doubts_about_peers(config)
 
 
 def check_log(log: LogConfig) -> None:
@@ -128,7 +131,7 @@ def look_after_kernels(config: Config, act: Callable[[Path], None]) -> str:
     return "" if directory is None else str(directory)
 
 
-def open_runtime(config: Config, sink: Sink) -> Runtime:
+def open_runtime(config: Config, sink: Sink, links: Links | None = None) -> Runtime:
     """Open the devices and make the engine; StartError if a device does not open."""
     try:
         trace = config.trace
@@ -141,6 +144,7 @@ def open_runtime(config: Config, sink: Sink) -> Runtime:
             run_work=INLINE_WORK,
             node=config.node,
             incarnation=config.cluster.incarnation,
+            links=links,
         )
     except TensordError as error:
         raise StartError(error.message) from None

@@ -1,0 +1,160 @@
+"""Frames between two nodes: a fixed header, and a payload of `length` bytes.
+
+`number` counts a sender's offers on this connection, from 1: an answer to an offer that has ended, whose transfer id
+was used again, means nothing. In FAIL and REFUSE it is 0 if the half that ends has not begun.
+
+    OFFER   sender    a value is ready                   its meta
+    SMALL   sender    a value, at once                   length of the meta, meta, bytes
+    GRANT   receiver  memory is there
+    PIECE   sender    the next bytes                     the bytes
+    DONE    receiver  the value has arrived
+    FAIL    sender    nothing will be sent               the error, as a notice
+    REFUSE  receiver  nothing will be received           the error, as a notice
+    NOTED   either    notices up to `number` have come
+    BEAT    either    still here
+
+A *notice* has a number of its own, and is sent again after a break until it is NOTED.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from ....interpreter.errors import ProtocolError, TensordError
+from ....interpreter.types.meta import Meta
+from ....interpreter.wire.codec import Encoder, decode
+from ....interpreter.wire.fields import is_natural
+from ....interpreter.wire.frames import decode_error, encode_error
+from ....interpreter.wire.messages import decode_meta
+from ..link import SMALL as SMALL_BYTES
+
+HEADER: Final = struct.Struct("<BxxxIQ16s")
+PIECE_BYTES: Final = 1 << 20
+META_BYTES: Final = 1 << 10
+ERROR_BYTES: Final = 1 << 14
+TEXT: Final = 2000  # characters of an error's text
+NO_TRANSFER: Final = bytes(16)
+_LENGTH: Final = struct.Struct("<H")
+
+
+class Kind(IntEnum):
+    """The first byte of a header."""
+
+    OFFER = 1
+    SMALL = 2
+    GRANT = 3
+    PIECE = 4
+    DONE = 5
+    FAIL = 6
+    REFUSE = 7
+    NOTED = 8
+    BEAT = 9
+
+
+# Kind -> the longest payload.
+LONGEST: Final = {
+    Kind.OFFER: META_BYTES,
+    Kind.SMALL: _LENGTH.size + META_BYTES + SMALL_BYTES,
+    Kind.GRANT: 0,
+    Kind.PIECE: PIECE_BYTES,
+    Kind.DONE: 0,
+    Kind.FAIL: ERROR_BYTES,
+    Kind.REFUSE: ERROR_BYTES,
+    Kind.NOTED: 0,
+    Kind.BEAT: 0,
+}
+
+
+class Frame(NamedTuple):
+    """A header."""
+
+    kind: Kind
+    length: int = 0
+    number: int = 0
+    transfer: bytes = NO_TRANSFER
+
+    @classmethod
+    def of(cls, header: bytes | bytearray) -> Frame:
+        """From the wire; ProtocolError for anything else."""
+        kind, length, number, transfer = HEADER.unpack(header)
+        if kind not in LONGEST or length > LONGEST[kind]:
+            raise ProtocolError(f"a frame of kind {kind} and {length} bytes")
+        return cls(Kind(kind), length, number, transfer)
+
+    def header(self) -> bytes:
+        return HEADER.pack(*self)
+
+
+BEAT: Final = Frame(Kind.BEAT).header()
+
+
+def frame(kind: Kind, transfer: bytes, number: int, payload: bytes = b"") -> bytes:
+    """A whole frame."""
+    return HEADER.pack(kind, len(payload), number, transfer) + payload
+
+
+# -- payloads ----------------------------------------------------------------------------------------------------------
+
+
+def meta_payload(meta: Meta) -> bytes:
+    return Encoder().encode([0, meta.plain])
+
+
+def read_meta(payload: Any) -> Meta:
+    """ProtocolError for what is no meta."""
+    try:
+        _, plain = decode(payload, META_BYTES)
+        meta = decode_meta(plain)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise ProtocolError(f"no meta: {error}") from None
+    if not isinstance(meta, Meta):
+        raise ProtocolError("no meta of a tensor")
+    return meta
+
+
+def small_payload(meta: Meta, values: bytes) -> bytes:
+    packed = meta_payload(meta)
+    return b"".join((_LENGTH.pack(len(packed)), packed, values))
+
+
+def read_small(payload: bytes) -> tuple[Meta, bytes]:
+    """Meta and bytes, as many as it says; ProtocolError for anything else."""
+    if len(payload) < _LENGTH.size:
+        raise ProtocolError("a value without meta")
+    begin = _LENGTH.size + _LENGTH.unpack_from(payload)[0]
+    meta, values = read_meta(payload[_LENGTH.size : begin]), payload[begin:]
+    if len(values) != meta.nbytes:
+        raise ProtocolError(f"{len(values)} bytes for a value of {meta.nbytes}")
+    return meta, values
+
+
+def error_payload(error: TensordError, notice: int = 0) -> bytes:
+    """An error, cut so that it fits, and the number of the notice."""
+    fields = [one[:TEXT] if isinstance(one, str) else one for one in encode_error(error)]
+    if fields[-1] is not None:
+        fields[-1] = [part[: TEXT // 2] for part in fields[-1]]
+    return Encoder().encode([notice, fields])
+
+
+def read_error(payload: Any) -> tuple[TensordError, int]:
+    """The error, and the number of the notice. ProtocolError for what is no error."""
+    array = decode(payload, ERROR_BYTES)
+    fields = array[1] if len(array) == 2 else None
+    if type(fields) is not tuple or len(fields) != len(_TYPES) or not is_natural(array[0]):
+        raise ProtocolError("no error")
+    if any(type(one) not in types for one, types in zip(fields, _TYPES, strict=True)):
+        raise ProtocolError("no error")
+    return decode_error(fields), array[0]
+
+
+_NONE: Final = type(None)
+_TYPES: Final[tuple[frozenset[type], ...]] = (
+    frozenset({str}),
+    frozenset({str}),
+    frozenset({str, _NONE}),
+    frozenset({str, _NONE}),
+    frozenset({int, _NONE}),
+    frozenset({tuple, _NONE}),
+)

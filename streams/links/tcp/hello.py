@@ -1,0 +1,90 @@
+"""The first words of a connection, before its frames: HELLO by the node that has dialled, and an answer.
+
+Each is four bytes of length and a msgpack array. HELLO names both nodes, the incarnation and the life of the one that
+dials, and has the cluster's token. The answer has a reason, "" for welcome, and the same of the other node.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import time
+from typing import Any, Final, NamedTuple
+
+from ....interpreter.errors import ProtocolError
+from ....interpreter.types.device_names import is_node
+from ....interpreter.wire.codec import Encoder, decode
+from ....interpreter.wire.fields import is_natural
+
+VERSION: Final = 1
+LONGEST: Final = 1 << 12
+_LENGTH: Final = struct.Struct("<I")
+
+
+class Hello(NamedTuple):
+    """By the node that dials. `order`: of the bytes of its numbers."""
+
+    version: int
+    node: str
+    to: str
+    incarnation: int
+    life: int
+    order: str
+    token: str
+
+
+class Answer(NamedTuple):
+    """By the node that accepts."""
+
+    version: int
+    why: str
+    node: str
+    incarnation: int
+    life: int
+
+
+def say(connection: socket.socket, words: Hello | Answer) -> None:
+    packed = Encoder().encode(list(words))
+    connection.sendall(_LENGTH.pack(len(packed)) + packed)
+
+
+def hear_hello(connection: socket.socket, deadline: float) -> Hello:
+    """ProtocolError for anything else, and for another version; OSError if it does not come in time."""
+    fields = _hear(connection, deadline)
+    if fields[0] != VERSION:
+        raise ProtocolError(f"version {fields[0]!r:.20} of links; this daemon speaks version {VERSION}")
+    texts = len(fields) == len(Hello._fields) and all(type(one) is str for one in (fields[1], fields[2], *fields[5:]))
+    if not texts or not is_node(fields[1]) or not is_natural(fields[3]) or not is_natural(fields[4]):
+        raise ProtocolError("no HELLO of a node")
+    found = Hello(*fields)
+    if found.order != sys.byteorder:
+        raise ProtocolError(f"{found.node} has numbers in {found.order[:10]} order, and this node in {sys.byteorder}")
+    return found
+
+
+def hear_answer(connection: socket.socket, deadline: float) -> Answer:
+    """ProtocolError for anything else; OSError if it does not come in time."""
+    fields = _hear(connection, deadline)
+    texts = len(fields) == len(Answer._fields) and type(fields[1]) is str and type(fields[2]) is str
+    if not texts or not is_natural(fields[3]) or not is_natural(fields[4]):
+        raise ProtocolError("no answer of a node")
+    return Answer(*fields)
+
+
+def _hear(connection: socket.socket, deadline: float) -> tuple[Any, ...]:
+    (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size, deadline))
+    if length > LONGEST:
+        raise ProtocolError(f"first words of {length} bytes")
+    return decode(_read(connection, length, deadline), LONGEST)
+
+
+def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
+    read = b""
+    while len(read) < size:
+        connection.settimeout(max(deadline - time.monotonic(), 0.001))
+        some = connection.recv(size - len(read))
+        if not some:
+            raise ConnectionResetError("the other side has hung up")
+        read += some
+    return read

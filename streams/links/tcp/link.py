@@ -1,0 +1,346 @@
+"""A link to one node over two TCP connections: its threads.
+
+Theory of operation
+    Each node dials each other one, writes on the connection that it has dialled, and reads from the one that it has
+    accepted. So a TLS object is used by one thread at a time. The writer is the thread of the link: it dials, waits for
+    the other connection, starts a reader, writes until the link breaks, ends the reader, begins again. `Protocol` says
+    what is written, and what follows from what was read; `Pairing` which connections belong together.
+
+Guarantees
+    As in `..link`. Whoever notices that the link is broken (reader, writer, or the thread on which the peer's new
+    connection was accepted) ends all that has begun, at once, but for the array that another thread is in the middle
+    of: that thread does so when it is back. While there is no connection, what begins waits for `patience` seconds.
+
+Who owns what
+    The lock guards protocol, pairing and connections; nothing is called, read or written under it. The writer
+    closes all connections, when the reader has ended.
+
+Rejected
+    One connection for both directions: two threads on one TLS object, or a thread that polls. Writing on the thread
+    that offers: a peer that does not read would hold up the machine.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from ....interpreter.errors import NodeLost, TensordError
+from ....interpreter.types.meta import Meta
+from ...stream import LOG
+from ..link import Array, Told
+from .frames import BEAT, HEADER, PIECE_BYTES, Frame, Kind
+from .halves import Call
+from .pairing import Pairing, Verdict
+from .protocol import Out, Protocol
+from .sockets import Connection
+
+SHORTEST: Final = 0.02  # seconds until the next attempt to dial
+LONGEST: Final = 1.0
+BEATS: Final = 3  # in the time of patience
+
+Dial = Callable[[int], tuple[Connection, int]]  # says our life: a connection, and the peer's life
+Report = Callable[[str, str], None]  # an event of this link, and why
+
+
+class TcpLink:
+    """A `Link` to a node. `bandwidth`: bytes per second that are simulated, 0 for none."""
+
+    def __init__(self, node: str, dial: Dial, report: Report, *, patience: float, bandwidth: float = 0.0) -> None:
+        self.node = node
+        self._dial = dial
+        self._report = report
+        self._patience = patience
+        self._bandwidth = bandwidth
+        self._pairing = Pairing()
+        self._protocol = Protocol(_piece(bandwidth, patience), self._pairing.own)
+        self._changed = threading.Condition(threading.Lock())
+        self._out: Connection | None = None
+        self._into: Connection | None = None
+        self._dead: list[Connection] = []  # cut, to be closed
+        self._down_since = time.monotonic()
+        self._free_at = 0.0  # when the simulated link has carried what it was given
+        self._why = "nobody has answered there yet"
+        self._called = False  # the peer has dialled us, so dialling will be answered
+        self._lost: TensordError | None = None  # for good
+        self._thread = threading.Thread(target=self._live, name=f"tensord-to-{node}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    # -- the machine's calls -------------------------------------------------------------------------------------------
+
+    def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> None:
+        self._do(lambda protocol: protocol.offer(transfer, meta, array, done), done)
+
+    def fail(self, transfer: bytes, error: TensordError) -> None:
+        self._do(lambda protocol: protocol.fail(transfer, error))
+
+    def expect(self, transfer: bytes, meta: Meta, offered: Told) -> None:
+        self._do(lambda protocol: protocol.expect(transfer, meta, offered), offered)
+
+    def receive(self, transfer: bytes, array: Array, done: Told) -> None:
+        self._do(lambda protocol: protocol.receive(transfer, array, done))
+
+    def refuse(self, transfer: bytes, error: TensordError) -> None:
+        self._do(lambda protocol: protocol.refuse(transfer, error))
+
+    def _do(self, act: Callable[[Protocol], list[Call]], begun: Told | None = None) -> None:
+        """Act on the protocol, unless something is to begin on a link that is lost."""
+        with self._changed:
+            if self._lost is not None and begun is not None:
+                calls: list[Call] = [(begun, self._lost.reraisable())]
+            else:
+                calls = act(self._protocol)
+            if self._protocol.has_output:
+                self._changed.notify_all()
+        make(calls)
+
+    # -- the peer's connection -----------------------------------------------------------------------------------------
+
+    def greeted(self, life: int) -> int:
+        """The peer has dialled us, in that life. The life to answer with; 0 if the connection is a stale one."""
+        with self._changed:
+            verdict, own = self._pairing.greeted(life), self._pairing.own
+        if verdict is Verdict.ANEW:
+            self._broke("the other side has begun again", own)
+            with self._changed:
+                verdict, own = self._pairing.greeted(life), self._pairing.own
+        return own if verdict is Verdict.FITS else 0
+
+    def accepted(self, connection: Connection, told: int, life: int) -> bool:
+        """The connection is ready to be read from; False if it has become a stale one."""
+        with self._changed:
+            if self._lost is not None or self._pairing.accepted(told, life) is not Verdict.FITS:
+                return False
+            self._drop(self._into)
+            self._into, self._called = connection, True
+            self._drop_stale()
+            self._changed.notify_all()
+        return True
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def lose(self, error: TensordError) -> None:
+        """The node is lost for good: all that has begun fails, and all that begins will."""
+        with self._changed:
+            if self._lost is not None:
+                return
+            self._lost = error
+            calls = self._protocol.broken(error)
+            self._cut()
+        make(calls)
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the thread of a lost link; False if it has not ended in time."""
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _broke(self, why: str, life: int) -> None:
+        """The link of that life of ours is broken."""
+        with self._changed:
+            if life != self._pairing.own or self._lost is not None:
+                return
+            self._why = why
+            calls = self._protocol.broken(self._error()) if self._protocol.up else []
+            self._cut()
+        make(calls)
+        self._report("a link is broken", why)
+
+    def _cut(self) -> None:
+        """Begin a new life without connections. The caller holds the lock."""
+        self._pairing.broke()
+        self._down_since = time.monotonic()
+        self._drop_stale()
+        self._changed.notify_all()
+
+    def _drop_stale(self) -> None:
+        """Cut the connections that do not belong to the link any more."""
+        if not self._pairing.out:
+            self._drop(self._out)
+            self._out = None
+        if not self._pairing.into:
+            self._drop(self._into)
+            self._into = None
+
+    def _drop(self, connection: Connection | None) -> None:
+        if connection is not None:
+            connection.cut()
+            self._dead.append(connection)
+
+    def _error(self) -> NodeLost:
+        return NodeLost(f"the link to node {self.node!r} is broken: {self._why}")
+
+    # -- the writer ----------------------------------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        """Dial, carry values until the link breaks, and again."""
+        pause = SHORTEST
+        while self._lost is None:
+            try:
+                carried = self._dialled() and self._paired() and self._carry()
+            except Exception as error:  # nobody expected it
+                LOG.error("the link to %s goes on after an error", self.node, exc_info=error)
+                carried = False
+                if self._pairing.up:
+                    self._broke(f"{type(error).__name__}: {error}", self._pairing.own)
+            self._bury()
+            self._end_waits()
+            pause = SHORTEST if carried else min(2 * pause, LONGEST)
+            with self._changed:
+                self._changed.wait_for(lambda: self._lost is not None or self._called, pause)
+        self._bury()
+
+    def _dialled(self) -> bool:
+        """Is there a connection to write on?"""
+        with self._changed:
+            life, self._called = self._pairing.own, False
+        try:
+            connection, peer = self._dial(life)
+        except (OSError, TensordError) as error:
+            self._failed_to_dial(str(error))
+            return False
+        with self._changed:
+            verdict = Verdict.STALE if self._lost is not None else self._pairing.dialled(life, peer)
+            if verdict is Verdict.FITS:
+                self._out = connection
+                self._drop_stale()
+                return True
+        connection.close()
+        return False
+
+    def _failed_to_dial(self, why: str) -> None:
+        if why != self._why:
+            self._why = why
+            self._report("a node cannot be reached", why)
+
+    def _paired(self) -> bool:
+        """Wait for the peer's connection."""
+        with self._changed:
+            pairing = self._pairing
+            self._changed.wait_for(lambda: pairing.up or not pairing.out, self._patience)
+            if pairing.up:
+                return True
+            pairing.gave_up()
+            self._drop_stale()
+        self._failed_to_dial("it has not dialled back")
+        return False
+
+    def _carry(self) -> bool:
+        """Carry values until the link breaks."""
+        with self._changed:
+            life, out, into = self._pairing.own, self._out, self._into
+            if out is None or into is None:
+                return False
+            self._protocol.connected()
+        reader = threading.Thread(target=self._read, args=(into, life), name=f"tensord-from-{self.node}", daemon=True)
+        reader.start()
+        self._report("a node is linked", "")
+        self._why = ""
+        try:
+            self._write(out, life)
+        except OSError as error:
+            self._broke(str(error) or type(error).__name__, life)
+        reader.join()
+        return True
+
+    def _write(self, connection: Connection, life: int) -> None:
+        """Write what there is to write; a heartbeat where there is nothing."""
+        protocol, changed = self._protocol, self._changed
+        while True:
+            with changed:
+                if not protocol.has_output:
+                    changed.wait_for(lambda: protocol.has_output or life != self._pairing.own, self._patience / BEATS)
+                if life != self._pairing.own:
+                    return
+                out = protocol.next() or Out([BEAT], None)
+            try:
+                if self._bandwidth and out.half is not None:
+                    self._pace(len(out.buffers[-1]), life)
+                connection.write(out.buffers)
+            finally:
+                with changed:
+                    calls = protocol.written(out.half)
+                make(calls)
+
+    def _pace(self, nbytes: int, life: int) -> None:
+        """Wait as long as the simulated link takes."""
+        now = time.monotonic()
+        self._free_at = max(now, self._free_at) + nbytes / self._bandwidth
+        with self._changed:
+            self._changed.wait_for(lambda: life != self._pairing.own, self._free_at - now)
+
+    def _bury(self) -> None:
+        """Close the connections that no thread uses any more."""
+        with self._changed:
+            dead, self._dead = self._dead, []
+        for connection in dead:
+            connection.close()
+
+    def _end_waits(self) -> None:
+        """What has waited for a connection for too long fails."""
+        with self._changed:
+            if self._lost is not None or time.monotonic() - self._down_since < self._patience:
+                return
+            error = NodeLost(
+                f"node {self.node!r} cannot be reached: {self._why or 'its connection does not come back'}"
+            )
+            calls = self._protocol.broken(error)
+        make(calls)
+
+    # -- the reader ----------------------------------------------------------------------------------------------------
+
+    def _read(self, connection: Connection, life: int) -> None:
+        """Read frames until the link breaks, and break it."""
+        why = "a fault of this daemon, see its log"
+        try:
+            self._frames(connection, life)
+        except (OSError, TensordError) as error:
+            why = str(error) or type(error).__name__
+        except Exception as error:
+            LOG.error("the link to %s is broken by an error", self.node, exc_info=error)
+        finally:
+            self._broke(why, life)
+            with self._changed:
+                calls = self._protocol.let_go()
+            make(calls)
+
+    def _frames(self, connection: Connection, life: int) -> None:
+        protocol, header = self._protocol, memoryview(bytearray(HEADER.size))
+        while True:
+            connection.read_into(header)
+            head = Frame.of(bytes(header))
+            payload = bytearray()
+            if head.kind is Kind.PIECE:
+                with self._changed:
+                    if life != self._pairing.own:
+                        return
+                    target = protocol.target(head)
+                connection.read_into(target)
+            elif head.length:
+                payload = bytearray(head.length)
+                connection.read_into(memoryview(payload))
+            with self._changed:
+                if life != self._pairing.own:
+                    return
+                calls = protocol.filled(head.length) if head.kind is Kind.PIECE else protocol.take(head, bytes(payload))
+                if protocol.has_output:
+                    self._changed.notify_all()
+            make(calls)
+
+
+def make(calls: list[Any]) -> None:
+    """Make calls that became due under the lock. An error in one of them is nobody's but the machine's."""
+    for told, error in calls:
+        try:
+            told(error)
+        except Exception as fault:
+            LOG.error("a transfer's end could not be told", exc_info=fault)
+
+
+def _piece(bandwidth: float, patience: float) -> int:
+    """Bytes of a piece: few enough for a slow simulated link to show signs of life."""
+    return max(1024, min(PIECE_BYTES, int(bandwidth * patience / (2 * BEATS)))) if bandwidth else PIECE_BYTES

@@ -1,0 +1,271 @@
+"""All links of a node, and the port at which it takes values.
+
+Theory of operation
+    One thread accepts connections. The first words of each are heard on a thread of its own, within `patience`, at most
+    `GREETINGS` at a time: beyond that, connections are closed at once. A link lasts for one incarnation of its node at
+    one address; another one takes its place when the members say so.
+
+Who owns what
+    The lock guards the table of links. The machine calls `to` on its thread, the supervisor's table comes on the same.
+"""
+
+from __future__ import annotations
+
+import hmac
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from ....interpreter.errors import MetadataError, NodeLost, ProtocolError, TensordError
+from ....interpreter.wire.members import Member, Place
+from ..link import Link
+from ..loopback import Loopback
+from .hello import VERSION, Answer, Hello, hear_answer, hear_hello, say
+from .link import TcpLink
+from .sockets import Connection, Tls, dial, listen, tuned
+
+GREETINGS: Final = 32  # connections whose first words are heard at the same time
+REFUSED: Final = 0.2  # seconds for the reason of a refusal to leave
+Report = Callable[[str, str, str], None]  # an event, the node, why
+
+
+class TcpLinks:
+    """`Links` over TCP. `report`: is told, on any thread, of links that come and go."""
+
+    def __init__(
+        self,
+        own: Member,
+        place: Place,
+        tls: Tls | None,
+        report: Report,
+        *,
+        patience: float,
+        bandwidth: float = 0.0,
+    ) -> None:
+        self.node = own.node
+        self.own = own
+        self._tls = tls
+        self._report = report
+        self._patience = patience
+        self._bandwidth = bandwidth
+        self._token = ""
+        self._members: Mapping[str, Member] = {}
+        self._links: dict[str, TcpLink] = {}
+        self._ended: list[TcpLink] = []  # whose threads are about to end
+        self._lock = threading.Lock()
+        self._closed = False
+        self._loopback = Loopback(own.node)
+        self._greeting = threading.Semaphore(GREETINGS)
+        self._greeters: set[threading.Thread] = set()
+        self._listener = listen(*place)
+        self.address = place.at(self._listener.getsockname()[1])
+        self._acceptor = threading.Thread(target=self._accept, name="tensord-accepts-values", daemon=True)
+        self._acceptor.start()
+
+    def to(self, node: str) -> Link:
+        if node == self.node:
+            return self._loopback.to(node)
+        member, link = self._members.get(node), self._links.get(node)
+        if member is None:
+            raise MetadataError(f"{self.node!r} knows no node {node!r}; it knows {', '.join(sorted(self._known()))}")
+        if not member.is_up:
+            raise NodeLost(f"node {node!r} is {'lost' if member.state == 'lost' else 'not in the cluster any more'}")
+        if link is None:
+            raise MetadataError(f"node {node!r} takes no values: its daemon was started without an address for them")
+        return link
+
+    def _known(self) -> set[str]:
+        return {self.node, *self._members}
+
+    # -- members -------------------------------------------------------------------------------------------------------
+
+    def join(self, members: Mapping[str, Member], token: str) -> None:
+        """The members of the cluster from now on. What is pending with one that is lost, or was started anew, fails."""
+        before, self._members, self._token = self._members, members, token
+        for node, member in before.items():
+            now = members.get(node)
+            if not same_daemon(member, now):
+                self._lose(node, gone(node, member, now))
+        for node, member in members.items():
+            if node != self.node and member.is_up and member.values and node not in self._links:
+                self._link(member)
+
+    def _link(self, member: Member) -> None:
+        def dialled(life: int) -> tuple[Connection, int]:
+            return self._dial(member, life)
+
+        def report(event: str, why: str) -> None:
+            self._report(event, member.node, why)
+
+        link = TcpLink(member.node, dialled, report, patience=self._patience, bandwidth=self._bandwidth)
+        with self._lock:
+            if self._closed:
+                return
+            self._links[member.node] = link
+        link.start()
+
+    def _lose(self, node: str, error: TensordError) -> None:
+        with self._lock:
+            link = self._links.pop(node, None)
+            self._ended = [one for one in self._ended if not one.join(0)]
+            if link is not None:
+                self._ended.append(link)
+        if link is not None:
+            link.lose(error)
+
+    # -- connections that we dial --------------------------------------------------------------------------------------
+
+    def _dial(self, member: Member, life: int) -> tuple[Connection, int]:
+        """A connection to a member's daemon, and its life there. ProtocolError with the reason if it refuses us."""
+        place = Place.of(member.values)
+        connection: Any = dial(place.host, place.low, self._patience)
+        try:
+            if self._tls is not None:
+                connection = self._tls.dial(connection, member.fingerprint)
+            answer = self._introduced(connection, member, life)
+        except BaseException:
+            connection.close()
+            raise
+        return Connection(connection, self._patience, tls=self._tls is not None), answer.life
+
+    def _introduced(self, connection: Any, member: Member, life: int) -> Answer:
+        """Say who we are, and hear who is there."""
+        if self._tls is None and member.fingerprint:
+            raise ProtocolError(f"{member.node} takes values by TLS alone, and this node has encryption = none")
+        hello = Hello(VERSION, self.node, member.node, self.own.incarnation, life, sys.byteorder, self._token)
+        say(connection, hello)
+        answer = hear_answer(connection, time.monotonic() + self._patience)
+        if answer.why:
+            raise ProtocolError(f"{member.node} at {member.values} refuses us: {answer.why[:200]}")
+        if (answer.version, answer.node, answer.incarnation) != (VERSION, member.node, member.incarnation):
+            raise ProtocolError(f"at {member.values} is {answer.node[:64]!r} in incarnation {answer.incarnation}")
+        return answer
+
+    # -- connections that others dial ----------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        """The acceptor's loop."""
+        while True:
+            try:
+                connection, peer = self._listener.accept()
+            except OSError:
+                if self._closed:
+                    return
+                time.sleep(0.05)  # no descriptors, say
+                continue
+            if not self._greeting.acquire(blocking=False):
+                connection.close()
+                continue
+            greeter = threading.Thread(
+                target=self._greet, args=(connection, peer[0]), name="tensord-greets", daemon=True
+            )
+            with self._lock:
+                self._greeters.add(greeter)
+            greeter.start()
+
+    def _greet(self, connection: socket.socket, host: str) -> None:
+        """Hear the first words, and give the connection to its link."""
+        try:
+            self._welcome(connection)
+        except (OSError, TensordError) as error:
+            connection.close()
+            self._report("a connection was refused", host, str(error) or type(error).__name__)
+        except Exception as error:
+            connection.close()
+            self._report("a connection was refused after an error", host, repr(error))
+        finally:
+            self._greeting.release()
+            with self._lock:
+                self._greeters.discard(threading.current_thread())
+
+    def _welcome(self, plain: socket.socket) -> None:
+        deadline = time.monotonic() + self._patience
+        plain.settimeout(self._patience)
+        secure: Any = tuned(plain) if self._tls is None else self._tls.accept(tuned(plain))
+        try:
+            hello, link, life = self._heard(secure, deadline)
+            say(secure, Answer(VERSION, "", self.node, self.own.incarnation, life))
+            if link.accepted(Connection(secure, self._patience, tls=self._tls is not None), life, hello.life):
+                return
+        except ProtocolError as error:
+            self._refuse(secure, error)
+            secure.close()
+            raise
+        except OSError:
+            secure.close()
+            raise
+        secure.close()
+
+    def _heard(self, connection: Any, deadline: float) -> tuple[Hello, TcpLink, int]:
+        """The first words, whose link that is, and the life to answer with."""
+        hello = hear_hello(connection, deadline)
+        link = self._checked(hello)
+        life = link.greeted(hello.life)
+        if not life:
+            raise ProtocolError("this connection is of an earlier life")
+        return hello, link, life
+
+    def _checked(self, hello: Hello) -> TcpLink:
+        """The link of the node that dials; ProtocolError unless it is a member that may."""
+        token, member, link = self._token, self._members.get(hello.node), self._links.get(hello.node)
+        if not token or not hmac.compare_digest(token.encode(), hello.token.encode("utf-8", "replace")):
+            raise ProtocolError("the token is not that of this cluster" if token else "no members were told here yet")
+        if hello.to != self.node:
+            raise ProtocolError(f"this is {self.node}, not {hello.to[:64]!r}")
+        if member is None or link is None or not member.is_up:
+            raise ProtocolError(f"{hello.node} is no member from which values are taken here")
+        if hello.incarnation != member.incarnation:
+            raise ProtocolError(f"{hello.node} is known here in incarnation {member.incarnation}")
+        return link
+
+    def _refuse(self, connection: Any, error: ProtocolError) -> None:
+        """Say why; the connection is closed by the caller once that has had time to leave."""
+        with suppress(OSError):
+            connection.settimeout(REFUSED)
+            say(connection, Answer(VERSION, error.message, self.node, self.own.incarnation, 0))
+            connection.shutdown(socket.SHUT_WR)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """End all links; False if a thread has not ended in time. What is pending fails with NodeLost."""
+        deadline = time.monotonic() + timeout
+        with self._lock:
+            self._closed = True
+            nodes = list(self._links)
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        for node in nodes:
+            self._lose(node, NodeLost(f"this daemon ends, and with it its link to node {node!r}"))
+        ended = self._loopback.close(timeout)
+        self._acceptor.join(max(0.0, deadline - time.monotonic()))
+        self._listener.close()
+        threads = [*self._greeters]
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for link in self._ended:
+            ended &= link.join(max(0.0, deadline - time.monotonic()))
+        return ended and not any(thread.is_alive() for thread in (self._acceptor, *threads))
+
+
+def same_daemon(before: Member, now: Member | None) -> bool:
+    """Is that the same daemon, still there?"""
+    if now is None or not now.is_up:
+        return not before.is_up and now is not None
+    told = (before.incarnation, before.values, before.fingerprint, before.is_up)
+    return told == (now.incarnation, now.values, now.fingerprint, True)
+
+
+def gone(node: str, before: Member, now: Member | None) -> NodeLost:
+    """The error for a node that is lost, or not the same any more."""
+    if now is None or now.state == "left":
+        return NodeLost(f"node {node!r} has left the cluster")
+    if not now.is_up:
+        return NodeLost(f"node {node!r} is lost")
+    if now.incarnation != before.incarnation:
+        return NodeLost(f"node {node!r} was started anew: its incarnation {before.incarnation} is gone")
+    return NodeLost(f"node {node!r} takes values elsewhere now")

@@ -1,0 +1,115 @@
+"""Connections of one link: plain or TLS, with a bound on silence.
+
+A read that gets no byte, or a write that gets rid of none, for `patience` seconds raises TimeoutError. `cut` may be
+called by any thread, and ends both; `close` once no thread uses the connection any more.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+BUFFER: Final = 4 << 20  # bytes that the kernel keeps of each direction, where it may
+TLS_PIECE: Final = 256 << 10  # bytes written at once: within `patience` on the slowest network
+_TIME: Final = struct.Struct("ll")
+
+Wrap = Callable[[socket.socket], Any]  # a connection to its TLS
+
+
+class Tls(NamedTuple):
+    """How connections are encrypted. `accept`: of one that was accepted; `dial`: of one that was dialled, after which
+    the fingerprint of the other side's certificate is that one, or OSError. `fingerprint`: of our own."""
+
+    accept: Wrap
+    dial: Callable[[socket.socket, str], Any]
+    fingerprint: str
+
+
+class Connection:
+    """Reads and writes whole buffers."""
+
+    def __init__(self, inner: Any, patience: float, *, tls: bool) -> None:
+        self._inner = inner
+        self._tls = tls
+        inner.settimeout(patience if tls else None)
+        if not tls:  # in the kernel: with a timeout of Python's own each call would be two
+            span = _TIME.pack(int(patience), int(patience % 1 * 1e6))
+            inner.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, span)
+            inner.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, span)
+
+    def read_into(self, view: memoryview) -> None:
+        """Fill the view. ConnectionError at the end of the connection."""
+        inner, flags = self._inner, 0 if self._tls else socket.MSG_WAITALL
+        done, size = 0, len(view)
+        while done < size:
+            try:
+                some = inner.recv_into(view[done:], 0, flags)
+            except BlockingIOError:
+                raise TimeoutError("the other side is silent") from None
+            if not some:
+                raise ConnectionResetError("the other side has hung up")
+            done += some
+
+    def write(self, buffers: Sequence[Any]) -> None:
+        """Write all of them."""
+        try:
+            if self._tls:
+                for buffer in buffers:
+                    self._write_tls(buffer)
+            else:
+                self._write_plain(buffers)
+        except BlockingIOError:
+            raise TimeoutError("the other side does not read") from None
+
+    def _write_plain(self, buffers: Sequence[Any]) -> None:
+        sent = self._inner.sendmsg(buffers)
+        for buffer in buffers:
+            if sent < len(buffer):
+                self._inner.sendall(memoryview(buffer)[sent:])
+            sent = max(sent - len(buffer), 0)
+
+    def _write_tls(self, buffer: Any) -> None:
+        view = memoryview(buffer)
+        for begin in range(0, len(view), TLS_PIECE):
+            self._inner.sendall(view[begin : begin + TLS_PIECE])
+
+    def cut(self) -> None:
+        """End the reads and writes of other threads. TLS's own goodbye would need the threads."""
+        with suppress(OSError):
+            socket.socket.shutdown(self._inner, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._inner.close()
+
+
+def dial(host: str, port: int, timeout: float) -> socket.socket:
+    """A connection to a node."""
+    return tuned(socket.create_connection((host, port), timeout))
+
+
+def tuned(connection: socket.socket) -> socket.socket:
+    """A connection whose small frames leave at once."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def listen(host: str, low: int, high: int) -> socket.socket:
+    """A socket that listens at the first free port; OSError if none is."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    error: OSError | None = None
+    for port in range(low, high + 1):
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+            listener.listen(128)
+        except OSError as failure:
+            listener.close()
+            error = failure
+        else:
+            return listener
+    raise error or OSError(f"no port from {low} to {high}")

@@ -1,0 +1,79 @@
+"""The certificate with which this daemon takes values by TLS, made anew at each start.
+
+Nobody signs it. Who dials compares its fingerprint with the one in the table of members, which came over the control
+connections. Its key is never in a file system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from socket import socket
+
+from ...interpreter.errors import ProtocolError
+from ...streams.links.tcp.sockets import Tls
+from .process.errors import StartError
+
+YEARS = 20  # a fingerprint does not expire, and clocks differ
+MISSING = (
+    'encryption between daemons needs the package cryptography: pip install "tensord[cluster]", or choose '
+    'encryption = "none" in [cluster]'
+)
+
+
+def make_tls(node: str) -> Tls:
+    """A new certificate, and what uses it. StartError without `cryptography`."""
+    certificate, key = certified(node)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.num_tickets = 0
+    load(server, certificate, key)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_mode = ssl.CERT_NONE  # the fingerprint says more
+    for context in (server, client):
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.decode())).hexdigest()
+    return Tls(partial(server.wrap_socket, server_side=True), partial(dialled, client), fingerprint)
+
+
+def dialled(context: ssl.SSLContext, connection: socket, fingerprint: str) -> ssl.SSLSocket:
+    """The connection by TLS to the daemon with that certificate. ProtocolError if it has another one."""
+    secure = context.wrap_socket(connection)
+    found = hashlib.sha256(secure.getpeercert(binary_form=True) or b"").hexdigest()
+    if found != fingerprint:
+        secure.close()
+        wanted = f"the table of members says {fingerprint[:16]}..." if fingerprint else "it should take plain TCP"
+        raise ProtocolError(f"its certificate is {found[:16]}..., and {wanted}")
+    return secure
+
+
+def certified(node: str) -> tuple[bytes, bytes]:
+    """A certificate and its key, in PEM."""
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ImportError:
+        raise StartError(MISSING) from None
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, node)])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=365 * YEARS))
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return (
+        builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(serialization.Encoding.PEM, *form),
+    )
+
+
+def load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Have a context use a certificate. OpenSSL reads it from a file, which is in memory alone."""
+    descriptor = os.memfd_create("tensord-certificate")
+    try:
+        os.write(descriptor, certificate + key)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
