@@ -20,7 +20,7 @@ from .facet import ClusterFacet, on_node
 from .moving import brought
 from .names import grouped, located_on, split
 from .order import open_cores, rest_of
-from .procedures import of, side_by_side
+from .procedures import side_by_side
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -131,8 +131,7 @@ def checkpointing(cluster: Cluster, directory: Any, names: Any, keep: int) -> St
         some = grouped(places.values())
     parts = {}
     for core, chosen in some.items():
-        given = None if chosen is None else (yield from of(core.outbox, core.names.parts_behind(chosen)))
-        parts[core.node] = checkpoint(core, core.savings, where / core.node, given, keep)
+        parts[core.node] = checkpoint(core, core.savings, where / core.node, chosen, keep)
     return ClusterCheckpointing(parts)
 
 

@@ -95,8 +95,6 @@ class Files(Facet):
         while another checkpoint is written there.
         """
         given = (names,) if isinstance(names, str) else names
-        if given is not None:
-            given = on_thread(self._core.outbox, self._core.names.parts_behind(given))
         return checkpoint(self._core, self._core.savings, directory, given, keep)
 
     def restore(

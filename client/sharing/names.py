@@ -151,11 +151,6 @@ class Names:
         if told is not None:
             yield told
 
-    def parts_behind(self, names: Sequence[str]) -> Steps[tuple[str, ...]]:
-        """The names at the machine: those of the parts for global tensors."""
-        found = behind(listed_names(names), (yield from self.listing()))
-        return tuple(dict.fromkeys(name for some in found.values() for name in some))
-
     def listing(self) -> Steps[list[str]]:
         """Every name under which something is published, sorted."""
         return list((yield self._outbox.ask(lambda request, _: ListNames(request), located=False)))

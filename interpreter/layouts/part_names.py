@@ -121,8 +121,28 @@ class Families:
         return list(found), missing
 
     def replaced(self, given: Collection[str], bound: Mapping[str, object]) -> list[str]:
-        """What is bound for these names, or for wholes of which they are parts, besides the names themselves."""
-        kept = set(given)
-        wholes = dict.fromkeys(user_name(name) for name in given)
-        plain = [name for name in wholes if name in bound and name not in kept]
-        return plain + [part for name in wholes for part in self.parts.get(name, ()) if part not in kept]
+        """What is bound under the names of users for which something is given, besides what is given.
+
+        Parts that have all of a value, alone or with others that lie alike, take the place of all but these others; of
+        parts that lack some of it nothing is replaced.
+        """
+        names: dict[str, set[str]] = {}
+        for name in given:
+            names.setdefault(user_name(name), set()).add(name)
+        found = []
+        for whole, new in names.items():
+            parts = self.parts.get(whole, {})
+            kept = new if whole in new else parts_kept(whole, new, parts)
+            if kept:
+                found += [name for name in (whole, *parts) if name in bound and name not in kept]
+        return found
+
+
+def parts_kept(whole: str, given: Collection[str], bound: Iterable[str]) -> set[str]:
+    """Of the parts of a global tensor those that stand under its name once these are given; none while they lack some
+    of the value."""
+    if any(map(needed, families(given)[whole])):
+        return set(given)
+    ways = families(dict.fromkeys((*given, *bound)))[whole]
+    kept = [set(way) for way in ways if not set(given).isdisjoint(way)]
+    return set().union(*kept) if any(map(needed, kept)) else set()

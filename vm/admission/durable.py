@@ -66,8 +66,7 @@ class Durable:
                 self.checkpoints.keep_durable(session, told, location)
                 return
             refuse_strangers(session)
-            names = names or tuple(self.names.directory.names)
-            self.checkpoints.take(Asked(session, location, told), directory, names, keep)
+            self.checkpoints.take(Asked(session, location, told), directory, self.names.behind(names), keep)
         except TensordError as error:
             self.rejection.deny(session, error, request, location, "checkpoint")
 
@@ -77,13 +76,14 @@ class Durable:
         directory = self.names.directory
         if self.checkpoints.durable is None:
             return None
-        bound = {name for kind, *fields in messages if kind == PUBLISH for name in fields[0]}
+        published = [fields[0] for kind, *fields in messages if kind == PUBLISH]
+        bound = {name for names in published for name in names}
         if not (directory.durable or bound):
             return None
         given = [name for kind, *fields in messages if kind == UNPUBLISH for name in fields[0]]
         gone = (
             *directory.families.named(given, directory.names)[0],
-            *directory.families.replaced(bound, directory.names),
+            *[name for names in (bound, *published) for name in directory.families.replaced(names, directory.names)],
         )
         unbound = {name for name in gone if name in directory.durable}
         found = (session.tensors.get(id_) for kind, *fields in messages for id_ in ids_written(session, kind, fields))

@@ -38,10 +38,10 @@ class Names:
         """Bind names, replacing all that stood under them, also as parts of global tensors. A name counts against its
         latest publisher's quotas; one that is durable stays so. The durable names that others have replaced."""
         directory = self.directory
-        check_names(directory, session, given)
-        check_published(directory, session, given, found)
-        session.shares = True
         replaced = directory.families.replaced(given, directory.names)
+        check_names(directory, session, given, replaced)
+        check_published(directory, session, given, found, replaced)
+        session.shares = True
         gone = [name for name in replaced if name in directory.durable]
         lasting = set(map(user_name, gone))
         for name, published in zip(given, found, strict=True):
@@ -63,12 +63,18 @@ class Names:
         """What stands under the names; MetadataError if one is missing."""
         return named(wanted, self.directory.names)
 
-    def unpublish(self, given: Sequence[str]) -> None:
-        """Take the names away, all or none; the name of a global tensor is that of all its parts."""
-        found, missing = self.directory.families.named(given, self.directory.names)
+    def behind(self, given: Sequence[str]) -> list[str]:
+        """The names as they are bound, of a global tensor those of all its parts; all names for none. MetadataError if
+        one is missing."""
+        names = self.directory.names
+        found, missing = self.directory.families.named(given or names, names)
         if missing:
-            raise unpublished(missing, self.directory.names)
-        for name in found:
+            raise unpublished(missing, names)
+        return found
+
+    def unpublish(self, given: Sequence[str]) -> None:
+        """Take the names away, all or none."""
+        for name in self.behind(given) if given else ():
             self._drop_name(name)
 
     def _drop_name(self, name: str) -> None:

@@ -139,27 +139,33 @@ def check_text(text: str, quota: int, what: str) -> None:
         )
 
 
-def check_names(directory: Directory, session: VmSession, given: Sequence[str]) -> None:
-    """QuotaError if the session may not publish these names, MetadataError if nobody could read one of them."""
+def check_names(directory: Directory, session: VmSession, given: Sequence[str], replaced: Sequence[str]) -> None:
+    """QuotaError if the session may not publish these names in place of those, MetadataError if nobody could read one
+    of them."""
     check_printable(given)
     for name in given:
         check_text(name, session.limits.text, "name")
     account, quota = session.account, session.limits.names
     new = sum(directory.publishers.get(name) is not account for name in set(given))
-    if account.names + new > quota:
+    more = new - sum(directory.publishers.get(name) is account for name in replaced)
+    if more > 0 and account.names + more > quota:
         raise QuotaError(
-            f"{counted(new, 'name')} more: the session has published {account.names} of {quota}; "
+            f"{counted(more, 'name')} more: the session has published {account.names} of {quota}; "
             "unpublish some, or raise the quota (names)"
         )
 
 
 def check_published(
-    directory: Directory, session: VmSession, given: Sequence[str], found: Sequence[Published[Tensor]]
+    directory: Directory,
+    session: VmSession,
+    given: Sequence[str],
+    found: Sequence[Published[Tensor]],
+    replaced: Sequence[str],
 ) -> None:
-    """QuotaError if the routines that a session publishes have more steps than it may have."""
+    """QuotaError if the routines that a session publishes in place of those names have more steps than it may have."""
     account, quota = session.account, session.limits.steps
     last = dict(zip(given, found, strict=True))
-    kept = [directory.names[name] for name in last if directory.publishers.get(name) is account]
+    kept = [directory.names[name] for name in (*last, *replaced) if directory.publishers.get(name) is account]
     steps = account.steps + sum(one.weight for one in last.values()) - sum(one.weight for one in kept)
     if steps > max(quota, account.steps):
         raise QuotaError(

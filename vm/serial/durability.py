@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from ...interpreter.errors import MetadataError, ProtocolError, QuotaError
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Checkpoint, Restore
-from ...interpreter.wire.names import named
 from ..durability.contents import Contents
 from ..durability.job import CheckpointJob
 from ..durability.restoring import Restoring, look
 from ..durability.target import Target
-from ..model.directory import Published
 from ..places import real_path
-from .names import NOT_KEPT
+from .names import NOT_KEPT, Names
 from .state import State
 from .values import SerialSession, SerialTensor, Value
 
-Bind: TypeAlias = Callable[[Mapping[str, Published[SerialTensor]]], None]
-
 
 class Durability:
-    """The handlers of CHECKPOINT and RESTORE messages. `bind` publishes."""
+    """The handlers of CHECKPOINT and RESTORE messages, which find and bind names by `names`."""
 
-    def __init__(self, state: State, bind: Bind) -> None:
+    def __init__(self, state: State, names: Names) -> None:
         self.state = state
-        self.bind = bind
+        self.names = names
 
     def checkpoint(self, _session: SerialSession, message: Checkpoint) -> dict[str, Any]:
         """Write what is published; what there is to say of it."""
@@ -37,8 +32,7 @@ class Durability:
         known = self.state.names
         if not directory:
             raise ProtocolError(NOT_KEPT)
-        chosen = tuple(names or known)
-        contents = Contents(dict(zip(chosen, named(chosen, known), strict=True)), lambda tensor: tensor.home)
+        contents = Contents({name: known[name] for name in self.names.behind(names)}, lambda tensor: tensor.home)
         job = CheckpointJob(Target(real_path(directory)), contents, keep)
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
         for name, tensor in contents.values.items():
@@ -55,7 +49,7 @@ class Durability:
         restoring = RestoringAtOnce(found, frozenset(names), self.state.devices)
         while restoring.go_on():
             pass
-        self.bind(restoring.given)
+        self.names.bind(restoring.given)
         restoring.let_go()
         return restoring.report()
 

@@ -77,7 +77,7 @@ class SerialEngine(State):
         self.opened = 0
         names, effects, files = Names(self), Effects(self), Files(self)
         self.nodes = nodes = NodeTransfers(self)
-        durability = Durability(self, names.bind)
+        durability = Durability(self, names)
         self.routines = Routines(self, effects, self.receive)
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
             messages.Call: self.call,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ...interpreter.errors import ProtocolError, TensordError
@@ -64,12 +64,16 @@ class Names:
             define(session, id_, tensor)
         return told(found, tensors, summary)
 
-    def unpublish(self, _session: SerialSession, message: Unpublish) -> None:
-        """Remove names, all or none; the name of a global tensor is that of all its parts."""
-        found, missing = self.families.named(message.names, self.names)
+    def behind(self, given: Sequence[str]) -> list[str]:
+        """The names as they are bound, of a global tensor those of all its parts; all names for none."""
+        found, missing = self.families.named(given or self.names, self.names)
         if missing:
             raise unpublished(missing, self.names)
-        for name in found:
+        return found
+
+    def unpublish(self, _session: SerialSession, message: Unpublish) -> None:
+        """Remove names, all or none."""
+        for name in self.behind(message.names) if message.names else ():
             self.drop(name)
 
     def list_names(self, session: SerialSession, message: ListNames) -> None:

@@ -73,7 +73,10 @@ def arguments(shape: tuple[int, ...], seed: int) -> dict[str, Any]:
 
 
 def sized(entry: Entry, shape: tuple[int, ...]) -> str:
-    """The text of a call, with the number of elements where that of a matrix of nine stands."""
+    """The text of a call, with the number of elements where that of a matrix of nine stands. What is searched has to be
+    sorted."""
+    if entry.name == "xp.searchsorted":
+        return "xp.searchsorted(xp.sort(x), x)"
     return re.sub(r"\b9\b", str(prod(shape)), entry.text) if "reshape" in entry.name else entry.text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -261,9 +262,66 @@ def test_a_name_that_claims_many_parts_costs_nothing(sessions):
     mine, other = sessions
     mine.publish("w @0 of 9999x9999: broadcast, broadcast", mine.asarray([4.0]))
     assert other.lookup("w").tolist() == [4.0]
-    mine.publish("w @0 of 9999x9999: broadcast, split(0)", mine.asarray([4.0]))
-    with pytest.raises(KeyError, match="nothing is published as 'w'"):
-        other.lookup("w")
+    mine.publish("w @0 of 9999x9999: broadcast, split(0)", mine.asarray([5.0]))
+    assert other.lookup("w").tolist() == [4.0]
+
+
+def test_a_part_that_is_published_alone_is_that_part_anew(sessions, pair):
+    mine, other = sessions
+    mine.publish("w", mine.global_tensor([1.0, 2.0], pair, td.split(0)))
+    other.publish("w @1 of 2: split(0)", other.asarray([7.0], "sim:1"))
+    assert mine.lookup("w").tolist() == [1.0, 7.0]
+
+
+def test_parts_take_the_place_of_a_value_once_they_have_all_of_it(sessions, pair):
+    mine, other = sessions
+    for before in (mine.asarray([3.0, 4.0]), mine.global_tensor([3.0, 4.0], pair)):
+        mine.publish("w", before)
+        other.publish("w @0 of 2: split(0)", other.asarray([1.0], "sim:0"))
+        assert mine.lookup("w").tolist() == [3.0, 4.0]
+        other.publish("w @1 of 2: split(0)", other.asarray([2.0], "sim:1"))
+        assert mine.lookup("w").tolist() == [1.0, 2.0]
+        mine.unpublish("w")
+        assert mine.names() == []
+
+
+def test_a_replica_that_is_published_alone_is_the_value(sessions, pair):
+    mine, other = sessions
+    mine.publish("w", mine.global_tensor([1.0, 2.0], pair))
+    other.publish("w @1 of 2: broadcast", other.asarray([7.0, 8.0], "sim:1"))
+    assert mine.lookup("w").tolist() == [7.0, 8.0]
+
+
+@pytest.mark.parametrize("layout", [td.split(0), td.broadcast], ids=str)
+def test_a_quota_of_names_counts_what_there_is_afterwards(make_session, machine_of, pair, layout):
+    s = make_session(devices=DEVICES)
+    session = next(iter(machine_of(s).engine.directory.sessions.values()))
+    session.limits = replace(session.limits, names=2)
+    s.publish("w", s.global_tensor([1.0, 2.0], pair))
+    s.publish("w", s.global_tensor([3.0, 4.0], pair, layout))
+    with pytest.raises(td.QuotaError, match="1 name more: the session has published 2 of 2"):
+        s.publish("v", s.asarray([1.0]))
+    with pytest.raises(td.QuotaError, match="1 name more"):
+        s.publish("w", s.global_tensor([5.0, 6.0], td.placement(DEVICES[1:]), layout))
+    assert s.lookup("w").tolist() == [3.0, 4.0]
+    s.publish("w", s.asarray([7.0]))
+    s.publish("v", s.asarray([8.0]))
+    assert s.names() == ["v", "w"]
+    s.unpublish("v", "w")
+
+
+def test_a_checkpoint_names_a_global_tensor_and_means_all_parts_at_that_moment(make_session, tmp_path, pair):
+    s = make_session(devices=DEVICES)
+    s.publish({"x": s.global_tensor([1.0, 2.0], pair), "y": s.asarray([3.0])})
+    with s.atomic():
+        s.publish("x", s.global_tensor([4.0, 5.0], pair, td.split(0)))
+    s.checkpoint(tmp_path / "there", "x").wait()
+    with pytest.raises(KeyError, match="nothing is published as 'z'"):
+        s.checkpoint(tmp_path / "there", ["x", "z"]).wait()
+    s.unpublish("x", "y")
+    assert s.restore(tmp_path / "there")["names"] == 2
+    assert (s.names(), s.lookup("x").tolist()) == (["x"], [4.0, 5.0])
+    s.unpublish("x")
 
 
 def test_names_of_parts_are_told_from_other_names():
