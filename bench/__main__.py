@@ -27,6 +27,7 @@ from . import (
     heartbeat,
     latency,
     launching,
+    links,
     overlap,
     parallel,
     pipelines,
@@ -66,6 +67,7 @@ EMBEDDED: Workloads = {
     "functions": array_api.measure_calls,
     "checkpoints": checkpoints.measure,
     "cluster": cluster.measure,
+    "links": links.measure,
 }
 
 DAEMON: Workloads = {

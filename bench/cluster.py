@@ -100,8 +100,9 @@ def measure_opening(settings: Settings, address: str, pair: Path) -> Row:
 
 
 @contextmanager
-def two_nodes() -> Iterator[tuple[Sequence[str], Path]]:
-    """The ipc addresses of the daemons of two nodes, which know each other, and the client's keys."""
+def two_nodes(devices: str = DAEMON_CONFIG, cluster: str = "") -> Iterator[tuple[Sequence[str], Path]]:
+    """The ipc addresses of the daemons of two nodes, which know each other, and the client's keys. `devices`,
+    `cluster`: parts of their configuration."""
     with TemporaryDirectory(prefix="tensord-") as directory, ExitStack() as stack:
         home = Path(directory)
         public, _ = keys.create(home / "client", "bench")
@@ -111,7 +112,7 @@ def two_nodes() -> Iterator[tuple[Sequence[str], Path]]:
         for node in NODES:
             server, secret = keys.create(home / node, "server")
             security = f'[security]\nserver_secret = "{secret}"\nallow = "{allowed}"\n'
-            config = f'{DAEMON_CONFIG}\nnode = "{node}"\n{security}'
+            config = f'{devices}\nnode = "{node}"\n{security}{cluster}'
             daemon = stack.enter_context(own_daemon(config=config, also=["tcp://127.0.0.1:0"]))
             addresses.append(daemon.address)
             with td.connect(daemon.address) as session:

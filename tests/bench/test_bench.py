@@ -71,6 +71,9 @@ ROWS = [
     "chain on a remote node",
     "one op, remote, median",
     "cluster session opens",
+    "64 MiB between daemons, plain TCP",
+    "1 KiB between daemons",
+    "64 MiB between daemons, TLS",
 ]
 
 
