@@ -96,6 +96,11 @@ def home_of(core: Core, given: Any) -> Any:
     return device_of(core, given)
 
 
+def core_of(core: Core, device: str) -> Core:
+    """The core of the session of a device: itself, unless the device is on another node of its cluster."""
+    return core if core.cluster is None else core.cluster.core(core.cluster.node_of(device))
+
+
 def without_kernel(core: Core, op: str, device: str) -> MetadataError:
     transport = core.outbox.transport
     return no_kernel(op, device, transport.devices[device], "the daemon" if transport.eager else "this process")

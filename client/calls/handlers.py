@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, find
-from ...interpreter.types.device_names import kind_of
+from ...interpreter.types.device_names import kind_of, node_of
 from ..tensor.tensor import Tensor
-from .checks import Device, without_kernel
+from .checks import Device, core_of, without_kernel
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -52,7 +52,7 @@ class DeviceHandler:
             invocation = invocation._replace(device=self.device)
         device = invocation.session.place(invocation)
         if not invocation.session.supports(invocation.op, device):
-            raise without_kernel(invocation.session._core, invocation.op.name, device)
+            raise without_kernel(core_of(invocation.session._core, device), invocation.op.name, device)
         return invocation.session.execute(invocation)
 
 
@@ -66,7 +66,8 @@ class FallbackHandler:
     def __call__(self, invocation: Invocation) -> list[Tensor]:
         """Fall back if need be, with the transfers there and back as instructions."""
         session, device = invocation.session, invocation.session.place(invocation)
-        fallback = self.device or next((name for name in session.devices if kind_of(name) == "cpu"), None)
+        hosts = (name for name in session.devices if kind_of(name) == "cpu" and node_of(name) == node_of(device))
+        fallback = self.device or next(hosts, None)
         if session.supports(invocation.op, device) or fallback is None or fallback == device:
             return self.inner(invocation)
         results = self.inner(invocation._replace(device=fallback))

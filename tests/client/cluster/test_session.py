@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+from typing import Any
 from weakref import ref
 
 import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.calls.handlers import Invocation
+from tensord.client.calls.handlers import DeviceHandler, Invocation
 from tensord.interpreter.schema.opdef import find
 
 from ...each_case import each_case
+from .nodes import joined
 
 TWO = ["node0/cpu:0", "node1/sim:0"]
 ALL = [f"{node}/{device}" for node in ("node0", "node1") for device in ("cpu:0", "sim:0", "sim:1")]
@@ -275,3 +277,20 @@ def is_refused(use):
     except td.ConnectionLost as error:
         return "another process" in error.message
     return False
+
+
+def test_an_op_without_a_kernel_falls_back_to_the_cpu_of_its_node():
+    lacking: list[Any] = ["cpu:0", {"name": "sim:0", "missing": ["tanh"]}]
+    with (
+        td.connect("local:node0", node="node0") as first,
+        td.connect("local:node1", node="node1", devices=lacking) as second,
+    ):
+        joined({"node0": first, "node1": second})
+        with td.connect_cluster("local:node0") as session:
+            x = session.asarray([0.0, 1.0], device="node1/sim:0")
+            y = session.xp.tanh(x)
+            assert y.device == "node1/sim:0"
+            np.testing.assert_allclose(y.numpy(), np.tanh([0.0, 1.0]))
+            session.handler = DeviceHandler()
+            with pytest.raises(td.MetadataError, match=r"tanh.* node1/sim:0"):
+                session.xp.tanh(x)
