@@ -27,16 +27,16 @@ def moved(cluster: Cluster, tensor: Tensor, device: str) -> Tensor:
     refuse_in_blocks(source, target, f"{tensor._home} to {home}")
     meta = tensor._known_meta()
     transfer = cluster.transfer()
+    with source.outbox.lock, SHIELD:
+        sent = Send(tensor._id, target.node, transfer, source.outbox.locations.issued())
+        source.outbox.messages.append(encode_message(sent))
     with target.outbox.lock, SHIELD:
         id_, location = target.outbox.new_id(), target.outbox.locations.issued()
         received = Recv(id_, meta.shape, name_of(meta.dtype), home, source.node, transfer, location)
         target.outbox.messages.append(encode_message(received))
         made = Tensor(target, id_, meta, home)
-    with source.outbox.lock, SHIELD:
-        sent = Send(tensor._id, target.node, transfer, source.outbox.locations.issued())
-        source.outbox.messages.append(encode_message(sent))
-    for core in (target, source):  # neither is asked for anything by whoever waits for the other
-        core.outbox.flush()
+    source.outbox.flush()  # whoever waits for the tensor asks the other node, and flushes there
+    target.outbox.appended()
     return made
 
 

@@ -1,4 +1,4 @@
-"""Nodes for tests: they are told who the members are, as a supervisor does."""
+"""Nodes for tests. They are told who the members are, as a supervisor does."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class Keyed:
         config = home / "c.toml"
         config.write_text(f'[security]\nserver_secret = "{secret}"\nallow = "{self._allow}"\n')
         address = f"tcp://127.0.0.1:{free_port()}"
-        options = ("--address", address, "--node", node, "--incarnation", str(incarnation), "--config", str(config))
+        options = ["--address", address, "--node", node, "--incarnation", str(incarnation), "--config", str(config)]
+        options += ["--values", "127.0.0.1:0"]  # by TLS
         devices = [word for name in DEVICES for word in ("--device", name)]
         daemon = self._undo.enter_context(Daemon.start(home, *options, *devices))
         self.running[node] = daemon

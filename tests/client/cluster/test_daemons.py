@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tensord as td
@@ -42,6 +45,20 @@ def test_a_name_with_its_node_asks_that_node_alone(keyed):
         assert list(session._kept) == ["node0"]
         assert "node0/mine" in session.names()
         assert list(session._kept) == ["node0", "node1"]
+
+
+def test_values_go_from_daemon_to_daemon(keyed):
+    with keyed.connect() as session:
+        for values in (np.arange(3.0), np.arange(1 << 18, dtype=np.float32)):
+            x = session.asarray(values, device="node0/sim:0")
+            y = (x + 1).to_device("node1/sim:1")
+            np.testing.assert_array_equal((y * 2).to_device("node0/cpu:0").numpy(), (values + 1) * 2)
+        assert session.sync() == 0
+        trace = session.trace()
+        links = [edge for record in trace.records for edge in record.edges if edge.reason == "link"]
+        assert len(links) == 4
+        assert trace.clocks["node1"].error < 1_000_000_000
+        assert trace.verify() == []
 
 
 def test_a_node_is_found_by_its_environment(keyed, monkeypatch):
@@ -131,6 +148,18 @@ def test_a_daemon_of_another_node_at_a_nodes_address_is_not_taken_for_it(mortal)
     mortal.join("node0")
     with mortal.connect() as session, pytest.raises(td.NodeLost, match=r"node1 is gone: at tcp.* is node0"):
         on(session, "node1")
+
+
+def test_what_was_to_come_from_a_lost_node_fails_with_its_name(mortal):
+    with mortal.connect() as session:
+        y = on(session, "node1")
+        y.wait()
+        os.kill(mortal.running["node1"].pid, signal.SIGSTOP)  # so that the value is under way for ever
+        x = y.to_device("node0/sim:0") + 1
+        mortal.kill("node1")
+        with pytest.raises(td.NodeLost, match="node1"):
+            x.wait()
+        assert (session.asarray([1.0]) + 1).item() == 2.0
 
 
 class Nodes:
