@@ -213,7 +213,7 @@ class TcpLink:
         return False
 
     def _failed_to_dial(self, why: str) -> None:
-        if why != self._why:
+        if why != self._why and self._lost is None:
             self._why = why
             self._report("a node cannot be reached", why)
 
