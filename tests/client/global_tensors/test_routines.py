@@ -174,3 +174,21 @@ def test_the_dag_of_a_routine_is_sound(session, pair):
         np.testing.assert_array_equal(step(x).numpy(), ROWS.T @ ROWS)
     session.sync()
     assert session.trace().verify() == []
+
+
+def test_where_periods_are_sought_ops_on_global_tensors_are_groups_as_ever(pair):
+    with td.connect("local", devices=["cpu:0", "sim:0", "sim:1"], routines="auto") as session:
+        x, y = (session.global_tensor(ROWS, pair, td.split(0)) for _ in range(2))
+        plain = session.asarray(ROWS, "sim:0")
+        for _ in range(40):
+            x = ((x + y) * 0.5 - y) * 0.5
+            for _ in range(3):
+                plain = (plain + 1.0) * 0.5 - 0.5
+        assert plain.shape == ROWS.shape
+        session.sync()
+        expected = ROWS
+        for _ in range(40):
+            expected = ((expected + ROWS) * 0.5 - ROWS) * 0.5
+        np.testing.assert_array_equal(x.numpy(), expected)
+        periods = session.stats()["periods"]
+        assert [each["calls"] for each in periods["each"]] == [9]  # those of the plain tensor alone
