@@ -178,8 +178,8 @@ def test_the_dag_of_a_routine_is_sound(session, pair):
 
 def test_where_periods_are_sought_ops_on_global_tensors_are_groups_as_ever(pair):
     with td.connect("local", devices=["cpu:0", "sim:0", "sim:1"], routines="auto") as session:
-        x, y = (session.global_tensor(ROWS, pair, td.split(0)) for _ in range(2))
-        plain = session.asarray(ROWS, "sim:0")
+        x: td.Tensor = session.global_tensor(ROWS, pair, td.split(0))
+        y, plain = x.copy(), session.asarray(ROWS, "sim:0")
         for _ in range(40):
             x = ((x + y) * 0.5 - y) * 0.5
             for _ in range(3):
