@@ -16,6 +16,7 @@ import pytest
 
 import tensord
 from tensord.client.cli.application import COMMANDS as ROOT_COMMANDS
+from tensord.client.cli.cluster.cluster import COMMANDS as CLUSTER_COMMANDS
 from tensord.client.cli.traces.trace import COMMANDS as TRACE_COMMANDS
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.op_table import TABLE, read_table, table_of
@@ -56,7 +57,8 @@ def test_the_manual_page_has_every_command_with_its_options():
     commands = [line.removeprefix(".SS tensord ") for line in text.splitlines() if line.startswith(".SS ")]
     assert {command.split()[0] for command in commands} == ROOT_COMMANDS.keys()
     assert {command.split()[1] for command in commands if command.startswith("trace ")} >= TRACE_COMMANDS.keys()
-    assert len(commands) == len(ROOT_COMMANDS) + len(TRACE_COMMANDS)
+    assert {command.split()[1] for command in commands if command.startswith("cluster ")} >= CLUSTER_COMMANDS.keys()
+    assert len(commands) == len(ROOT_COMMANDS) + len(TRACE_COMMANDS) + len(CLUSTER_COMMANDS)
     assert ".B \\-\\-check\n" in text
     assert ".B \\-h, \\-\\-help\n" in text
     assert not [line for line in text.splitlines() if line.startswith((".Example", "'")) or "\b" in line]

@@ -1,5 +1,6 @@
 """The virtual machine. Rooms, from the roof down; each imports only those below it (`make imports`).
 
+- `cluster/`: supervisors, which keep daemons running on several machines; one room of it imports Ray
 - `service/`: the daemon: sockets, connections, turns. `machine`: the embedded machine; both drive a `runtime`
 - `reporting/`: questions about an engine, statistics, tables
 - `engine`: composes admission and scheduler: receive, schedule

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "warm": Listed("programs.warm", "Compile the kernels of these ops before anybody waits for them."),
     "doctor": Listed("doctor.doctor", "Find common problems, and say what to do."),
     "keygen": Listed("keygen", "Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret."),
+    "cluster": Listed("cluster.cluster", "Daemons on several machines, which Ray starts, watches and restarts."),
     "completion": Listed("completion", "Print the script that completes commands and options in a shell."),
 }
 

@@ -2,8 +2,8 @@
 
 The driving thread answers, so each step of an answer is short. A long answer (a trace, a list of tensors) is an
 iterator of slices: a daemon takes one slice at a time between its turns, an embedded machine takes them all (`whole`).
-An answer changes nothing and waits for nothing, except that `detail` says what is recorded from now on, and `evict`
-and `join` act.
+An answer changes nothing and waits for nothing, except that `detail` says what is recorded from now on, `drain` that
+no session is opened any more, and `evict` and `join` act.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class About:
     kernels: str = ""  # the directory where a daemon with cuda devices keeps compiled kernels
     hung: Callable[[], Iterable[Mapping[str, Any]]] = tuple
     errors: Callable[[], Sequence[TensordError]] = tuple
+    drain: Callable[[], None] | None = None  # take no new sessions from now on; None for a machine that is no daemon
     members: Membership | None = None  # of the cluster; None for a machine without a node name
 
 
@@ -264,6 +265,13 @@ def _join(asked: Asked, rows: object, token: object) -> int:
     return members.join(asked.session, rows, token)
 
 
+def _drain(asked: Asked) -> None:
+    """Have the daemon take no new sessions. Those that are open go on."""
+    if asked.about.drain is None or not asked.session.may_store:
+        raise ProtocolError("a daemon is drained by its own user alone, over ipc")
+    asked.about.drain()
+
+
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
     "residency": lambda asked, id_: residency(tensor_asked(asked.session, natural("id", id_))),
@@ -285,4 +293,5 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "evict": lambda asked, names=(), owner=0, device="": evict(asked.engine, asked.session, names, owner, device),
     "members": _members,
     "join": _join,
+    "drain": _drain,
 }

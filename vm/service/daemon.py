@@ -176,11 +176,18 @@ class Service:
         about.client = self.client
         about.looks = self.is_look
         about.grace = self.config.grace
+        about.drain = self.drain
         about.kernels = self.kernels
         if about.members is not None:
             introduce(about.members, self.config, [listener.bound for listener in self.listeners])
             if self.peers is not None:
                 self.peers.follow(about.members)
+
+    def drain(self) -> None:
+        """Take no new sessions; those that are open go on, and come back after a broken connection."""
+        log.info("draining: no new sessions are taken")
+        self.registry.draining = True
+        self.notifier.status("draining")
 
     def client(self, session: int) -> Client | None:
         """The client behind a session."""

@@ -42,7 +42,7 @@ def doctor(address: str | None, *, deep: bool, checkpoints: Path | None) -> None
         findings += guarded("checkpoints", lambda: check_checkpoints(checkpoints, deep=deep))
     if deep:
         findings += guarded("invariants", lambda: check_invariants(address))
-    tell([finding._asdict() for finding in findings], _show)
+    tell([finding._asdict() for finding in findings], show_findings)
     if any(finding.level is Level.FAIL for finding in findings):
         raise click.exceptions.Exit(1)
 
@@ -57,7 +57,7 @@ def examine(address: str | None) -> Iterator[Finding]:
         yield from guarded(KERNELS, check_kernels)
 
 
-def _show(findings: Sequence[Mapping[str, str]]) -> None:
+def show_findings(findings: Sequence[Mapping[str, str]]) -> None:
     levels = Counter(finding["level"] for finding in findings)
     wrong, doubtful = levels[Level.FAIL], levels[Level.WARN]
     bad = f"{plural(wrong, 'problem')}, {plural(doubtful, 'warning')}"

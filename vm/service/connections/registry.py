@@ -71,6 +71,7 @@ class ConnectionRegistry:
         self.about = about
         self.host = host_identity()
         self.closing = False
+        self.draining = False  # no new sessions but looks
         self.files: tuple[Path, ...] = ()  # directories below which clients over tcp may load files
         self.gpu_memory = "user"  # whose clients have blocks of GPUs' memory: the daemon's user's, anybody's, nobody's
         self.descriptors = HIGHEST  # that all sessions may take
@@ -111,6 +112,8 @@ class ConnectionRegistry:
     def open(self, listener: Listener, identity: bytes, credentials: Credentials, hello: Hello) -> None:
         """Open a new session."""
         self.refuse_crowd(listener)
+        if self.draining and hello.name is not None:
+            raise ConnectionLost("the daemon is being drained and takes no new sessions: connect to another node")
         name, host = hello.name, hello.host
         peer = Peer(listener, identity, credentials, self.limits, self.clock())
         peer.look, peer.name = name is None, LOOK if name is None else clean(name)

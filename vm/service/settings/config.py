@@ -160,11 +160,12 @@ def load(file: Path | None = None, given: Mapping[str, Any] | None = None) -> Co
     config = Config()
     if file is not None:
         file = file.expanduser().absolute()
-        config = _merge(config, _read(file), str(file), file.parent)
+        config = _merge(config, read_file(file), str(file), file.parent)
     return _merge(config, given or {}, COMMAND_LINE, Path.cwd())
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_file(file: Path) -> dict[str, Any]:
+    """The tables of a configuration file, unchecked; StartError if it cannot be read."""
     try:
         return tomllib.loads(file.read_bytes().decode())
     except OSError as error:

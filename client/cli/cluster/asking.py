@@ -1,0 +1,15 @@
+"""How supervisors ask their daemons: given to them by reference, since the machine's floor knows nothing of clients."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+PATIENCE: Final = 5.0  # seconds: even a busy daemon answers in a small part of one
+
+
+def ask(address: str, what: str, *arguments: Any) -> Any:
+    """A daemon's answer to one question. ConnectionLost if it gives none."""
+    from ..daemon.ask import questions
+
+    with questions(address, PATIENCE) as asking:
+        return asking.ask(what, *arguments)

@@ -1,0 +1,165 @@
+"""`tensord cluster doctor`: is Ray there, are the nodes alike, do they reach each other, do their clocks agree?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from ....interpreter.errors import TensordError
+from ..doctor.doctor import show_findings
+from ..doctor.findings import Finding, Level, fail, guarded, installed, listed, note, ok, warn
+from ..drawing.figures import duration, plural
+from ..line import options
+from ..line.options import tell
+from .reaching import EXTRA, on_a_cluster, reached
+
+SKEW: Final = 1.0  # seconds that clocks may differ: traces of several nodes measure it, people compare logs
+SLOW: Final = 0.05  # seconds for a connection between two nodes
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@click.command()
+@on_a_cluster
+@options.as_json
+def doctor(*, name: str, ray: str | None) -> None:
+    """Find what is wrong with a cluster, and say what to do. Exits with 1 if something is; warnings do not count.
+
+    Example: tensord cluster doctor
+    """
+    findings = list(examine(name, ray))
+    tell([finding._asdict() for finding in findings], show_findings)
+    if any(finding.level is Level.FAIL for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+def examine(name: str, ray: str | None) -> Iterator[Finding]:
+    """All findings, as far as one can come."""
+    version = installed("ray")
+    if version is None:
+        yield fail("ray", "is not installed here", EXTRA)
+        return
+    yield ok("ray", version)
+    try:
+        with reached(ray, name):
+            yield ok("ray cluster", "it is running, and asks for a token where it can be reached from other machines")
+            yield from examine_cluster(name)
+    except TensordError as error:
+        what, _, advice = error.message.partition(": ")
+        yield fail("cluster", what, advice)
+
+
+def examine_cluster(name: str) -> Iterator[Finding]:
+    from ....vm.cluster.on_ray import operations, reading
+
+    rows = operations.status(name)
+    alive = [row for row in rows if row.get("up")]
+    checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+        ("nodes", lambda: check_nodes(rows)),
+        ("versions", lambda: check_versions(alive)),
+        ("places", lambda: check_places(alive)),
+        ("members", lambda: check_members(alive)),
+        ("devices", lambda: check_devices(reading.statuses(name))),
+        ("links", lambda: check_links(reading.connections(name, alive))),
+        ("clocks", lambda: check_clocks(reading.clocks(name))),
+    ]
+    for what, check in checks:
+        yield from guarded(what, check)
+
+
+def check_nodes(rows: Rows) -> Iterator[Finding]:
+    """Does every node serve, and since when?"""
+    for row in rows:
+        if not row.get("up"):
+            advice = f"tensord cluster logs --node {row['node']}; `ray status` shows the nodes of Ray"
+            yield fail(row["node"], f"{row['state']}: {row.get('wrong') or 'its daemon does not serve yet'}", advice)
+        elif row["failures"]:
+            often = f"its daemon has ended by itself {plural(row['failures'], 'time')} lately"
+            yield warn(row["node"], often, f"tensord cluster logs --node {row['node']}")
+    if rows and all(row.get("up") for row in rows):
+        yield ok("nodes", f"{plural(len(rows), 'daemon')} serve")
+
+
+def check_versions(rows: Rows) -> Iterator[Finding]:
+    """Are tensord, Ray and Python the same everywhere?"""
+    for what in ("version", "ray", "python"):
+        found = {row[what] for row in rows}
+        label = "tensord" if what == "version" else what
+        if len(found) > 1:
+            told = ", ".join(f"{row['node']} has {row[what]}" for row in rows)
+            yield fail(label, f"differs: {told}", "install the same version on all nodes")
+        elif found:
+            yield ok(label, f"{found.pop()} on all nodes")
+
+
+def check_places(rows: Rows) -> Iterator[Finding]:
+    """Is each node of ours on a node of Ray of its own?"""
+    for row in rows:
+        beside = [one["node"] for one in rows if one["ray_node"] == row["ray_node"]]
+        if len(beside) > 1 and beside[0] == row["node"]:
+            yield warn("places", f"{listed(beside)} are on one node of Ray", f"tensord cluster drain {beside[-1]}")
+
+
+def check_members(rows: Rows) -> Iterator[Finding]:
+    """Does each node see the others as they are?"""
+    now = {row["node"]: row["incarnation"] for row in rows}
+    wrong = False
+    for row in rows:
+        seen = {one["node"]: one for one in row["members"]}
+        for node, incarnation in now.items():
+            one = seen.get(node)
+            if one is None or one["state"] != "up" or one["incarnation"] != incarnation:
+                wrong = True
+                what = (
+                    "does not know it" if one is None else f"has it as {one['state']}, incarnation {one['incarnation']}"
+                )
+                advice = "look again in a moment; if it stays: tensord cluster restart"
+                yield warn("members", f"{node} is up, incarnation {incarnation}, and {row['node']} {what}", advice)
+    if not wrong and rows:
+        yield ok("members", "every node sees all others as they are")
+
+
+def check_devices(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    """Is a device lost?"""
+    lost = [
+        (node, name, one["lost"])
+        for node, row in statuses.items()
+        for name, one in row["devices"].items()
+        if one["lost"]
+    ]
+    for node, name, why in lost:
+        yield fail("devices", f"{name} is lost: {why}", f"tensord cluster restart --node {node}")
+    if statuses and not lost:
+        yield ok("devices", f"all {sum(len(row['devices']) for row in statuses.values())} of them work")
+
+
+def check_links(found: Mapping[tuple[str, str, str], float | str]) -> Iterator[Finding]:
+    """Does each node reach the ports of each other one?"""
+    times = [one for one in found.values() if isinstance(one, float)]
+    for (here, there, place), one in found.items():
+        if isinstance(one, str):
+            advice = f"open the port for {here} in {there}'s firewall, or name other ports (--ports)"
+            yield fail("links", f"{here} does not reach {there} at {place}: {one}", advice)
+    if times:
+        slowest = max(times)
+        told = f"{plural(len(times), 'connection')} between nodes, the slowest after {duration(slowest)}"
+        yield ok("links", told) if slowest < SLOW else warn("links", told, "values go as fast as the network lets them")
+
+
+def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[Finding]:
+    """How far are the nodes' clocks from this machine's? Each with the uncertainty of the measurement."""
+    far = {node: offset for node, (offset, unsure) in offsets.items() if abs(offset) - unsure > SKEW}
+    for node, offset in far.items():
+        ahead = "ahead of" if offset > 0 else "behind"
+        yield warn(
+            "clocks", f"{node}'s clock is {duration(abs(offset))} {ahead} this one", "have NTP or chrony run there"
+        )
+    if offsets and not far:
+        most = max(abs(offset) + unsure for offset, unsure in offsets.values())
+        yield (
+            note("clocks", f"within {duration(most)} of this machine's")
+            if most > SKEW
+            else ok("clocks", f"within {duration(most)} of this machine's")
+        )

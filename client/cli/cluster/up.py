@@ -1,0 +1,185 @@
+"""`tensord cluster up` and `add`: a daemon on each node of a Ray cluster, or of a simulated one."""
+
+# ruff: noqa: T201
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ....interpreter.errors import MetadataError
+from ..drawing.figures import duration, plural
+from ..line import options
+from ..line.options import in_json, print_json
+from .access import own_key, user_name, usual_directory, write_nodes_keys
+from .progress import Progress
+from .reaching import on_a_cluster, reached, timeout
+from .status import show_nodes
+
+if TYPE_CHECKING:
+    from ....vm.cluster.specification import Specification
+
+OURS: Final = frozenset({"node", "addresses", "security", "restore", "devices"})  # settings that the supervisor makes
+
+cpus = click.option("--cpus", type=click.FloatRange(0), default=1.0, help="CPUs that each node takes of Ray's.")
+wait = click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="SECONDS",
+    help="So long at most for Ray to have the nodes.",
+)
+
+
+@click.command()
+@on_a_cluster
+@click.option("--nodes", type=click.IntRange(1), help="How many nodes; by default all that Ray has.")
+@click.option("--device", "devices", multiple=True, help="A device of each node, such as sim:0; may be repeated.")
+@click.option("--config", type=options.FILE, help="A configuration file for each daemon; options override it.")
+@click.option("--memory", help="Memory of each daemon, such as 8GiB or 50%.")
+@click.option("--ports", default="7700-7799", metavar="FIRST-LAST", help="Ports that daemons may use.")
+@click.option("--directory", type=options.FILE, help="Where nodes keep keys and durable names.")
+@click.option("--keys", type=options.FILE, help="Where the keys of this user are written, to connect with.")
+@click.option("--plain", is_flag=True, help="Do not encrypt what daemons send each other.")
+@click.option("--no-durable", is_flag=True, help="Keep no durable names.")
+@click.option("--simulate", type=click.IntRange(1), metavar="N", help="Try it: N nodes on this machine, until Ctrl-C.")
+@cpus
+@wait
+@timeout
+@options.as_json
+def up(
+    *,
+    name: str,
+    ray: str | None,
+    nodes: int | None,
+    keys: Path | None,
+    simulate: int | None,
+    cpus: float,
+    wait: float,
+    timeout: float,
+    **given: Any,
+) -> None:
+    """Start a daemon on each node of a Ray cluster, and see to it that it stays.
+
+    Run it on a node of the cluster, or through `ray job submit`. It ends when all daemons serve; a supervisor on each
+    node restarts its daemon from then on.
+
+    Example: tensord cluster up --nodes 4 --device sim:0
+    Example: tensord cluster up --simulate 2 --device sim:0
+    """
+    wanted = specification(name, given, simulated=simulate or 0)
+    with ExitStack() as stack:
+        if simulate:
+            stack.enter_context(stopping())
+        ray = stack.enter_context(simulated(simulate)) if simulate else ray
+        stack.enter_context(reached(ray, name))
+        if simulate:
+            stack.enter_context(stopping())  # again: Ray has put a handler of its own in the place
+        from ....vm.cluster.credentials import Credentials
+        from ....vm.cluster.on_ray import operations
+        from .asking import ask
+
+        directory, client = keys or usual_directory(name), user_name()
+        credentials = Credentials(clients={client: own_key(directory, client)})
+        with Progress() as told:
+            rows = operations.up(
+                wanted, credentials, ask, nodes=simulate or nodes, cpus=cpus, wait=wait, timeout=timeout, told=told
+            )
+            if simulate:
+                stack.callback(operations.end, name)
+        write_nodes_keys(directory, rows.values())
+        tell_up(name, list(rows.values()), directory, told.seconds, ray if simulate else None)
+        if simulate:
+            operations.await_end()
+
+
+@click.command()
+@on_a_cluster
+@click.option("--nodes", type=click.IntRange(1), default=1, help="How many nodes more.")
+@click.option("--keys", type=options.FILE, help="Where the keys of this user are, to be completed.")
+@cpus
+@wait
+@timeout
+@options.as_json
+def add(*, name: str, ray: str | None, nodes: int, keys: Path | None, cpus: float, wait: float, timeout: float) -> None:
+    """Add nodes to a cluster that is up. They get what `up` gave the others, and the first names that are free.
+
+    Example: tensord cluster add --nodes 2
+    """
+    with reached(ray, name):
+        from ....vm.cluster.on_ray import operations
+        from .asking import ask
+
+        wanted, credentials = operations.specification(name)
+        with Progress() as told:
+            rows = operations.add(
+                wanted, credentials, ask, nodes=nodes, cpus=cpus, wait=wait, timeout=timeout, told=told
+            )
+        directory = keys or usual_directory(name)
+        if directory.exists():
+            write_nodes_keys(directory, operations.status(name))
+        tell_up(name, list(rows.values()), directory, told.seconds, None)
+
+
+def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Specification:
+    """What is wanted of each node. StartError or MetadataError for a setting that no daemon could start with."""
+    from ....vm.cluster.ports import parse_range
+    from ....vm.cluster.specification import Specification
+    from ....vm.service.settings.config import load
+
+    settings = read(given["config"])
+    if wrong := OURS & settings.keys() - {"devices"}:
+        raise MetadataError(f"{given['config']}: {min(wrong)} is a node's own, which its supervisor sets: leave it out")
+    devices = tuple(given["devices"]) or tuple(settings.pop("devices", ("cpu:0",)))
+    settings.pop("devices", None)
+    if given["memory"] or simulated:
+        settings["memory"] = given["memory"] or settings.get("memory", f"{60 / simulated:.3g}%")
+    checked = load(None, {**settings, "devices": list(devices)})
+    directory = given["directory"]
+    return Specification(
+        cluster=name,
+        devices=devices,
+        ports=parse_range(given["ports"]),
+        directory="" if directory is None else str(directory.expanduser().absolute()),
+        settings=settings,
+        encryption="none" if given["plain"] else "tls",
+        durable=not given["no_durable"],
+        grace=checked.grace,
+    )
+
+
+def read(file: Path | None) -> dict[str, Any]:
+    """The settings in a file; none without one."""
+    from ....vm.service.settings.config import read_file
+
+    return {} if file is None else read_file(file.expanduser().absolute())
+
+
+def tell_up(name: str, rows: Sequence[Mapping[str, Any]], directory: Path, seconds: float, ray: str | None) -> None:
+    """What there is now, and how a client gets in."""
+    if in_json():
+        told = {"cluster": name, "nodes": rows, "keys": str(directory), "seconds": seconds}
+        print_json(told | ({"ray": ray} if ray else {}))
+        return
+    show_nodes(rows)
+    first = rows[0]["address"]
+    print(f"{plural(len(rows), 'node')} up in {duration(seconds)}. On a node: export TENSORD_KEYS={directory}")
+    print(f'and tensord.connect_cluster(); elsewhere, with a copy: tensord.connect_cluster("{first}", keys=...)')
+    if ray:
+        print(f"Ctrl-C ends it. In other terminals: export RAY_ADDRESS={ray}", flush=True)
+
+
+def simulated(count: int | None) -> Any:
+    from ....vm.cluster.on_ray.simulated import simulated as nodes
+
+    return nodes(count or 1)
+
+
+def stopping() -> Any:
+    """SIGTERM interrupts, as Ctrl-C does."""
+    from ....vm.cluster.on_ray.simulated import interrupted_by_sigterm
+
+    return interrupted_by_sigterm()

@@ -1,0 +1,125 @@
+"""Two simulated nodes of Ray: what operators do to them, and what is back after a daemon, a supervisor, a raylet died.
+
+One test, since what it needs takes longest by far to start; its parts follow each other on one cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+import pytest
+
+import tensord as td
+from tensord.client.cli.doctor.findings import installed
+
+from .two_nodes import TwoNodes, parent_of
+
+NOTICE = 2.0  # seconds in which a killed daemon has to be noticed
+OF_A_RAYLET = 4.0
+
+
+@pytest.fixture
+def nodes():
+    if installed("ray") is None:
+        pytest.skip('Ray is not installed: pip install "tensord[cluster]"')
+    made = TwoNodes()
+    yield made
+    made.close()
+
+
+@pytest.mark.timeout(240)
+def test_a_cluster_of_two_nodes(nodes):
+    every_node_serves_and_clients_get_in(nodes)
+    a_killed_daemon_is_noticed_and_back_with_its_durable_names(nodes)
+    a_killed_supervisor_takes_its_daemon_along_and_both_are_back(nodes)
+    the_doctor_finds_nothing_wrong(nodes)
+    a_second_up_says_that_there_is_one(nodes)
+    rotated_keys_shut_the_old_ones_out(nodes)
+    a_drained_node_leaves_and_another_takes_its_name(nodes)
+    a_dead_raylet_takes_supervisor_and_daemon_along(nodes)
+    nothing_is_left_when_it_ends(nodes)
+
+
+def every_node_serves_and_clients_get_in(nodes):
+    assert list(nodes.rows) == ["node0", "node1"]
+    for row in nodes.rows.values():
+        assert (row["state"], row["incarnation"], row["wrong"]) == ("serving", 1, "")
+        assert row["devices"] == [f"{row['node']}/cpu:0", f"{row['node']}/sim:0"]
+    assert nodes.seen("node0", "node1") == nodes.seen("node1", "node0") == ("up", 1)
+    with td.connect_cluster(nodes.rows["node0"]["address"], keys=nodes.keys) as session:
+        x = session.asarray([1.0, 2.0], device="node1/sim:0")
+        assert (x + x).tolist() == [2.0, 4.0]
+        session.publish("node1/kept", x, durable=True)
+
+
+def a_killed_daemon_is_noticed_and_back_with_its_durable_names(nodes):
+    os.kill(nodes.rows["node1"]["pid"], signal.SIGKILL)
+    assert nodes.await_seen("node0", "node1", ("lost", 1), ("lost", 2), ("up", 2)) < NOTICE
+    nodes.await_seen("node0", "node1", ("up", 2))
+    row = nodes.renew()["node1"]
+    assert row["address"] == nodes.rows["node1"]["address"]
+    with td.connect(row["ipc"]) as session:
+        assert session.lookup("kept").tolist() == [1.0, 2.0]
+
+
+def a_killed_supervisor_takes_its_daemon_along_and_both_are_back(nodes):
+    row = nodes.rows["node1"]
+    daemon = os.pidfd_open(row["pid"])
+    os.kill(row["supervisor"], signal.SIGKILL)
+    assert select.select([daemon], [], [], NOTICE)[0]
+    os.close(daemon)
+    nodes.await_seen("node0", "node1", ("up", 3))
+
+
+def the_doctor_finds_nothing_wrong(nodes):
+    ended = nodes.run("doctor")
+    assert ended.returncode == 0, ended.stdout
+    assert "every node sees all others as they are" in ended.stdout
+    assert "node1  " in nodes.run("logs", "--node", "node1", "--lines", "3").stdout
+
+
+def a_second_up_says_that_there_is_one(nodes):
+    ended = nodes.run("up")
+    assert ended.stderr.startswith("tensord: the cluster 'tensord' is up already, with node0, node1")
+    ended = nodes.run("restart", "--node", "node7")
+    assert ended.stderr == "tensord: there is no node 'node7'; nodes: node0, node1\n"
+
+
+def rotated_keys_shut_the_old_ones_out(nodes):
+    before = nodes.rows["node0"]["key"]
+    told = nodes.told("rotate")
+    assert [row["incarnation"] for row in told["nodes"]] == [2, 4]
+    assert told["nodes"][0]["key"] != before
+    nodes.await_seen("node0", "node1", ("up", 4))
+    with td.connect_cluster(told["nodes"][0]["address"], keys=nodes.keys) as session:
+        assert len(session.devices) == 4
+
+
+def a_drained_node_leaves_and_another_takes_its_name(nodes):
+    assert nodes.told("drain", "node1")["ended"] == ["node1"]
+    assert nodes.seen("node0", "node1") == ("left", 4)
+    (row,) = nodes.told("add")["nodes"]
+    assert (row["node"], row["incarnation"], row["state"]) == ("node1", 5, "serving")
+    nodes.await_seen("node0", "node1", ("up", 5))
+
+
+def a_dead_raylet_takes_supervisor_and_daemon_along(nodes):
+    row = nodes.renew()["node1"]
+    both = [os.pidfd_open(row[which]) for which in ("pid", "supervisor")]
+    os.kill(parent_of(row["supervisor"]), signal.SIGKILL)
+    assert nodes.await_seen("node0", "node1", ("lost", 5)) < OF_A_RAYLET
+    for one in both:
+        assert select.select([one], [], [], OF_A_RAYLET)[0]
+        os.close(one)
+    ended = nodes.run("status")
+    assert ended.returncode == 1
+    assert "2 nodes, 1 not up" in ended.stdout
+
+
+def nothing_is_left_when_it_ends(nodes):
+    nodes.operator.communicate()
+    nodes.process.send_signal(signal.SIGTERM)
+    assert nodes.process.wait(30) in (0, 130), nodes.log.read_text()
+    assert nodes.await_none(10.0) == {}

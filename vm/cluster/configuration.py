@@ -1,0 +1,71 @@
+"""The configuration that a supervisor writes for its daemon, as TOML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .specification import Specification
+
+
+class Place(NamedTuple):
+    """What is a node's own: its name, the host that others reach it by, its addresses, its files, its count of starts.
+
+    `port`: of the daemon; `values`: the port on which it takes values of other nodes.
+    """
+
+    node: str
+    host: str
+    addresses: tuple[str, ...]
+    port: int
+    values: int
+    secret: Path
+    allow: Path
+    durable: Path | None
+    incarnation: int
+
+
+def text(wanted: Specification, place: Place) -> str:
+    """The whole configuration of one start of one node's daemon."""
+    tables = settings(wanted, place)
+    plain = [f"{name} = {_toml(value)}" for name, value in tables.items() if not isinstance(value, Mapping)]
+    for name, table in tables.items():
+        if isinstance(table, Mapping):
+            plain += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+    return "\n".join(plain) + "\n"
+
+
+def settings(wanted: Specification, place: Place) -> dict[str, Any]:
+    """The settings by their names. What the user has set comes first, apart from what makes the node one."""
+    devices = list(wanted.devices)
+    if place.durable is not None:
+        devices.append({"name": "store:0", "durable": str(place.durable)})
+    return {
+        "grace": wanted.grace,
+        **wanted.settings,
+        "node": place.node,
+        "addresses": list(place.addresses),
+        "devices": devices,
+        "security": {"server_secret": str(place.secret), "allow": str(place.allow)},
+        "cluster": {
+            **wanted.settings.get("cluster", {}),
+            "incarnation": place.incarnation,
+            "values": f"{bracketed(place.host)}:{place.values}",
+            "encryption": wanted.encryption,
+        },
+    }
+
+
+def bracketed(host: str) -> str:
+    """The host as addresses have it."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

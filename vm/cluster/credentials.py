@@ -1,0 +1,32 @@
+"""The secrets of a cluster, of which the latest version counts: its token, and the clients' public keys."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """`token`: proves to other daemons that a daemon belongs to the cluster. `clients`: public keys by names."""
+
+    version: int = 1
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    clients: Mapping[str, str] = field(default_factory=dict)
+
+    def with_client(self, name: str, key: str) -> Credentials:
+        """A later version that lets that client in, in the place of one of the same name."""
+        return replace(self, version=self.version + 1, clients={**self.clients, name: key})
+
+    def rotated(self) -> Credentials:
+        """A later version with a new token."""
+        return replace(self, version=self.version + 1, token=secrets.token_hex(16))
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Credentials:
+        return cls(int(plain["version"]), str(plain["token"]), dict(plain["clients"]))

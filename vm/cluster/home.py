@@ -1,0 +1,90 @@
+"""What a node keeps on its disk, for its own user alone: keys, the allow list, its ports, the count of its starts.
+
+Secret keys are made here and never leave. Files are replaced as a whole, so that a supervisor that is killed while it
+writes leaves the old one.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from ...interpreter.whole_file import write_whole
+from ...interpreter.wire.keys import create, paths, read_public
+from .credentials import Credentials
+
+SERVER: Final = "server"
+
+
+class Home:
+    """A node's directory, which is made with mode 0700."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.keys = directory / "keys"
+        self.allow = self.keys / "allowed_clients"
+        self.durable = directory / "durable"
+        self._kept = directory / "kept.json"
+        self._credentials = directory / "credentials.json"
+        private(directory)
+        private(self.keys)
+
+    @property
+    def secret(self) -> Path:
+        """The daemon's secret key, made where there is none."""
+        public, secret = paths(self.keys, SERVER)
+        if not (public.exists() and secret.exists()):
+            self._new_pair()
+        return secret
+
+    @property
+    def public(self) -> str:
+        """The daemon's public key."""
+        return read_public(self.secret.with_suffix(".key")).decode()
+
+    def rotate(self) -> None:
+        """Have a new pair from the next start on."""
+        self._new_pair()
+
+    def _new_pair(self) -> None:
+        for file in paths(self.keys, SERVER):
+            file.unlink(missing_ok=True)
+        create(self.keys, SERVER)
+
+    # -- who may connect -------------------------------------------------------------------------------------------
+
+    def credentials(self) -> Credentials | None:
+        """Those that were kept here; None if there are none, or they are damaged."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return Credentials.from_plain(json.loads(self._credentials.read_text()))
+        return None
+
+    def let_in(self, credentials: Credentials) -> None:
+        """Keep these, and let in their clients and nobody else; the daemon reads the list again."""
+        write_whole(self._credentials, json.dumps(credentials.to_plain()), mode=0o600)
+        lines = [f"{key} {name}\n" for name, key in credentials.clients.items()]
+        write_whole(self.allow, "".join(lines), mode=0o600)
+
+    # -- numbers that outlive a supervisor -------------------------------------------------------------------------
+
+    def kept(self) -> dict[str, Any]:
+        """`incarnation`: the last one; `ports`: those of the last start. Empty if nothing is kept, or it is damaged."""
+        with suppress(OSError, ValueError):
+            found = json.loads(self._kept.read_text())
+            if type(found.get("incarnation")) is int and isinstance(found.get("ports"), list):
+                return dict(found)
+        return {}
+
+    def keep(self, incarnation: int, ports: tuple[int, ...]) -> None:
+        write_whole(self._kept, json.dumps({"incarnation": incarnation, "ports": ports}), mode=0o600)
+
+
+def private(directory: Path) -> Path:
+    """Make a directory that is for this user alone, whatever the umask, and so each missing one above it."""
+    if not directory.exists():
+        private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        directory.chmod(0o700)
+    return directory

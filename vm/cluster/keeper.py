@@ -1,0 +1,264 @@
+"""Keeps one node's daemon running: what the lifecycle says, done to a process.
+
+Theory. All of it happens on one thread, that of the supervisor's event loop; there is no lock. The lifecycle is pure;
+this file gives it events, and does its actions. Whatever ends by its own time (a start, a pause, a drain) is the one
+timer of the present state. A process reports to the start that it belongs to (`_Reports`), so that what comes late from
+an earlier process concerns nobody.
+
+What can go wrong at a start (no port, no directory, no process) counts as a start that has ended, so it is tried again
+after the same pauses, and told in the same place.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol
+
+from ...interpreter.errors import TensordError
+from . import configuration, ports
+from .child import Process, Start, ended_by
+from .home import Home, private
+from .lifecycle import Action, Event, Lifecycle, Patience, State
+from .members import LEFT, LOST, UP
+from .specification import Specification
+
+LINES: Final = 400  # of the daemon's log that are kept
+SHOWN: Final = 5  # of them, where a failure is told
+END: Final = 10.0  # seconds beyond the grace period for a daemon to end
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Time, and calls at a time: an event loop, or a test's."""
+
+    def time(self) -> float: ...
+
+    def call_at(self, when: float, callback: Callable[[], object], /) -> Timer: ...
+
+
+class Keeper:
+    """One node's daemon, restarted whenever it ends. `changed` is called after each change of `entry` or `state`."""
+
+    def __init__(
+        self,
+        node: str,
+        host: str,
+        wanted: Specification,
+        start: Start,
+        clock: Clock,
+        *,
+        take_port: Callable[[int], bool],
+        usual: str = "",
+        changed: Callable[[], None] = lambda: None,
+        echo: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        """`take_port`: has a port, if it is free. `usual`: an address on which the daemon listens, too. `echo`: is
+        given each line of the log."""
+        self.node, self.host, self.wanted = node, host, wanted
+        self.home = Home(wanted.home(node))
+        self.runtime = private(wanted.runtime(node))
+        self.address = f"ipc://{self.runtime / 'socket'}"
+        self.usual, self.take_port, self.changed, self.echo = usual, take_port, changed, echo
+        self.lifecycle = Lifecycle(Patience(end=wanted.grace + END))
+        self.lines: deque[tuple[int, str]] = deque(maxlen=LINES)
+        self.printed = 0  # lines so far
+        self.starts = 0  # of this supervisor
+        self.closed = False
+        self.served_since: float | None = None
+        self.failure = ""  # of the last start that failed
+        self.devices: list[str] = []
+        self.key = self.values = self.fingerprint = ""
+        self.ports: tuple[int, ...] = tuple(self.home.kept().get("ports", ()))
+        self.incarnation = int(self.home.kept().get("incarnation", 0))
+        self._start, self._clock = start, clock
+        self._process: Process | None = None
+        self._timer: Timer | None = None
+        self._heard = 0.0  # when the daemon's loop last turned
+
+    @property
+    def state(self) -> State:
+        return self.lifecycle.state
+
+    def now(self) -> float:
+        return self._clock.time()
+
+    def begin(self, *, after: int = 0) -> None:
+        """Start the daemon for the first time. `after`: the last incarnation that others know of."""
+        self.incarnation = max(self.incarnation, after)
+        self.take(Event.STARTED)
+
+    def take(self, event: Event) -> None:
+        """Make the step for an event; IllegalStep if the state has none."""
+        action = self.lifecycle.take(event, self.now())
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._call_at(self.lifecycle.due, self._is_due)
+        if self.state is not State.SERVING and self.state is not State.DRAINING:
+            self.served_since = None
+        if action is Action.START:
+            self._begin()
+        elif self._process is not None and action is Action.TERMINATE:
+            self._process.terminate()
+        elif self._process is not None and action is Action.KILL:
+            self._process.kill()
+        self.changed()
+
+    def _is_due(self) -> None:
+        self._timer = None
+        self.take(Event.DUE)
+
+    def _call_at(self, when: float | None, callback: Callable[[], object]) -> Timer | None:
+        return None if when is None else self._clock.call_at(when, callback)
+
+    def close(self) -> None:
+        """Kill the daemon, and start no other: the supervisor ends."""
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._process is not None:
+            self._process.kill()
+
+    # -- a start ---------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Start a process, with a new incarnation. What goes wrong becomes the end of this start, on the next turn."""
+        self.starts += 1
+        self.incarnation += 1
+        reports = _Reports(self, self.starts)
+        try:
+            self.ports = ports.choose(2, self.ports, self.wanted.ports, self.take_port)
+            self.home.keep(self.incarnation, self.ports)
+            self.key = self.home.public
+            file = self.runtime / "tensord.toml"
+            file.write_text(configuration.text(self.wanted, self._place()))
+            self._process = self._start(file, self.runtime, self.wanted.watchdog, reports)
+        except (TensordError, OSError) as error:
+            self.note(f"supervisor: cannot start the daemon: {error}")
+            self._clock.call_at(self.now(), partial(reports.exited, 1))
+
+    def _place(self) -> configuration.Place:
+        port, values = self.ports
+        addresses = (self.address, self.tcp, *((self.usual,) if self.usual else ()))
+        durable = self.home.durable if self.wanted.durable else None
+        allow = self.home.allow
+        return configuration.Place(
+            self.node, self.host, addresses, port, values, self.home.secret, allow, durable, self.incarnation
+        )
+
+    @property
+    def tcp(self) -> str:
+        """The address that other machines use."""
+        return f"tcp://{configuration.bracketed(self.host)}:{self.ports[0]}" if self.ports else ""
+
+    # -- what a process reports ------------------------------------------------------------------------------------
+
+    def ready(self) -> None:
+        if self.lifecycle.allows(Event.READY):
+            self.served_since = self.now()
+            self.take(Event.READY)
+
+    def alive(self) -> None:
+        self._heard = self.now()
+
+    def look(self) -> None:
+        """Has the daemon's loop turned lately? To be called now and then."""
+        silent = self.now() - self._heard
+        if self.wanted.watchdog and silent > self.wanted.watchdog and self.lifecycle.allows(Event.HUNG):
+            self.note(f"supervisor: the daemon has not turned for {silent:.0f} s, and is killed")
+            self.failure = f"its loop did not turn for {silent:.0f} s"
+            self.take(Event.HUNG)
+
+    def exited(self, status: int) -> None:
+        self._process = None
+        if self.closed:
+            return
+        self.devices, self.values, self.fingerprint = [], "", ""
+        wanted = self.state in (State.STOPPING, State.RESTARTING)
+        if not wanted:
+            self.note(f"supervisor: {ended_by(status)}")
+            self.failure = self._explained(status)
+        self.take(Event.EXITED)
+
+    def _explained(self, status: int) -> str:
+        """Why a daemon has ended, in its own words: it prints an error of a start in a line of this form."""
+        said = [line for _, line in self.lines if line.startswith(("tensord: ", "supervisor: cannot"))]
+        last = said[-1].partition(": ")[2] if said else ""
+        return f"{ended_by(status)}{f': {last}' if last else ''}"
+
+    def note(self, line: str) -> None:
+        """Keep a line of the log, and pass it on."""
+        self.printed += 1
+        self.lines.append((self.printed, line))
+        self.echo(line)
+
+    # -- what others are told --------------------------------------------------------------------------------------
+
+    def described(self, own: dict[str, Any]) -> None:
+        """What the daemon itself says about its entry, once it serves."""
+        self.devices = list(own["devices"])
+        self.values, self.fingerprint = own["values"], own["fingerprint"]
+        self.failure = ""
+        self.changed()
+
+    def entry(self) -> dict[str, Any]:
+        """This node's entry in the table of members. It is up once the daemon has said what it has."""
+        serves = self.state in (State.SERVING, State.DRAINING) and bool(self.devices)
+        state = UP if serves else LEFT if self.state is State.STOPPED else LOST
+        return {
+            "node": self.node,
+            "address": self.tcp,
+            "key": self.key,
+            "values": self.values,
+            "fingerprint": self.fingerprint,
+            "incarnation": self.incarnation,
+            "devices": list(self.devices),
+            "state": state,
+        }
+
+    def row(self) -> dict[str, Any]:
+        """This node's line in `cluster status`."""
+        process, now, entry = self._process, self.now(), self.entry()
+        return {
+            **entry,
+            "up": entry["state"] == UP,
+            "state": "failing" if self.lifecycle.failing and self.state is not State.SERVING else str(self.state),
+            "pid": None if process is None else process.pid,
+            "host": socket.gethostname(),
+            "ipc": self.address,
+            "uptime": None if self.served_since is None else now - self.served_since,
+            "starts": self.starts,
+            "failures": self.lifecycle.failures,
+            "wrong": self.failure if self.state is not State.SERVING else "",
+            "next": None if self.state is not State.WAITING or self.lifecycle.due is None else self.lifecycle.due - now,
+        }
+
+
+class _Reports:
+    """What a process tells its keeper, as long as it is the keeper's last one."""
+
+    def __init__(self, keeper: Keeper, number: int) -> None:
+        self._keeper, self._number = keeper, number
+
+    def _is_last(self) -> bool:
+        return self._keeper.starts == self._number
+
+    def ready(self) -> None:
+        if self._is_last():
+            self._keeper.ready()
+
+    def alive(self) -> None:
+        if self._is_last():
+            self._keeper.alive()
+
+    def printed(self, line: str) -> None:
+        self._keeper.note(line)
+
+    def exited(self, status: int) -> None:
+        if self._is_last():
+            self._keeper.exited(status)

@@ -1,0 +1,187 @@
+"""The states of a daemon under supervision: a pure core. Events and times go in, actions come out.
+
+Rules. A daemon that ends without having been asked to is started again: at once the first time, then after pauses that
+double up to `LONGEST`. A daemon that served for `STEADY` seconds begins a new count. After `LOOP` failures in a row the
+daemon is *failing*: it is still tried, once in `LONGEST` seconds at the most, and whoever asks is told. A daemon that
+is asked to end, or that hangs, and has not ended when its time is over, is killed.
+
+The table below holds every legal step. Any other raises `IllegalStep`, with the story of the last steps, and changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class State(StrEnum):
+    """What the daemon's process does, or what is done about it."""
+
+    NEW = "new"  # not started yet
+    STARTING = "starting"
+    SERVING = "serving"
+    DRAINING = "draining"  # takes no new sessions
+    RESTARTING = "restarting"  # asked to end, and to be started at once
+    KILLED = "killed"  # it was killed, and its end is not known yet
+    WAITING = "waiting"  # it has ended, and is started after a pause
+    STOPPING = "stopping"  # asked to end, for good
+    STOPPED = "stopped"
+
+
+class Event(StrEnum):
+    """What has happened to the daemon, or is wanted of it."""
+
+    STARTED = "started"
+    READY = "ready"
+    EXITED = "exited"
+    HUNG = "hung"
+    DUE = "due"  # the state's time is over
+    EMPTIED = "emptied"  # the last session of a draining daemon has ended
+    DRAIN = "drain"
+    RESTART = "restart"
+    STOP = "stop"
+
+
+class Action(StrEnum):
+    """What has to be done on entering a state."""
+
+    START = "start"
+    REFUSE = "refuse"  # new sessions
+    TERMINATE = "terminate"
+    KILL = "kill"
+    NOTHING = "nothing"
+
+
+TABLE: Final[Mapping[tuple[State, Event], State]] = MappingProxyType(
+    {
+        (State.NEW, Event.STARTED): State.STARTING,
+        (State.STARTING, Event.READY): State.SERVING,
+        (State.STARTING, Event.EXITED): State.WAITING,
+        (State.STARTING, Event.DUE): State.KILLED,
+        (State.STARTING, Event.RESTART): State.RESTARTING,
+        (State.STARTING, Event.DRAIN): State.STOPPING,  # nobody is connected yet
+        (State.STARTING, Event.STOP): State.STOPPING,
+        (State.SERVING, Event.EXITED): State.WAITING,
+        (State.SERVING, Event.HUNG): State.KILLED,
+        (State.SERVING, Event.DRAIN): State.DRAINING,
+        (State.SERVING, Event.RESTART): State.RESTARTING,
+        (State.SERVING, Event.STOP): State.STOPPING,
+        (State.DRAINING, Event.EMPTIED): State.STOPPING,
+        (State.DRAINING, Event.DUE): State.STOPPING,
+        (State.DRAINING, Event.STOP): State.STOPPING,
+        (State.DRAINING, Event.EXITED): State.STOPPED,
+        (State.DRAINING, Event.HUNG): State.STOPPING,
+        (State.RESTARTING, Event.EXITED): State.STARTING,
+        (State.RESTARTING, Event.DUE): State.KILLED,
+        (State.RESTARTING, Event.STOP): State.STOPPING,
+        (State.KILLED, Event.EXITED): State.WAITING,
+        (State.KILLED, Event.STOP): State.STOPPING,
+        (State.WAITING, Event.DUE): State.STARTING,
+        (State.WAITING, Event.RESTART): State.STARTING,
+        (State.WAITING, Event.DRAIN): State.STOPPED,
+        (State.WAITING, Event.STOP): State.STOPPED,
+        (State.STOPPING, Event.DUE): State.STOPPING,
+        (State.STOPPING, Event.EXITED): State.STOPPED,
+    }
+)
+
+ACTIONS: Final[Mapping[State, Action]] = MappingProxyType(
+    {
+        State.STARTING: Action.START,
+        State.DRAINING: Action.REFUSE,
+        State.RESTARTING: Action.TERMINATE,
+        State.KILLED: Action.KILL,
+        State.STOPPING: Action.TERMINATE,
+    }
+)
+
+FAILED: Final = frozenset({(State.STARTING, Event.DUE), (State.STARTING, Event.EXITED), (State.SERVING, Event.EXITED)})
+FIRST: Final = 0.5  # seconds of the first pause: that before the second attempt in a row
+LONGEST: Final = 30.0
+STEADY: Final = 60.0
+LOOP: Final = 3
+STORY: Final = 12  # steps that are kept
+
+
+class Patience(NamedTuple):
+    """Seconds that a daemon has: to get ready, to end when asked to, and for its sessions to end while it drains."""
+
+    start: float = 60.0
+    end: float = 15.0
+    drain: float = 300.0
+
+
+class IllegalStep(Exception):  # noqa: N818 - names what it is
+    """An event that the present state has no step for."""
+
+
+class Lifecycle:
+    """One daemon's state. `due`: when an `Event.DUE` is to be given; None for never.
+
+    `failures`: starts in a row that ended by themselves before they were steady.
+    """
+
+    def __init__(self, patience: Patience) -> None:
+        self.patience = patience
+        self.state = State.NEW
+        self.due: float | None = None
+        self.failures = 0
+        self.since = 0.0  # when the state was entered
+        self.story: deque[str] = deque(maxlen=STORY)
+
+    @property
+    def failing(self) -> bool:
+        """Has the daemon ended so often in a row that somebody has to look?"""
+        return self.failures >= LOOP
+
+    def allows(self, event: Event) -> bool:
+        return (self.state, event) in TABLE
+
+    def take(self, event: Event, now: float) -> Action:
+        """Make the step for an event, and say what has to be done. IllegalStep if there is none."""
+        before = self.state
+        after = TABLE.get((before, event))
+        if after is None:
+            raise IllegalStep(f"{event} while {before}, after: {'; '.join(self.story) or 'nothing'}")
+        self._count(before, event, now)
+        action = self._action(before, after)
+        self.state, self.since = after, now
+        self.due = self._deadline(after, now)
+        self.story.append(f"{now:.3f} {event}: {before} -> {after}")
+        return action
+
+    def drain_for(self, seconds: float) -> None:
+        """Have the sessions of the next drain so long to end."""
+        self.patience = self.patience._replace(drain=seconds)
+
+    def _count(self, before: State, event: Event, now: float) -> None:
+        """Count what is a failure, and forget failures that are long past."""
+        if before is State.SERVING and now - self.since >= STEADY:
+            self.failures = 0
+        if event is Event.HUNG or (before, event) in FAILED:
+            self.failures += 1
+
+    def _action(self, before: State, after: State) -> Action:
+        if before is after:  # it was asked to end, and did not
+            return Action.KILL
+        if before in (State.RESTARTING, State.KILLED) and after is State.STOPPING:
+            return Action.NOTHING  # it was asked, or killed, already
+        return ACTIONS.get(after, Action.NOTHING)
+
+    def _deadline(self, state: State, now: float) -> float | None:
+        seconds = {
+            State.STARTING: self.patience.start,
+            State.DRAINING: self.patience.drain,
+            State.RESTARTING: self.patience.end,
+            State.STOPPING: self.patience.end,
+            State.WAITING: self.pause(),
+        }.get(state)
+        return None if seconds is None else now + seconds
+
+    def pause(self) -> float:
+        """The seconds before the next attempt."""
+        return 0.0 if self.failures <= 1 else min(FIRST * 2.0 ** (self.failures - 2), LONGEST)

@@ -1,0 +1,199 @@
+"""The supervisor as an actor of Ray: what Ray calls, what is asked of Ray, and an end that comes with the raylet's.
+
+Ray runs an actor whose methods are coroutines on one event loop, `__init__` included, on a thread that lives as long as
+the actor. Ray restarts an actor whose process or node has ended, with the arguments that it was made with.
+
+The raylet is this process's parent. When the raylet ends, Ray has given up the node, or will: a daemon that went on
+would be a second owner of the node's durable names. So the daemon is killed at once, the others hear the last words of
+the supervisor (its calls go from process to process, without the raylet), and the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import ray
+from ray.exceptions import RayError
+
+from ....interpreter.wire.addresses import default_address, pid_of, runtime_directory
+from ..child import start_daemon
+from ..credentials import Credentials
+from ..lifecycle import Event, State
+from ..members import Entry
+from ..ports import Locks
+from ..specification import Specification
+from ..supervisor import Ask, PeerLost, Supervisor
+from .metrics import Gauges
+
+LAST_WORDS: Final = 0.3  # seconds
+USUAL: Final = "usual"  # the lock of the default address
+
+
+class RayPeers:
+    """The other supervisors, as named actors in the cluster's namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._handles: dict[str, Any] = {}
+
+    async def names(self) -> frozenset[str]:
+        try:
+            return frozenset(await asyncio.to_thread(ray.util.list_named_actors))
+        except RayError as error:
+            raise PeerLost(str(error)) from None
+
+    async def follow(self, node: str, since: int) -> tuple[int, Entry]:
+        found: tuple[int, Entry] = await self._call(node, "follow", since)
+        return found
+
+    async def known(self, node: str, of: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = await self._call(node, "known", of)
+        return found
+
+    async def _call(self, node: str, method: str, *arguments: Any) -> Any:
+        try:
+            if node not in self._handles:
+                self._handles[node] = await asyncio.to_thread(ray.get_actor, node, self._namespace)
+            return await getattr(self._handles[node], method).remote(*arguments)
+        except (RayError, ValueError) as error:  # ValueError: there is no actor of that name
+            self._handles.pop(node, None)
+            raise PeerLost(str(error)) from None
+
+
+class SupervisorActor:
+    """What Ray makes an actor of, one for each node."""
+
+    def __init__(
+        self, node: str, wanted: Mapping[str, Any], credentials: Mapping[str, Any], group: str, bundle: int, ask: Ask
+    ) -> None:
+        """`group`, `bundle`: where it was placed. `ask`: how the daemon is asked, which is the client's to know."""
+        context = ray.get_runtime_context()
+        self.about = {
+            "group": group,
+            "bundle": bundle,
+            "ray_node": context.get_node_id(),
+            "supervisor": os.getpid(),
+            "ray": ray.__version__,
+        }
+        specification = Specification.from_plain(wanted)
+        self.wanted = dict(wanted)
+        locks = Locks(runtime_directory() / "cluster" / "locks")
+        self.supervisor = Supervisor(
+            node,
+            ray.util.get_node_ip_address(),
+            specification,
+            Credentials.from_plain(credentials),
+            start=start_daemon,
+            ask=ask,
+            peers=RayPeers(specification.cluster),
+            locks=locks,
+            usual=usual_address(locks),
+            observe=Gauges(node).observe,
+            echo=to_the_workers_log,
+        )
+        self._watch_raylet()
+        self._begun = asyncio.get_running_loop().create_task(self.supervisor.begin())
+
+    # -- the end of the raylet -------------------------------------------------------------------------------------
+
+    def _watch_raylet(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._raylet = os.pidfd_open(os.getppid())
+        loop.add_reader(self._raylet, self._raylet_ended)
+
+    def _raylet_ended(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._raylet)
+        loop.call_later(LAST_WORDS, os._exit, 1)
+        self.supervisor.give_up()
+
+    # -- for other supervisors -------------------------------------------------------------------------------------
+
+    async def follow(self, since: int) -> tuple[int, dict[str, Any]]:
+        return await self.supervisor.follow(since)
+
+    async def known(self, of: str) -> dict[str, Any]:
+        return self.supervisor.known(of)
+
+    async def hear(self, entry: Entry) -> None:
+        self.supervisor.hear(entry)
+
+    # -- for operators ---------------------------------------------------------------------------------------------
+
+    async def met(self) -> None:
+        """The nodes that there are have changed."""
+        self.supervisor.met()
+
+    async def row(self) -> dict[str, Any]:
+        """The node's line in `cluster status`."""
+        return self.supervisor.row() | self.about
+
+    async def reached(self, states: list[str], seconds: float) -> dict[str, Any]:
+        return await self.supervisor.reached(frozenset(states), seconds) | self.about
+
+    async def specification(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What is wanted of each node, and the credentials, for a node that is added."""
+        return self.wanted, self.supervisor.credentials.to_plain()
+
+    async def admit(self, credentials: Mapping[str, Any]) -> None:
+        self.supervisor.admit(Credentials.from_plain(credentials))
+
+    async def log(self, after: int, seconds: float) -> list[tuple[int, str]]:
+        return await self.supervisor.log(after, seconds)
+
+    async def status(self) -> Any:
+        """What the daemon says of itself."""
+        return await self.supervisor.asked("status")
+
+    async def reach(self, host: str, port: int, seconds: float) -> float:
+        """Seconds to connect from this node to a port of another one; OSError if it cannot be reached."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), seconds)
+        taken = loop.time() - began
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        return taken
+
+    async def clock(self) -> float:
+        """This node's time, in seconds since the epoch."""
+        return time.time()
+
+    async def wish(self, event: str, seconds: float | None = None) -> None:
+        """Drain, restart or stop the daemon; `seconds` that a drain lasts at the most."""
+        if seconds is not None:
+            self.supervisor.keeper.lifecycle.drain_for(seconds)
+        self.supervisor.wish(Event(event))
+
+    async def rotate(self) -> None:
+        """Restart the daemon with a new pair of keys."""
+        self.supervisor.keeper.home.rotate()
+        self.supervisor.wish(Event.RESTART)
+
+    async def stopped(self, seconds: float) -> bool:
+        """Has the daemon ended for good within so many seconds?"""
+        row = await self.supervisor.reached(frozenset({State.STOPPED}), seconds)
+        return bool(row["state"] == State.STOPPED)
+
+
+def usual_address(locks: Locks) -> str:
+    """The address where this user's clients look first, if it is to be had here: one node of a machine has it."""
+    if not locks.take(USUAL):
+        return ""
+    if pid_of(default_address()) is None:
+        return default_address()
+    locks.give_back(USUAL)  # another daemon of this user runs there
+    return ""
+
+
+def to_the_workers_log(line: str) -> None:
+    """Print a line of the daemon's log where Ray keeps this worker's log."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,309 @@
+"""What an operator does to a cluster: bring it up, add nodes, take nodes away, restart daemons, rotate keys.
+
+Each operation tells what happens by `told(node, what)`, and ends with all nodes as they should be, or with a
+ClusterError that names those that are not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+import ray
+
+from ....interpreter.version import version
+from ..credentials import Credentials
+from ..lifecycle import Event
+from ..specification import Specification, gpus_of
+from ..supervisor import Ask
+from . import placing
+from .actor import SupervisorActor
+from .cluster import ClusterError, answers, ask, chosen, running, said, supervisors
+from .placing import Bundle
+
+Told: TypeAlias = Callable[[str, str], None]
+
+POLL: Final = 0.1
+WATCH: Final = 1.0
+FAILURES: Final = 2  # starts of a new node that may fail: a port may have been taken just then
+ENDING: Final = 15.0  # seconds beyond the grace period
+
+
+def up(
+    wanted: Specification,
+    credentials: Credentials,
+    query: Ask,
+    *,
+    nodes: int | None,
+    cpus: float,
+    wait: float,
+    timeout: float,
+    told: Told,
+) -> dict[str, Any]:
+    """A cluster of so many nodes, None for all that Ray has; their rows by name."""
+    there = supervisors()
+    if there:
+        raise ClusterError(
+            f"the cluster {wanted.cluster!r} is up already, with {', '.join(there)}: `tensord cluster add` adds nodes, "
+            "`tensord cluster down` ends it"
+        )
+    placing.remove_groups(wanted.cluster)  # of an `up` that was killed
+    count = nodes or sum(one["Alive"] for one in ray.nodes())
+    return add(wanted, credentials, query, nodes=count, cpus=cpus, wait=wait, timeout=timeout, told=told)
+
+
+def add(
+    wanted: Specification,
+    credentials: Credentials,
+    query: Ask,
+    *,
+    nodes: int,
+    cpus: float,
+    wait: float,
+    timeout: float,
+    told: Told,
+) -> dict[str, Any]:
+    """So many nodes more, with a supervisor each; their rows by name, once their daemons serve.
+
+    If one does not come up, or the caller is interrupted, those that were added are taken away again.
+    """
+    there = supervisors()
+    bundles = _bundles(wanted, nodes, cpus, wait, there)
+    names = placing.free_names(nodes, there)
+    made: dict[str, Any] = {}
+    try:
+        for name, bundle in zip(names, bundles, strict=True):
+            made[name] = _start(name, bundle, wanted, credentials, query, cpus)
+            told(name, "placed")
+        rows = _await_up(made, timeout, told)
+        _introduce({**there, **made})
+    except BaseException:
+        _remove(made, wanted.cluster)
+        raise
+    return {name: rows[name] for name in names}
+
+
+def _bundles(wanted: Specification, count: int, cpus: float, wait: float, there: Mapping[str, Any]) -> list[Bundle]:
+    """Bundles for so many nodes: those that are free, and a group for the rest."""
+    rows = [row for row in answers({name: one.row.remote() for name, one in there.items()}).values() if _is_row(row)]
+    free = placing.unused(wanted.cluster, [Bundle(row["group"], row["bundle"]) for row in rows])[:count]
+    if len(there) > len(rows):  # where the others are is not known
+        free = []
+    rest = count - len(free)
+    if not rest:
+        return free
+    bundle, taken = placing.bundle_of(cpus, gpus_of(wanted.devices)), [row["ray_node"] for row in rows]
+    if not wait:
+        placing.check_nodes(rest, bundle, ray.nodes(), taken)
+    group = placing.place(wanted.cluster, rest, bundle, taken, wait or 5.0)
+    return free + [Bundle(group, index) for index in range(rest)]
+
+
+def _is_row(answer: Any) -> bool:
+    return not isinstance(answer, BaseException)
+
+
+def _start(node: str, bundle: Bundle, wanted: Specification, credentials: Credentials, query: Ask, cpus: float) -> Any:
+    """A supervisor in a bundle, which Ray starts again whenever it ends."""
+    options = {
+        "name": node,
+        "lifetime": "detached",
+        "max_restarts": -1,
+        "num_cpus": cpus,
+        "num_gpus": gpus_of(wanted.devices),
+        "scheduling_strategy": placing.strategy(bundle),
+    }
+    made = ray.remote(**options)(SupervisorActor)
+    return made.remote(node, wanted.to_plain(), credentials.to_plain(), bundle.group, bundle.number, query)
+
+
+def _await_up(made: Mapping[str, Any], timeout: float, told: Told) -> dict[str, Any]:
+    """The rows of all, once every daemon serves; ClusterError for the first that does not come up."""
+    deadline = time.monotonic() + timeout
+    rows: dict[str, Any] = {}
+    asked = {node: one.row.remote() for node, one in made.items()}
+    while len(rows) < len(made):
+        ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=POLL)
+        for node, reference in list(asked.items()):
+            if reference in ready:
+                row = _row_of(node, reference)
+                told(node, row["state"])
+                if row["up"]:
+                    rows[node] = row
+                    del asked[node]
+                else:
+                    asked[node] = made[node].row.remote()
+        if asked and time.monotonic() > deadline:
+            raise ClusterError(
+                f"not up after {timeout:g} s: {', '.join(asked)}; `ray status` and `ray logs` say more, and --timeout "
+                "waits longer"
+            )
+        if ready and asked:
+            time.sleep(POLL)
+    return rows
+
+
+def _row_of(node: str, reference: Any) -> dict[str, Any]:
+    """The row of a node that comes up; ClusterError if it will not."""
+    (row,) = answers({node: reference}).values()
+    if isinstance(row, BaseException):
+        raise ClusterError(f"{node}: {said(row)}")
+    if row["version"] != version():
+        raise ClusterError(
+            f"{node} ({row['host']}) has tensord {row['version']}, and this is {version()}: install the same version "
+            "on all nodes"
+        )
+    if row["failures"] >= FAILURES:
+        raise ClusterError(f"{node} ({row['host']}) does not start: {row['wrong']}")
+    found: dict[str, Any] = row
+    return found
+
+
+def _introduce(handles: Mapping[str, Any]) -> None:
+    """Have every supervisor look which others there are."""
+    answers({node: one.met.remote() for node, one in handles.items()})
+
+
+def _remove(made: Mapping[str, Any], namespace: str) -> None:
+    """Take supervisors away at once, with their daemons; give back what no other supervisor needs."""
+    for one in made.values():
+        ray.kill(one, no_restart=True)
+    rest = {node: one for node, one in supervisors().items() if node not in made}
+    rows = answers({node: one.row.remote() for node, one in rest.items()})
+    if all(map(_is_row, rows.values())):
+        placing.remove_groups(namespace, [Bundle(row["group"], row["bundle"]) for row in rows.values()])
+
+
+# -- taking nodes away -------------------------------------------------------------------------------------------------
+
+
+def down(namespace: str, nodes: Sequence[str], told: Told) -> list[str]:
+    """End these nodes, or all: each daemon has its grace period. Their names."""
+    leaving = chosen(namespace, nodes)
+    for node, error in _wish(leaving, Event.STOP).items():
+        told(node, f"killed: {error}" if error else "stopping")
+    _leave(leaving, namespace, ENDING, told)
+    return list(leaving)
+
+
+def drain(namespace: str, nodes: Sequence[str], seconds: float, told: Told) -> list[str]:
+    """Have these nodes take no new sessions; end each once its sessions have ended, or after so many seconds."""
+    leaving = chosen(namespace, nodes)
+    for node, error in _wish(leaving, Event.DRAIN, seconds).items():
+        if error:
+            raise ClusterError(error)
+        told(node, "draining")
+    _leave(leaving, namespace, seconds + ENDING, told)
+    return list(leaving)
+
+
+def _wish(handles: Mapping[str, Any], event: Event, seconds: float | None = None) -> dict[str, str]:
+    """Ask several supervisors for the same; for each node what is in the way, "" for nothing."""
+    answered = answers({node: one.wish.remote(str(event), seconds) for node, one in handles.items()})
+    return {node: said(one) if isinstance(one, BaseException) else "" for node, one in answered.items()}
+
+
+def _leave(leaving: Mapping[str, Any], namespace: str, seconds: float, told: Told) -> None:
+    """Wait until the daemons have ended, tell the nodes that stay, and take the supervisors away."""
+    grace = _grace(leaving)
+    ended = answers({node: one.stopped.remote(seconds + grace) for node, one in leaving.items()}, seconds + grace + 5)
+    last = answers({node: one.follow.remote(-1) for node, one in leaving.items() if ended[node] is True})
+    staying = {node: one for node, one in supervisors().items() if node not in leaving}
+    for answer in last.values():
+        if _is_row(answer):
+            answers({node: one.hear.remote(answer[1]) for node, one in staying.items()})
+    _remove(leaving, namespace)
+    _introduce(staying)
+    for node in leaving:
+        told(node, "stopped")
+
+
+def _grace(handles: Mapping[str, Any]) -> float:
+    """The longest grace period of these."""
+    found = answers({node: one.specification.remote() for node, one in handles.items()})
+    return max((one[0]["grace"] for one in found.values() if _is_row(one)), default=0.0)
+
+
+def end(namespace: str) -> None:
+    """End what there is, as `down` does."""
+    if supervisors():
+        down(namespace, (), lambda _node, _what: None)
+
+
+def await_end() -> None:
+    """Wait until an operator has taken the cluster down, or interrupts."""
+    with suppress(KeyboardInterrupt):
+        while supervisors():
+            time.sleep(WATCH)
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------------
+
+
+def restart(
+    namespace: str, nodes: Sequence[str], timeout: float, told: Told, *, rotate: bool = False
+) -> dict[str, Any]:
+    """Restart these daemons, or all, one by one; each with a new pair of keys if `rotate`. ClusterError for the first
+    that does not come back; those behind it are left alone."""
+    rows = {}
+    for node, handle in chosen(namespace, nodes).items():
+        before = ask(handle, "row")["incarnation"]
+        told(node, "restarting")
+        if rotate:
+            ask(handle, "rotate")
+        else:
+            ask(handle, "wish", str(Event.RESTART))
+        rows[node] = _await_back(node, handle, before, timeout)
+        told(node, f"serving, incarnation {rows[node]['incarnation']}")
+    return rows
+
+
+def _await_back(node: str, handle: Any, before: int, timeout: float) -> dict[str, Any]:
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        row: dict[str, Any] = ask(handle, "row")
+        if row["up"] and row["incarnation"] > before:
+            return row
+        if row["failures"] >= FAILURES:
+            break
+        time.sleep(POLL)
+    raise ClusterError(
+        f"{node} has not come back within {timeout:g} s: {row['wrong'] or row['state']}; the nodes behind it were left "
+        "alone"
+    )
+
+
+def admit(namespace: str, change: Callable[[Credentials], Credentials]) -> Credentials:
+    """Change the credentials on all nodes; ClusterError that names those that were not told."""
+    handles = running(namespace)
+    found = answers({node: one.specification.remote() for node, one in handles.items()})
+    known = [Credentials.from_plain(one[1]) for one in found.values() if _is_row(one)]
+    if not known:
+        raise ClusterError("no supervisor answers: tensord cluster status")
+    changed = change(max(known, key=lambda one: one.version))
+    told = answers({node: one.admit.remote(changed.to_plain()) for node, one in handles.items()})
+    missing = [node for node, answer in told.items() if not _is_row(answer)]
+    if missing:
+        raise ClusterError(f"{', '.join(missing)} did not answer, and may know the old keys until it is back")
+    return changed
+
+
+def specification(namespace: str) -> tuple[Specification, Credentials]:
+    """What is wanted of each node of a cluster that is up, and its credentials."""
+    for answer in answers({node: one.specification.remote() for node, one in running(namespace).items()}).values():
+        if _is_row(answer):
+            return Specification.from_plain(answer[0]), Credentials.from_plain(answer[1])
+    raise ClusterError("no supervisor answers: tensord cluster status")
+
+
+def status(namespace: str) -> list[dict[str, Any]]:
+    """A row for each node. One whose supervisor does not answer is lost, and the others say what it was."""
+    handles = running(namespace)
+    found = answers({node: one.row.remote() for node, one in handles.items()})
+    remembered = {entry["node"]: entry for row in found.values() if _is_row(row) for entry in row["members"]}
+    return [
+        row if _is_row(row) else {**remembered.get(node, {}), "node": node, "state": "lost", "wrong": said(row)}
+        for node, row in found.items()
+    ]

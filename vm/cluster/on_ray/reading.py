@@ -1,0 +1,81 @@
+"""What is read of a cluster that is up: logs, the daemons' figures, whether nodes reach each other, their clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import ray
+
+from .cluster import ANSWER, answers, chosen, running, said
+
+HELD: Final = 10.0  # seconds for which a supervisor holds a question about new lines
+CONNECT: Final = 3.0  # seconds for a connection between two nodes
+ROUNDS: Final = 5  # of a clock's reading, of which the quickest counts
+
+
+def lines(namespace: str, nodes: Sequence[str], count: int, *, follow: bool) -> Iterator[tuple[str, str]]:
+    """The last lines of each node's log; with `follow` new ones, too, for ever. ClusterError if there is no cluster."""
+    handles = chosen(namespace, nodes)
+    last = dict.fromkeys(handles, 0)
+    for node, found in answers({node: one.log.remote(0, 0.0) for node, one in handles.items()}).items():
+        if isinstance(found, BaseException):
+            yield node, f"(no log: {said(found)})"
+            continue
+        for last[node], line in found[max(len(found) - count, 0) :]:
+            yield node, line
+    asked = {one.log.remote(last[node], HELD): node for node, one in handles.items()} if follow else {}
+    while asked:
+        ready, _ = ray.wait(list(asked))
+        for reference in ready:
+            node = asked.pop(reference)
+            (found,) = answers({node: reference}).values()
+            if isinstance(found, BaseException):
+                yield node, f"(no more: {said(found)})"
+                continue
+            for last[node], line in found:
+                yield node, line
+            asked[handles[node].log.remote(last[node], HELD)] = node
+
+
+def statuses(namespace: str) -> dict[str, Mapping[str, Any]]:
+    """What each daemon says of itself; nothing of one that does not answer."""
+    found = answers({node: one.status.remote() for node, one in running(namespace).items()})
+    return {node: row for node, row in found.items() if not isinstance(row, BaseException)}
+
+
+def connections(namespace: str, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], float | str]:
+    """For each two nodes and each port: how long a connection takes, or why there is none."""
+    handles = running(namespace)
+    asked = {}
+    for here in rows:
+        for there in rows:
+            if here is not there and here["node"] in handles:
+                for place in places(there):
+                    host, _, port = place.rpartition(":")
+                    reach = handles[here["node"]].reach
+                    asked[here["node"], there["node"], place] = reach.remote(host.strip("[]"), int(port), CONNECT)
+    found = answers(asked, CONNECT + ANSWER)  # type: ignore[arg-type]  # any key does
+    return {key: said(one) if isinstance(one, BaseException) else one for key, one in found.items()}  # type: ignore[misc]
+
+
+def places(row: Mapping[str, Any]) -> list[str]:
+    """Where others reach a node: as clients, and with values."""
+    return [place for place in (row["address"].removeprefix("tcp://"), row["values"]) if place]
+
+
+def clocks(namespace: str) -> dict[str, tuple[float, float]]:
+    """How far each node's clock is ahead of this one's, and how sure that is: half of the quickest question's time."""
+    return {node: offset(handle) for node, handle in running(namespace).items()}
+
+
+def offset(handle: Any) -> tuple[float, float]:
+    found = []
+    for _ in range(ROUNDS):
+        before = time.time()
+        theirs = ray.get(handle.clock.remote(), timeout=ANSWER)
+        after = time.time()
+        found.append(((after - before) / 2, theirs - (before + after) / 2))
+    unsure, ahead = min(found)
+    return ahead, unsure

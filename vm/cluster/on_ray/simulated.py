@@ -1,0 +1,76 @@
+"""A Ray cluster of simulated nodes on this machine, for trying and for tests. It ends with the process that made it.
+
+Ray's own cluster for tests: each node is a raylet of its own. A reaper that Ray starts beside each of them ends them if
+this process is killed. With the variable below unset Ray would listen on all interfaces.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final
+
+LOOPBACK: Final = "127.0.0.1"
+STORE: Final = 80 << 20  # bytes of each node's object store, which is not used
+ENVIRONMENT: Final = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+HEALTH: Final = {  # a lost node is noticed within two seconds
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 1000,
+    "health_check_failure_threshold": 3,
+}
+
+
+def node_options(cpus: float = 2) -> dict[str, Any]:
+    return {
+        "num_cpus": cpus,
+        "object_store_memory": STORE,
+        "include_dashboard": False,
+        "node_ip_address": LOOPBACK,
+    }
+
+
+def start(count: int) -> Any:
+    """A `ray.cluster_utils.Cluster` of so many nodes."""
+    os.environ.update(ENVIRONMENT)
+    from ray.cluster_utils import Cluster
+
+    options = node_options()
+    made = Cluster(initialize_head=True, head_node_args={**options, "_system_config": HEALTH})
+    try:
+        for _ in range(count - 1):
+            made.add_node(**options)
+        made.wait_for_nodes()
+    except BaseException:
+        made.shutdown()
+        raise
+    return made
+
+
+@contextmanager
+def simulated(count: int) -> Iterator[str]:
+    """The address of a Ray cluster of so many nodes."""
+    made = start(count)
+    try:
+        yield str(made.address)
+    finally:
+        made.shutdown()
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt meanwhile."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,105 @@
+"""Ports for a daemon: the ones that it had before where they are free, else the first free ones of a range.
+
+Several nodes may be on one machine. So a supervisor locks the ports that it has chosen, in this user's runtime
+directory, for as long as it lives: a daemon that is being started again has none of its ports open.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ...interpreter.errors import MetadataError
+from .home import private
+
+DEFAULT: Final = (7700, 7799)
+_TAKEN: Final = frozenset({errno.EADDRINUSE, errno.EACCES})
+
+
+class NoPort(MetadataError):  # noqa: N818 - names what is the case
+    """Too few ports of the range are free."""
+
+
+def parse_range(text: str) -> tuple[int, int]:
+    """`7700-7709`, or `7700` alone, as the first and the last port; MetadataError for anything else."""
+    first, dash, last = text.partition("-")
+    with suppress(ValueError):
+        low, high = int(first), int(last if dash else first)
+        if 1 <= low <= high <= 0xFFFF:
+            return low, high
+    raise MetadataError(f"{text!r} is no range of ports: write two with a dash, as in 7700-7709")
+
+
+def choose(count: int, before: Sequence[int], among: tuple[int, int], take: Callable[[int], bool]) -> tuple[int, ...]:
+    """So many ports that could be taken: those `before` as far as they can, then others of the range. NoPort if there
+    are too few."""
+    low, high = among
+    found: list[int] = []
+    for port in dict.fromkeys((*before, *range(low, high + 1))):
+        if len(found) < count and take(port):
+            found.append(port)
+    if len(found) < count:
+        raise NoPort(
+            f"{len(found)} of the {count} ports that a node needs are free among {low}-{high}: end what has them, or "
+            "name another range (--ports)"
+        )
+    return tuple(found)
+
+
+def can_listen(host: str, port: int) -> bool:
+    """Could a daemon listen there now? OSError if the host is not this machine's."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+            return False
+    return True
+
+
+class Locks:
+    """What this process has of a machine for as long as it lives: names, each locked by a file in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = private(directory)
+        self._held: dict[str, int] = {}
+
+    def take(self, name: str) -> bool:
+        """Have the name, unless another process has it."""
+        if name in self._held:
+            return True
+        descriptor = os.open(self._directory / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._held[name] = descriptor
+        return True
+
+    def give_back(self, name: str) -> None:
+        os.close(self._held.pop(name))
+
+    def take_port(self, host: str, port: int) -> bool:
+        """Have a port on which a daemon could listen now."""
+        name = f"port-{port}"
+        if not self.take(name):
+            return False
+        if can_listen(host, port):
+            return True
+        self.give_back(name)
+        return False
+
+    def close(self) -> None:
+        for descriptor in self._held.values():
+            os.close(descriptor)
+        self._held.clear()
