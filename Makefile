@@ -41,7 +41,7 @@ help:
 	@echo "make man          the manual page of the command line: $(OUT)/tensord.1"
 	@echo "make viewer       a viewer of timelines (npm), with which the tests look at ours; they need Chromium, too"
 	@echo "make bench        the benchmarks, embedded and through a daemon: tables, $(OUT)/bench.json, $(OUT)/bench-daemon.json"
-	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS); GPUS=1: on a fake of CUDA; LAUNCHING=1: on sim devices that launch; CROWDED=1: evicting; COLLECTIVES=1: computing together)"
+	@echo "make model-long   random programs against the serial oracle (SEED=$(SEED) PROGRAMS=$(PROGRAMS); GPUS=1: on a fake of CUDA; LAUNCHING=1: on sim devices that launch; CROWDED=1: evicting; COLLECTIVES=1: computing together; NODES=1: over two machines)"
 	@echo "make conformance-long  so many calls of each function against NumPy and SciPy (EXAMPLES=$(EXAMPLES))"
 	@echo "make chaos        clients and daemons killed, stopped and cut off at random (SEED=$(SEED) ROUNDS=$(ROUNDS))"
 	@echo "make interrupts   an exception from outside at every place of the package where Python may raise one, in small programs"
@@ -131,7 +131,7 @@ bench: $(VENV)/.dev
 	@$(RUN) -m bench --daemon --json $(OUT)/bench-daemon.json
 
 model-long: $(VENV)/.dev
-	@$(RUN) -m tests.model.run --seed $(SEED) --programs $(PROGRAMS) $(if $(GPUS),--gpus) $(if $(LAUNCHING),--launching) $(if $(CROWDED),--crowded) $(if $(COLLECTIVES),--collectives)
+	@$(RUN) -m tests.model.$(if $(NODES),nodes,run) --seed $(SEED) --programs $(PROGRAMS) $(if $(GPUS),--gpus) $(if $(LAUNCHING),--launching) $(if $(CROWDED),--crowded) $(if $(COLLECTIVES),--collectives)
 
 conformance-long: $(VENV)/.dev
 	@TENSORD_CONFORMANCE_EXAMPLES=$(EXAMPLES) $(RUN) -m pytest -n 3 --dist worksteal tests/conformance tests/interpreter/layouts

@@ -21,6 +21,7 @@ from .measure import Row, Settings, clocked, compare, median
 from .pipelines import HOST, OPTIONS
 
 SIMS = [f"sim:{number}" for number in range(4)]
+CPUS = ["cpu:0", "cpu:1"]
 LAYERS, WIDTH, SAMPLES = 4, 512, 4096
 OPS, LENGTH = 2_000, 16
 STEPS = 30  # of the small network, whose step is captured
@@ -29,7 +30,7 @@ SMALL = (32, 64)  # its width and samples
 
 def measure(settings: Settings) -> list[Row]:
     """Speed on two and four devices against one, overlap, a captured step, and an op."""
-    return [*measure_speed(settings), measure_captured(settings), measure_op(settings)]
+    return [*measure_speed(settings), measure_threads(settings), measure_captured(settings), measure_op(settings)]
 
 
 class Network:
@@ -104,6 +105,21 @@ def measure_speed(settings: Settings) -> list[Row]:
             hidden.runs.setdefault("baseline", []).append(100.0)
         hidden.ours, hidden.baseline = median(hidden.runs, "ours"), 100.0
     return [*rows, hidden]
+
+
+def measure_threads(settings: Settings) -> Row:
+    """The speed on two cpu devices, which are threads of this machine, against one."""
+    row = Row("data-parallel step, 2 threads", "x", None, None, 1.5, 1.8, "ours", "one device", more_is_better=True)
+    if settings.baseline_only:
+        return row
+    size = (settings.size(WIDTH, 8), settings.size(SAMPLES, 16))
+    with td.connect("local", devices=[{"name": name, "workers": 1, "blas_threads": 1} for name in CPUS]) as session:
+        ours, alone = (partial(trained, session, CPUS[:n], size, 1, routine=False) for n in (2, 1))
+        row.runs = compare(settings, ours, alone, "ms")
+    many, one = median(row.runs, "ours"), median(row.runs, "baseline")
+    if many and one:
+        row.ours, row.baseline, row.note = one / many, 1.0, f"{many:.0f} ms; one device {one:.0f} ms"
+    return row
 
 
 def overlap(session: td.Session) -> float:

@@ -330,6 +330,11 @@ class Engine:
                 device.backend.let_go_of_blocks()
                 self.scheduler.retry(device)
 
+    def break_waits(self, before: int) -> bool:
+        """End waits for memory since `before` that may be part of a circle over several nodes. Were there any?"""
+        with self._step():
+            return self.scheduler.break_waits(before)
+
     def time_out(self, instruction: Instruction) -> None:
         """Fail an instruction that has been running for longer than it may."""
         with self._step():

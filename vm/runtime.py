@@ -37,6 +37,7 @@ from .tracing.ring import CAPACITY
 
 HANG_CHECK = 1.0
 HANG_AFTER = 3.0
+PATIENCE = 60.0  # seconds that an instruction of a node waits for memory that other nodes may have to free
 ERRORS_KEPT = 20
 
 
@@ -129,6 +130,7 @@ class Runtime:
         """
         changed = self.fail_overdue()
         changed |= self.watch_kernels()
+        changed |= self.break_waits()
         self.watch_devices()
         self.watch_files()
         self.watch_blocks()
@@ -224,6 +226,13 @@ class Runtime:
             if id_ not in hung:
                 log.info("an instruction that had been running for long has ended", **entry)
         return hung.keys() != before.keys()
+
+    def break_waits(self) -> bool:
+        """End waits for memory that may go in a circle over several nodes; whether something waited that long."""
+        if not self.node or not any(device.waiting for device in self.engine.tiers.values()):
+            return False
+        with self.driving():
+            return self.engine.break_waits(time.perf_counter_ns() - int(PATIENCE * 1e9))
 
     def fail_overdue(self) -> bool:
         """Fail instructions that have been running for longer than they may; whether there were any."""

@@ -78,6 +78,7 @@ __all__ = [
     "connect",
     "connect_async",
     "connect_cluster",
+    "connect_cluster_async",
     "partial",
     "pipeline",
     "placement",
@@ -196,12 +197,12 @@ def connect_cluster(
 
 
 def _in_a_loop(make: Callable[_Given, Session]) -> Callable[_Given, Connecting]:
-    """`connect`, as what an event loop awaits: it takes what that takes."""
+    """`connect`, or `connect_cluster`, as what an event loop awaits: it takes what that takes."""
 
     def connect_async(*args: _Given.args, **kwargs: _Given.kwargs) -> Connecting:
-        """As `connect`, in an event loop: `async with td.connect_async(...) as session:`, whose end closes the session,
-        or `session = await td.connect_async(...)`. A session of which nobody hears, since the task was cancelled, is
-        closed."""
+        """As without `_async`, in an event loop: `async with td.connect_async(...) as session:`, whose end closes the
+        session, or `session = await td.connect_async(...)`. A session of which nobody hears, since the task was
+        cancelled, is closed."""
         from functools import partial
 
         from .client.session.connecting import Connecting
@@ -211,7 +212,7 @@ def _in_a_loop(make: Callable[_Given, Session]) -> Callable[_Given, Connecting]:
     return connect_async
 
 
-connect_async = _in_a_loop(connect)
+connect_async, connect_cluster_async = _in_a_loop(connect), _in_a_loop(connect_cluster)
 
 
 @overload

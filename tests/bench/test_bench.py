@@ -51,6 +51,7 @@ ROWS = [
     "data-parallel step, 2 devices",
     "data-parallel step, 4 devices",
     "collectives behind the backward pass",
+    "data-parallel step, 2 threads",
     "captured data-parallel step",
     "op on a global tensor",
     "forward, 4 x the memory",

@@ -357,7 +357,7 @@ class Inline:
         nbytes, backend, account = meta.nbytes, device.backend, session.account
         if account.bytes + nbytes > account.limit or len(session.tensors) >= account.tensors:
             return None
-        if device.unreserved and not has_spare(device, nbytes):
+        if (device.unreserved or device.behind) and not has_spare(device, nbytes):
             return None
         if device.ceiling and not has_share(account, device, nbytes):
             return None

@@ -295,7 +295,7 @@ def has_room(session: VmSession, segment: Segment, *, own: bool) -> bool:
     plan, account, need = segment.plan, session.account, segment.need + segment.recipe.scratch
     device, backend = plan.device, plan.device.backend
     need -= segment.recipe.arena if own and segment.long else 0
-    if device.unreserved and not has_spare(device, need):
+    if (device.unreserved or device.behind) and not has_spare(device, need):
         return False
     if device.lost is not None or backend.lost is not None:
         return False

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...streams.device import Buffer
 from ..model.instruction import Instruction
+from .ledger import oldest
 from .replicas import drop_idle
 from .run_memory import give_up
 
@@ -77,4 +78,4 @@ def may_drop(instruction: Instruction) -> bool:
     did, the copy on another device could become the only one, although the plan there counts on dropping that copy.
     Nor before ended sessions have released what they held.
     """
-    return not instruction.device.leaving and next(iter(instruction.device.live), instruction) is instruction
+    return not instruction.device.leaving and oldest(instruction.device) in {None, instruction}

@@ -8,6 +8,9 @@ here too, in whatever order they become ready.
   of the `unreserved` may reserve whenever it fits. A later one may overtake only if the memory left suffices for all
   that are unreserved, so the first always finds its memory once all instructions before it have retired.
 - Only the oldest live instruction of a device drops further replicas at dispatch (`allocation.may_drop`).
+- What waits for another node, or for what does, keeps that order among the instructions of its session, and nobody else
+  waits for it: on the other node somebody may wait for those others. `Instruction.remote` says so; behind such an
+  instruction all that its session makes on the device counts as one.
 - A ready instruction whose memory is not free waits in a queue of its device and blocks no stream. Each release of
   memory tries the oldest again. The oldest live instruction of the device has others leave beyond the plan
   (`Scheduler.replan`), and fails if it does not fit even then.
@@ -22,12 +25,16 @@ import heapq
 
 from ..model.account import Account
 from ..model.device_state import DeviceState
-from ..model.instruction import HELD_BY_MEMORY, Instruction
+from ..model.expected import Expected
+from ..model.instruction import HELD_BY_MEMORY, Instruction, Status
 
 
 def expect(device: DeviceState, instruction: Instruction, nbytes: int | None) -> None:
     """At admission: the instruction will reserve that many bytes (None: not known yet)."""
-    if nbytes is None:
+    if instruction.remote or (device.behind and instruction.author in device.behind):
+        instruction.remote = True  # so is what reads its result
+        device.behind.setdefault(instruction.author, Expected()).put(instruction, -1 if nbytes is None else nbytes)
+    elif nbytes is None:
         device.unknown += 1
         device.unreserved[instruction] = -1
     else:
@@ -37,7 +44,9 @@ def expect(device: DeviceState, instruction: Instruction, nbytes: int | None) ->
 
 def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
     """After admission: the instruction will reserve that many bytes, at its position in program order."""
-    if instruction not in device.unreserved:
+    if instruction.remote:
+        device.behind.setdefault(instruction.author, Expected()).put(instruction, nbytes)
+    elif instruction not in device.unreserved:
         device.unreserved_bytes += nbytes
         device.unreserved[instruction] = nbytes
         device.unreserved = dict(sorted(device.unreserved.items(), key=lambda entry: entry[0].admitted))
@@ -68,10 +77,16 @@ def learn_need(device: DeviceState, instruction: Instruction, nbytes: int) -> No
         device.unknown -= 1
         device.unreserved[instruction] = nbytes
         device.unreserved_bytes += nbytes
+    elif (theirs := behind(device, instruction)) is not None and theirs.needs.get(instruction) == -1:
+        theirs.put(instruction, nbytes)
 
 
 def settle(device: DeviceState, instruction: Instruction) -> None:
     """The instruction has reserved its memory, or never will."""
+    if (theirs := behind(device, instruction)) is not None:
+        theirs.take(instruction)
+        if not theirs.needs:
+            del device.behind[instruction.author]
     nbytes = device.unreserved.pop(instruction, 0)
     if nbytes < 0:
         device.unknown -= 1
@@ -85,15 +100,27 @@ def settle_but(device: DeviceState, instruction: Instruction, nbytes: int) -> No
     if before is not None and before > 0:
         device.unreserved_bytes += nbytes - before
         device.unreserved[instruction] = nbytes
+    elif (theirs := behind(device, instruction)) is not None and theirs.needs.get(instruction, 0) > 0:
+        theirs.put(instruction, nbytes)
+
+
+def behind(device: DeviceState, instruction: Instruction) -> Expected | None:
+    """Where it is expected, if that is behind another node."""
+    return device.behind.get(instruction.author) if device.behind and instruction.remote else None
 
 
 def may_reserve(device: DeviceState, instruction: Instruction, nbytes: int) -> bool:
     """May the instruction reserve now without endangering an earlier one?"""
     backend = device.backend
     free = backend.limit - backend.allocated
-    if not device.unknown and free >= device.unreserved_bytes:
+    theirs = behind(device, instruction)
+    if theirs is not None and not theirs.lets(instruction, nbytes, free, backend.limit):
+        return False
+    beside = 0 if theirs is None else nbytes
+    if not device.unknown and free - beside >= device.unreserved_bytes:
         return True  # enough for all that are unreserved
-    if next(iter(device.unreserved), instruction) is instruction:
+    first = next(iter(device.unreserved), instruction)
+    if first is instruction or (theirs is not None and first.admitted > instruction.admitted):
         return True
     # An earlier instruction does not know its needs: leave half of the device to it.
     return device.unknown > 0 and free - nbytes >= max(device.unreserved_bytes, backend.limit // 2)
@@ -101,8 +128,28 @@ def may_reserve(device: DeviceState, instruction: Instruction, nbytes: int) -> b
 
 def has_spare(device: DeviceState, nbytes: int) -> bool:
     """Are that many bytes free beyond the needs of all unreserved instructions?"""
-    backend = device.backend
-    return not device.unknown and backend.limit - backend.allocated - nbytes >= device.unreserved_bytes
+    backend, needs = device.backend, device.unreserved_bytes
+    if device.behind:
+        if any(theirs.unknown for theirs in device.behind.values()):
+            return False
+        needs += sum([theirs.nbytes for theirs in device.behind.values()])
+    return not device.unknown and backend.limit - backend.allocated - nbytes >= needs
+
+
+def oldest(device: DeviceState) -> Instruction | None:
+    """The oldest live instruction of the device that does not wait for another node: no earlier one frees memory
+    soon, as far as this machine can tell."""
+    for instruction in device.live:
+        sent = instruction.status is Status.DISPATCHED and instruction.stream is device.link is not None
+        if not sent and not (instruction.remote and instruction.status is Status.WAITING):
+            return instruction
+    return None
+
+
+def waits_long(device: DeviceState, before: int) -> Instruction | None:
+    """The oldest instruction that has waited for the device's memory since `before`."""
+    long = [one for _, one in device.waiting if one.status is Status.READY and one.error is None and one.ready < before]
+    return min(long, key=lambda one: one.admitted, default=None)
 
 
 def wait_for_memory(instruction: Instruction) -> None:
@@ -111,10 +158,14 @@ def wait_for_memory(instruction: Instruction) -> None:
     heapq.heappush(instruction.device.waiting, (instruction.admitted, instruction))
 
 
-def next_waiting(device: DeviceState) -> Instruction | None:
-    """The oldest instruction that waits for memory, taken from the queue."""
+def next_waiting(device: DeviceState) -> list[Instruction]:
+    """The oldest instruction that waits for memory, taken from the queue; and those before it that wait behind other
+    nodes, since what these do is no reason to wait for others."""
+    found: list[Instruction] = []
     while device.waiting:
         instruction = heapq.heappop(device.waiting)[1]
         if not instruction.retired:
-            return instruction
-    return None
+            found.append(instruction)
+            if not instruction.remote:
+                break
+    return found

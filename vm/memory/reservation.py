@@ -11,7 +11,7 @@ from ..model.instruction import Instruction, Status
 from ..model.tensor import Binding, Copy
 from .allocation import adopt, allocate, give_back, reuse, set_aside
 from .kept import full_below, kept_back
-from .ledger import may_reserve, settle, settle_but, wait_for_memory
+from .ledger import may_reserve, oldest, settle, settle_but, wait_for_memory
 from .overwriting import forward
 
 
@@ -91,16 +91,22 @@ def put_back(instruction: Instruction, taken: list[Copy], reused: list[Buffer]) 
         device.reusable[stream].extend(reused)
 
 
+def is_first(instruction: Instruction) -> bool:
+    """Is it the oldest live one of its device? Else one that waits for another node may still free memory."""
+    return next(iter(instruction.device.live), instruction) is instruction
+
+
 def is_stuck(instruction: Instruction) -> bool:
     """Is there no instruction left that could free the memory that this one waits for?
 
-    Its sources and all earlier instructions that touch the device have retired. Nor is a later one under way: that one
+    Its sources and all earlier instructions that touch the device have retired, but for those that wait for another
+    node (`is_first`). Nor is a later one under way: that one
     may use a replica or a poisoned copy, which would be dropped but for that use. No copy stands by for an earlier
     transfer; the end of a later one is not waited for, since it may need the instruction's result. Ended sessions have
     nothing left to release, not even with an instruction of their own that is about to run.
     """
     device = instruction.device
-    if next(iter(device.live)) is not instruction or instruction.soft:
+    if oldest(device) is not instruction or instruction.soft:
         return False
     if device.leaving or any(device.reusable.values()):
         return False

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..memory.run_memory import run_bytes
 from ..model.device_state import DeviceState
+from ..model.expected import Expected
 from ..model.instruction import PENDING, Instruction, Status
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage, Tensor
@@ -198,6 +199,19 @@ def the_ledger_adds_up(census: Census) -> Iterator[str]:
         order = [instruction.admitted for instruction in device.unreserved]
         if order != sorted(order) or any(instruction.retired for instruction in device.unreserved):
             yield f"{device.name} expects, in this order, {list(device.unreserved)}"
+        for author, theirs in device.behind.items():
+            yield from wrong_behind(device, author, theirs)
+
+
+def wrong_behind(device: DeviceState, author: VmSession, theirs: Expected) -> Iterator[str]:
+    """What is wrong with what a session's instructions expect that wait for other nodes."""
+    needs, order = list(theirs.needs.values()), [one.admitted for one in theirs.needs]
+    if theirs.nbytes != sum(need for need in needs if need > 0) or theirs.unknown != needs.count(-1) or not needs:
+        yield f"{device.name} expects {theirs.nbytes} bytes and {theirs.unknown} needs behind nodes: {needs}"
+    if order != sorted(order) or any(one.retired or one.author is not author or not one.remote for one in theirs.needs):
+        yield f"{device.name} expects behind nodes, in this order, {list(theirs.needs)}"
+    if not theirs.needs.keys().isdisjoint(device.unreserved):
+        yield f"{device.name} expects twice what {list(theirs.needs)} need"
 
 
 def accounts_add_up(census: Census) -> Iterator[str]:

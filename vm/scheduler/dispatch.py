@@ -19,7 +19,7 @@ from ...streams.stream import Stream, StreamKind
 from ..memory.binding import bind_arguments
 from ..memory.ledger import next_waiting
 from ..memory.release import release, release_drained
-from ..memory.reservation import is_stuck, need_of, out_of_memory, reserve
+from ..memory.reservation import is_first, is_stuck, need_of, out_of_memory, reserve
 from ..model.device_state import DeviceState
 from ..model.instruction import COMPILING, HELD_BY_FAIRNESS, PENDING, Instruction, Status
 from ..model.launches import strides_of
@@ -98,9 +98,7 @@ class Dispatcher:
     def retry(self, device: DeviceState) -> None:
         """Memory may be free: try the oldest instruction that waits for it. If that is dispatched, the next follows."""
         if device.waiting:
-            instruction = next_waiting(device)
-            if instruction is not None:
-                self.ready.appendleft(instruction)
+            self.ready.extendleft(reversed(next_waiting(device)))
 
     # -- dispatching -----------------------------------------------------------------------------------------------
 
@@ -141,7 +139,7 @@ class Dispatcher:
             instruction.stream = chosen
             if self.await_launches is not None and self.await_launches(instruction.device):
                 return
-            if is_stuck(instruction) and not self.replan(instruction, need_of(instruction)):
+            if is_stuck(instruction) and not self.replan(instruction, need_of(instruction)) and is_first(instruction):
                 self.failed(instruction, out_of_memory(instruction, self.holders(instruction.device)))
             return
         instruction.dispatched = self.now

@@ -9,7 +9,7 @@ from ..memory.allocation import adopt
 from ..memory.kept import kept_back
 from ..memory.ledger import plan_most
 from ..memory.release import release
-from ..memory.reservation import is_stuck
+from ..memory.reservation import is_first, is_stuck
 from ..model.charges import has_share
 from ..model.instruction import Instruction
 from ..model.tensor import Binding
@@ -46,7 +46,7 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holder
             instruction.used = copy.device.backend.allocated
             plan_most(instruction, max(instruction.most - meta.nbytes, 0))  # the size of this one counts instead
             learn_size(binding.tensor, meta.nbytes)
-        elif stuck:
+        elif stuck and is_first(instruction):
             backend = copy.device.backend
             used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)} are in use"
             kept = kept_back(copy.device, instruction.author.account)

@@ -23,11 +23,20 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
 from ..memory.binding import bind_arguments
-from ..memory.ledger import expect, has_spare, plan_most, settle, wait_for_memory
+from ..memory.ledger import expect, has_spare, plan_most, settle, wait_for_memory, waits_long
 from ..memory.making_room import Room, evict_idle, make_room
 from ..memory.refusals import Refusals, question
 from ..memory.release import leave_plan
-from ..memory.reservation import most_of, need_alone, new_copies, scratch_of, too_large
+from ..memory.reservation import (
+    is_first,
+    is_stuck,
+    most_of,
+    need_alone,
+    new_copies,
+    out_of_memory,
+    scratch_of,
+    too_large,
+)
 from ..model.account import Account
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
@@ -308,7 +317,7 @@ class Scheduler:
             return False
         if not device.short:
             self.gather(device)
-        instruction.replans += 1
+        instruction.replans += is_first(instruction)
         if instruction.replans > REPLANS:
             return False
         transfers: list[Instruction] = []
@@ -495,6 +504,25 @@ class Scheduler:
         error = instruction.describe(KernelError(text))
         self.revoke(instruction, error)
         self.tell(instruction.author, error)
+
+    def break_waits(self, before: int) -> bool:
+        """Two nodes whose memory is full may wait for each other, and neither can tell. So what has waited for memory
+        since `before`, behind nothing but what waits for other nodes, overtakes the latter now; where it does not fit
+        even so, it fails. Was there any?"""
+        found = False
+        for device in self.tiers.values():
+            instruction = waits_long(device, before)
+            if instruction is None or not is_stuck(instruction):
+                continue
+            found = True
+            theirs = device.behind.get(instruction.author)
+            if theirs is not None:
+                theirs.give_up_order()
+            self.dispatcher.dispatch(instruction)
+            if instruction.status is Status.READY and instruction.error is None:
+                holders = "; other nodes have to send or to take values before more is free"
+                self.fail_waiting(instruction, out_of_memory(instruction, holders))
+        return found
 
     def fail_waiting(self, instruction: Instruction, error: TensordError) -> None:
         """Fail an instruction that has not run: its metas do not fit, or its memory is not available."""

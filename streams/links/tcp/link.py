@@ -16,8 +16,9 @@ Who owns what
     closes all connections, when the reader has ended.
 
 Rejected
-    One connection for both directions: two threads on one TLS object, or a thread that polls. Writing on the thread
-    that offers: a peer that does not read would hold up the machine.
+    One connection for both directions: two threads on one TLS object, or a thread that polls. Writing values on the
+    thread that offers them: a peer that does not read would hold up the machine. Only frames, on plain connections, are
+    written there, as far as the kernel takes them at once: 130 us for 1 KiB in place of 200, with a thread less to wake.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class TcpLink:
         self._into: Connection | None = None
         self._dead: list[Connection] = []  # cut, to be closed
         self._down_since = time.monotonic()
+        self._writing = False  # some thread does
         self._free_at = 0.0  # when the simulated link has carried what it was given
         self._why = "nobody has answered there yet"
         self._called = False  # the peer has dialled us, so dialling will be answered
@@ -94,9 +96,36 @@ class TcpLink:
                 calls: list[Call] = [(begun, self._lost.reraisable())]
             else:
                 calls = act(self._protocol)
+            at_once = self._take_frames()
             if self._protocol.has_output:
                 self._changed.notify_all()
+        if at_once is not None:
+            self._write_now(*at_once)
         make(calls)
+
+    def _take_frames(self) -> tuple[Connection, bytes, int] | None:
+        """Frames to be written on this thread, while the writer has nothing to do: a thread less until the peer knows
+        them. The caller holds the lock."""
+        protocol = self._protocol
+        if self._writing or not protocol.up or protocol.active or not protocol.control or self._out is None:
+            return None
+        out = protocol.next()
+        if out is None:
+            return None
+        self._writing = True
+        return self._out, out.buffers[0], self._pairing.own
+
+    def _write_now(self, connection: Connection, frames: bytes, life: int) -> None:
+        """What the kernel does not take at once is left to the writer."""
+        rest = frames
+        try:
+            rest = connection.write_now(frames)
+        finally:
+            with self._changed:
+                self._writing = False
+                if life == self._pairing.own and rest:
+                    self._protocol.control.appendleft(rest)
+                self._changed.notify_all()
 
     # -- the peer's connection -----------------------------------------------------------------------------------------
 
@@ -213,7 +242,7 @@ class TcpLink:
         return False
 
     def _failed_to_dial(self, why: str) -> None:
-        if why != self._why:
+        if why != self._why and self._lost is None:
             self._why = why
             self._report("a node cannot be reached", why)
 
@@ -252,19 +281,24 @@ class TcpLink:
         protocol, changed = self._protocol, self._changed
         while True:
             with changed:
-                if not protocol.has_output:
-                    changed.wait_for(lambda: protocol.has_output or life != self._pairing.own, self._patience / BEATS)
+                changed.wait_for(lambda: self._is_due(life), self._patience / BEATS)
+                changed.wait_for(lambda: not self._writing)
                 if life != self._pairing.own:
                     return
-                out = protocol.next() or Out([BEAT], None)
+                out, self._writing = protocol.next() or Out([BEAT], None), True
             try:
                 if self._bandwidth and out.half is not None:
                     self._pace(len(out.buffers[-1]), life)
                 connection.write(out.buffers)
             finally:
                 with changed:
+                    self._writing = False
                     calls = protocol.written(out.half)
                 make(calls)
+
+    def _is_due(self, life: int) -> bool:
+        """Has the writer something to do?"""
+        return life != self._pairing.own or (self._protocol.has_output and not self._writing)
 
     def _pace(self, nbytes: int, life: int) -> None:
         """Wait as long as the simulated link takes."""
@@ -276,6 +310,7 @@ class TcpLink:
     def _bury(self) -> None:
         """Close the connections that no thread uses any more."""
         with self._changed:
+            self._changed.wait_for(lambda: not self._writing)
             dead, self._dead = self._dead, []
         for connection in dead:
             connection.close()

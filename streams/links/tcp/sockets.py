@@ -64,6 +64,15 @@ class Connection:
         except BlockingIOError:
             raise TimeoutError("the other side does not read") from None
 
+    def write_now(self, data: bytes) -> bytes:
+        """Write what fits in the kernel's buffer, on whatever thread; the rest. Nothing by TLS."""
+        if self._tls:
+            return data
+        try:
+            return data[self._inner.send(data, socket.MSG_DONTWAIT) :]
+        except OSError:  # full; or broken, which the thread that writes the rest will see
+            return data
+
     def _write_plain(self, buffers: Sequence[Any]) -> None:
         sent = self._inner.sendmsg(buffers)
         for buffer in buffers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tensord.interpreter.wire.members import Member
 
 from ...chaos.rounds import free_port
 from ...each_case import each_case
+from ...puppet import cut
 from .nodes import Keyed
 
 
@@ -209,3 +211,15 @@ def test_only_a_port_without_a_listener_is_refused(keyed):
     assert not is_refused(keyed.members["node0"].address)
     assert not is_refused(keyed.running["node0"].address)
     assert not is_refused("tcp://nobody.invalid:7700")
+
+
+def test_a_connection_that_was_only_interrupted_is_taken_up_again_and_nothing_is_lost(keyed):
+    with keyed.connect() as session:
+        x, y = on(session, "node0"), on(session, "node1")
+        session.sync()
+        for _ in range(2):
+            cut(SimpleNamespace(_core=y._core))
+            y = y + 1
+        assert y.tolist() == [3.0, 4.0]
+        assert (x + y.to_device("node0/sim:0")).tolist() == [4.0, 6.0]
+        assert session.sync() == 0

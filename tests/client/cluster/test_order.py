@@ -65,6 +65,17 @@ def test_an_event_loop_waits_for_all_nodes(cluster):
     assert asyncio.run(main()) == [0] * 5
 
 
+@pytest.mark.usefixtures("machines_of_nodes")
+def test_an_event_loop_opens_and_closes_a_session():
+    async def main():
+        async with td.connect_cluster_async("local:node0") as session:
+            y = session.asarray([1.0], device=TWO[1])
+            assert (await y.numpy_async()).tolist() == [1.0]
+        return session
+
+    assert asyncio.run(main()).closed
+
+
 def test_a_wait_that_was_given_up_leaves_nothing_behind(cluster):
     async def main():
         waiting = asyncio.ensure_future(cluster.lookup_async("nobody", wait=None))

@@ -141,16 +141,77 @@ class TestWaiting:
         made = [new(parts) for _ in range(4)]
         for index in (2, 0, 3, 1):
             wait_for_memory(made[index])
-        assert [next_waiting(device) for _ in range(4)] == made
-        assert next_waiting(device) is None
+        assert [next_waiting(device) for _ in range(4)] == [[one] for one in made]
+        assert next_waiting(device) == []
 
     def test_one_that_has_retired_is_dropped_when_it_comes_up(self, parts: Parts, device: DeviceState) -> None:
         gone, here = new(parts), new(parts)
         wait_for_memory(gone)
         wait_for_memory(here)
         gone.status = Status.CANCELLED
-        assert next_waiting(device) is here
+        assert next_waiting(device) == [here]
         assert not device.waiting
+
+    def test_one_that_waits_behind_another_node_brings_the_next_along(self, parts: Parts, device: DeviceState) -> None:
+        first, second, third = new(parts), new(parts), new(parts)
+        first.remote = True
+        for one in (first, second, third):
+            wait_for_memory(one)
+        assert next_waiting(device) == [first, second]
+
+
+class TestBehindOtherNodes:
+    def behind(self, parts: Parts, device: DeviceState, nbytes: int | None) -> Instruction:
+        one = new(parts)
+        one.remote = True
+        expect(device, one, nbytes)
+        return one
+
+    def test_what_is_expected_holds_up_no_other_session(self, parts: Parts, device: DeviceState) -> None:
+        self.behind(parts, device, 90)
+        other = parts.scheduler.new_instruction(parts.scheduler.nobody, Opcode.CALL, "op", parts.here, 0)
+        expect(device, other, 90)
+        assert may_reserve(device, other, 90)
+
+    def test_the_order_of_the_own_program_is_kept(self, parts: Parts, device: DeviceState) -> None:
+        first, second = self.behind(parts, device, 60), self.behind(parts, device, 30)
+        assert may_reserve(device, second, 30)
+        device.backend.allocate(20)
+        assert not may_reserve(device, second, 30)
+        assert may_reserve(device, first, 60)
+        settle(device, first)
+        assert may_reserve(device, second, 30)
+
+    def test_whatever_the_session_makes_afterwards_is_in_that_order(self, parts: Parts, device: DeviceState) -> None:
+        first, later = self.behind(parts, device, 60), new(parts)
+        expect(device, later, 60)
+        assert later.remote
+        assert not device.unreserved
+        assert not may_reserve(device, later, 60)
+        settle(device, first)
+        assert may_reserve(device, later, 60)
+        settle(device, later)
+        assert device.behind == {}
+
+    def test_it_leaves_enough_for_all_others(self, parts: Parts, device: DeviceState) -> None:
+        other = parts.scheduler.new_instruction(parts.scheduler.nobody, Opcode.CALL, "op", parts.here, 0)
+        expect(device, other, 60)
+        later = self.behind(parts, device, 50)
+        assert not may_reserve(device, later, 50)
+        settle(device, other)
+        assert may_reserve(device, later, 50)
+
+    def test_an_unknown_need_leaves_half_of_the_device(self, parts: Parts, device: DeviceState) -> None:
+        self.behind(parts, device, None)
+        later = self.behind(parts, device, 40)
+        assert may_reserve(device, later, 40)
+        learn_need(device, next(iter(device.behind[parts.session].needs)), 70)
+        assert not may_reserve(device, later, 40)
+
+    def test_what_is_spare_is_beside_it(self, parts: Parts, device: DeviceState) -> None:
+        self.behind(parts, device, 60)
+        assert has_spare(device, 40)
+        assert not has_spare(device, 41)
 
 
 def test_two_programs_that_fit_one_after_the_other_both_end(parts: Parts) -> None:

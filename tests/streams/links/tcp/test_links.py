@@ -311,6 +311,21 @@ def test_silence_is_a_break_and_a_link_comes_back_after_it():
         send_after_a_break(nodes)
 
 
+def test_a_peer_that_does_not_read_holds_up_nobody(tls):
+    with Nodes(tls=tls, patience=1.0) as nodes, Proxy(nodes[0].address) as first, Proxy(nodes[1].address) as second:
+        through(nodes, first, second)
+        send(nodes[0], nodes[1], noise(10))
+        second.stall(on=True)
+        began = time.monotonic()
+        offered = [Transfer(nodes[0], nodes[1], noise(64 << 10)).offer() for _ in range(300)]
+        assert time.monotonic() - began < WAIT / 2
+        for transfer in offered:
+            assert transfer._sent.wait(WAIT)
+            assert isinstance(transfer.errors["sender"], NodeLost)
+        second.stall(on=False)
+        send_after_a_break(nodes)
+
+
 def test_an_idle_link_stays():
     with Nodes(patience=0.2) as nodes:
         send(nodes[0], nodes[1], noise(10))
