@@ -18,7 +18,7 @@ Who owns what
 Rejected
     One connection for both directions: two threads on one TLS object, or a thread that polls. Writing values on the
     thread that offers them: a peer that does not read would hold up the machine. Only frames, on plain connections, are
-    written there, as far as the kernel takes them at once: 130 us for 1 KiB in place of 200, with a thread less to wake.
+    written there, as far as the kernel takes them at once: 130 us for 1 KiB in place of 200, a thread less to wake.
 """
 
 from __future__ import annotations
