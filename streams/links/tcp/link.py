@@ -107,7 +107,7 @@ class TcpLink:
         """Frames to be written on this thread, while the writer has nothing to do: a thread less until the peer knows
         them. The caller holds the lock."""
         protocol = self._protocol
-        if self._writing or not protocol.up or protocol.active or not protocol.control or self._out is None:
+        if self._writing or not protocol.up or protocol.sender.active or not protocol.outgoing or self._out is None:
             return None
         out = protocol.next()
         if out is None:
@@ -124,7 +124,7 @@ class TcpLink:
             with self._changed:
                 self._writing = False
                 if life == self._pairing.own and rest:
-                    self._protocol.control.appendleft(rest)
+                    self._protocol.outgoing.frames.appendleft(rest)
                 self._changed.notify_all()
 
     # -- the peer's connection -----------------------------------------------------------------------------------------

@@ -283,9 +283,9 @@ def test_a_connection_that_is_cut_at_any_byte_ends_values_whole_or_with_node_los
         assert first.cuts + second.cuts > 0
         for node in nodes.all:
             (protocol,) = [link._protocol for link in node._links.values()]
-            assert not protocol.sending
-            assert not protocol.receiving
-            assert (protocol.given, protocol.held, protocol.arrived) == (0, 0, 0)
+            assert not protocol.sender.sending
+            assert not protocol.receiver.receiving
+            assert (protocol.sender.given, protocol.receiver.held, protocol.receiver.arrived) == (0, 0, 0)
 
 
 def send_after_a_break(nodes: Nodes) -> None:

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from tensord.interpreter.errors import KernelError, MetadataError, NodeLost, ProtocolError, TensordError
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.links.link import SMALL
-from tensord.streams.links.tcp import frames, protocol
+from tensord.streams.links.tcp import frames, outgoing, receiver, sender
 from tensord.streams.links.tcp.frames import HEADER, Frame, Kind
 from tensord.streams.links.tcp.halves import Violation
-from tensord.streams.links.tcp.protocol import WINDOW, Protocol, cost
+from tensord.streams.links.tcp.protocol import Protocol
+from tensord.streams.links.tcp.sender import WINDOW, cost
 
 from ....each_case import each_case
 
@@ -114,8 +115,9 @@ def run(*ends: End) -> None:
 
 
 def is_clean(end: End) -> bool:
-    kept = end.protocol
-    return not (kept.sending or kept.receiving or kept.active or kept.given or kept.held or kept.arrived)
+    sender, receiver = end.protocol.sender, end.protocol.receiver
+    kept = (sender.sending, sender.active, sender.given, receiver.receiving, receiver.held, receiver.arrived)
+    return not any(kept)
 
 
 def values(nbytes: int) -> Any:
@@ -171,7 +173,7 @@ def test_a_large_value_takes_no_memory_until_it_is_asked_for():
     one, other = pair()
     offer(one, T[0], values(10 * LARGE))
     run(one, other)
-    assert (one.protocol.given, other.protocol.held) == (0, 0)
+    assert (one.protocol.sender.given, other.protocol.receiver.held) == (0, 0)
 
 
 def test_pieces_of_several_values_take_turns():
@@ -202,8 +204,8 @@ def test_small_values_beyond_the_window_wait_to_be_asked_for():
     for transfer in T[: fit + 3]:
         offer(one, transfer, values(SMALL))
     run(one, other)
-    assert other.protocol.held <= WINDOW
-    assert len(other.protocol.receiving) == fit + 3
+    assert other.protocol.receiver.held <= WINDOW
+    assert len(other.protocol.receiver.receiving) == fit + 3
     for transfer in T[: fit + 3]:
         assert expect(other, transfer, Meta.of((SMALL,), "uint8")).heard == [None]
         done = receive(other, transfer, np.zeros(SMALL, np.uint8))
@@ -214,7 +216,7 @@ def test_small_values_beyond_the_window_wait_to_be_asked_for():
 
 
 def test_an_empty_value_beyond_the_window_arrives(monkeypatch):
-    monkeypatch.setattr(protocol, "WINDOW", 0)
+    monkeypatch.setattr(sender, "WINDOW", 0)
     one, other = pair()
     done = offer(one, T[0], values(0))
     expect(other, T[0], Meta.of((0,), "uint8"))
@@ -329,7 +331,7 @@ def test_a_break_at_any_step_ends_both_halves_and_those_that_come_later(nbytes, 
     for _ in range(steps):
         one.write()
         other.read(one)
-        if steps > 2 and T[0] in other.protocol.receiving and other.protocol.arrived:
+        if steps > 2 and T[0] in other.protocol.receiver.receiving and other.protocol.receiver.arrived:
             expect(other, T[0], meta)
             receive(other, T[0], into)
         other.write()
@@ -359,7 +361,7 @@ def test_what_was_offered_hears_of_a_break_when_it_receives():
     expect(other, T[0], Meta.of((10,), "uint8"))
     one.breaks()
     other.breaks()
-    assert other.protocol.held == 0
+    assert other.protocol.receiver.held == 0
     assert receive(other, T[0], np.zeros(10, np.uint8)).error is BROKEN
     assert is_clean(other)
 
@@ -518,8 +520,8 @@ def test_an_answer_to_what_has_ended_means_nothing(sent):
     liar.wire.append((sent[: HEADER.size], sent[HEADER.size :]))
     other.read(liar)
     assert not pending.heard
-    assert not other.protocol.failed
-    assert not other.protocol.refused
+    assert not other.protocol.receiver.failed
+    assert not other.protocol.sender.refused
 
 
 def flood(end: End, kind: Kind, payload: bytes, transfers: list[bytes]) -> None:
@@ -533,12 +535,12 @@ def test_a_flood_of_small_values_is_a_violation():
     payload = frames.small_payload(meta, bytes(SMALL))
     with pytest.raises(Violation, match="nobody has taken"):
         flood(other, Kind.SMALL, payload, T)
-    assert other.protocol.held <= WINDOW + cost(meta)
+    assert other.protocol.receiver.held <= WINDOW + cost(meta)
 
 
 def test_floods_of_offers_and_failures_are_bounded(monkeypatch):
-    monkeypatch.setattr(protocol, "KEPT", 100)
-    monkeypatch.setattr(protocol, "ARRIVED", 100)
+    monkeypatch.setattr(outgoing, "KEPT", 100)
+    monkeypatch.setattr(receiver, "ARRIVED", 100)
     _, other = pair()
     meta = frames.meta_payload(Meta.of((2,), "int8"))
     for number, transfer in zip(range(1, 600, 2), T[:300], strict=True):
@@ -546,8 +548,8 @@ def test_floods_of_offers_and_failures_are_bounded(monkeypatch):
         other.protocol.take(Frame(Kind.FAIL, len(error), 0, transfer), error)
         error = frames.error_payload(BROKEN, number + 1)
         other.protocol.take(Frame(Kind.REFUSE, len(error), 0, transfer), error)
-    assert len(other.protocol.failed) == len(other.protocol.refused) == 100
-    assert T[0] not in other.protocol.failed
+    assert len(other.protocol.receiver.failed) == len(other.protocol.sender.refused) == 100
+    assert T[0] not in other.protocol.receiver.failed
     with pytest.raises(Violation, match="nobody has asked for"):
         flood(other, Kind.OFFER, meta, T[300:])
 
@@ -582,4 +584,4 @@ def test_any_frames_are_taken_or_refused(given_frames):
     except ProtocolError:
         pass
     end.breaks()
-    assert not end.protocol.sending
+    assert not end.protocol.sender.sending

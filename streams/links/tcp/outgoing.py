@@ -1,0 +1,101 @@
+"""What a link has to write besides pieces of values: frames, and the notices that outlive a connection.
+
+A notice says that a half has ended here, whose other half may still come. It is kept until the peer has noted it, and
+is sent again at the next connection.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Final, NamedTuple
+
+from ....interpreter.errors import TensordError
+from .frames import NO_TRANSFER, Kind, error_payload, frame
+
+KEPT: Final = 1 << 16
+TOGETHER: Final = 64  # frames that are written at once
+
+
+class Failures(OrderedDict[bytes, TensordError]):
+    """Errors of halves that the other half has still to hear of; the oldest are forgotten."""
+
+    def keep(self, transfer: bytes, error: TensordError) -> None:
+        self[transfer] = error
+        if len(self) > KEPT:
+            self.popitem(last=False)
+
+
+class Notice(NamedTuple):
+    """That a half has ended here."""
+
+    kind: Kind
+    transfer: bytes
+    error: TensordError
+
+    def frame(self, notice: int, number: int) -> bytes:
+        return frame(self.kind, self.transfer, number, error_payload(self.error, notice))
+
+
+class Outgoing:
+    """Frames to write. `notice`: the number before that of the first notice, which is higher than all that an earlier
+    link to that daemon has used."""
+
+    def __init__(self, notice: int) -> None:
+        self.up = False
+        self.frames: deque[bytes] = deque()
+        self.notices: OrderedDict[int, Notice] = OrderedDict()
+        self._numbers: dict[tuple[Kind, bytes], int] = {}
+        self._newest = notice
+        self._heard = 0  # the newest notice of the peer's
+        self._noted = 0  # the one up to which the peer was told so
+
+    def __bool__(self) -> bool:
+        return bool(self.frames) or self._heard > self._noted
+
+    def connected(self) -> None:
+        """There is a connection: notices come first."""
+        self.up, self._noted = True, 0
+        self.frames += [notice.frame(number, 0) for number, notice in self.notices.items()]
+
+    def broken(self) -> None:
+        self.up = False
+        self.frames.clear()
+
+    def put(self, kind: Kind, transfer: bytes, number: int, payload: bytes = b"") -> None:
+        """A frame, on the present connection."""
+        self.frames.append(frame(kind, transfer, number, payload))
+
+    def take(self) -> bytes:
+        """The next frames."""
+        if self._heard > self._noted:
+            self._noted = self._heard
+            self.put(Kind.NOTED, NO_TRANSFER, self._noted)
+        return b"".join([self.frames.popleft() for _ in range(min(len(self.frames), TOGETHER))])
+
+    def tell(self, kind: Kind, transfer: bytes, number: int, error: TensordError) -> None:
+        """Tell the peer that a half has ended, now or at the next connection."""
+        self._newest += 1
+        notice = self.notices[self._newest] = Notice(kind, transfer, error)
+        self.notices.pop(self._numbers.get((kind, transfer), 0), None)
+        self._numbers[kind, transfer] = self._newest
+        if len(self.notices) > KEPT:
+            self.noted(next(iter(self.notices)))
+        if self.up:
+            self.frames.append(notice.frame(self._newest, number))
+
+    def has_told(self, kind: Kind, transfer: bytes) -> bool:
+        """Is there such a notice that the peer has not noted?"""
+        return (kind, transfer) in self._numbers
+
+    def noted(self, number: int) -> None:
+        """The peer has noted all notices up to that one."""
+        while self.notices and next(iter(self.notices)) <= number:
+            _, notice = self.notices.popitem(last=False)
+            del self._numbers[notice.kind, notice.transfer]
+
+    def is_news(self, number: int) -> bool:
+        """A notice of the peer's: has it not come before, over the connection that broke?"""
+        if number <= self._heard:
+            return False
+        self._heard = number
+        return True

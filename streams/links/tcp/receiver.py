@@ -1,0 +1,214 @@
+"""The receiving side of a link: the halves of values that come from the peer, and the memory that they go to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ....interpreter.errors import MetadataError, ProtocolError, TensordError
+from ....interpreter.types.meta import Meta
+from ..link import Array, Told
+from .frames import Frame, Kind
+from .halves import RECEIVER, Call, Event, Half, State, Violation, bytes_of
+from .outgoing import Failures, Outgoing
+from .sender import WINDOW, cost, under_way
+
+ARRIVED: Final = 1 << 16  # offers for which nobody has asked yet
+OFFERED_STATES: Final = frozenset({State.READY, State.FAILED})
+
+
+class Receiver:
+    """`receiving`: the halves, of which `arrived` were offered and nobody has asked for them. `held`: bytes of small
+    values that nobody has taken. `failed`: by the peer, of halves that have not begun here. `declined`: refused here,
+    before the peer's offer, which may be on its way."""
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self._outgoing = outgoing
+        self.receiving: dict[bytes, Half] = {}
+        self.arrived = 0
+        self.held = 0
+        self.failed, self.declined = Failures(), Failures()
+        self._reading: Half | None = None
+
+    def expect(self, transfer: bytes, meta: Meta, offered: Told) -> list[Call]:
+        error = self.failed.pop(transfer, None)
+        if error is not None:
+            return [(offered, error)]
+        half = self.receiving.get(transfer)
+        if half is None:
+            self.receiving[transfer] = Half(transfer, State.EXPECTED, meta, offered, table=RECEIVER)
+            return []
+        if half.state is not State.ARRIVED:
+            return [(offered, under_way(transfer))]
+        half.on(Event.EXPECT)
+        half.told = offered
+        self.arrived -= 1
+        return self._meet(half, half.meta, meta)
+
+    def receive(self, transfer: bytes, array: Array, done: Told) -> list[Call]:
+        half = self.receiving.get(transfer)
+        if half is None or half.state not in OFFERED_STATES:
+            return [(done, ProtocolError(f"transfer {transfer.hex()} was not offered"))]
+        half.told = done
+        if half.counted and half.state is State.READY:
+            return self._take_small(half, array)
+        half.on(Event.RECEIVE)
+        if half.state is State.ENDED:
+            return self._drop(half, half.error)
+        half.view = bytes_of(array)
+        self._outgoing.put(Kind.GRANT, transfer, half.number)
+        return []
+
+    def refuse(self, transfer: bytes, error: TensordError) -> list[Call]:
+        half = self.receiving.get(transfer)
+        if half is None:
+            if self.failed.pop(transfer, None) is None:
+                self._decline(transfer, 0, error)
+            return []
+        before = half.state
+        half.on(Event.WITHDRAWN)
+        if half.state is not State.ENDED:
+            return []
+        if before is State.ARRIVED:
+            self.arrived -= 1
+        if before is not State.FAILED:
+            self._decline(transfer, half.number, error)
+        return self._drop(half, error)
+
+    def broken(self, error: TensordError) -> list[Call]:
+        """Every half ends with the error, now or when the machine has memory."""
+        self.arrived = 0
+        calls: list[Call] = []
+        for half in list(self.receiving.values()):
+            if half.state in {State.EXPECTED, State.READY, State.FILLING}:
+                self._decline(half.transfer, 0, error)
+                half.error = error
+            half.on(Event.BROKEN)
+            if half.state is State.ENDED:
+                calls += self._drop(half, error)
+            else:
+                self._forget_bytes(half)
+        return calls
+
+    # -- the peer's frames ---------------------------------------------------------------------------------------------
+
+    def target(self, head: Frame) -> memoryview:
+        """Where the bytes of a PIECE go. Its reader calls `filled` afterwards, or `let_go`."""
+        half = self.receiving.get(head.transfer)
+        if half is None or half.state is not State.FILLING or half.number != head.number:
+            raise Violation(f"a piece of transfer {head.transfer.hex()}, which takes none")
+        left = len(half.view) - half.moved
+        if head.length > left or (left and not head.length):
+            raise Violation(f"a piece of {head.length} bytes where {left} are left")
+        half.busy, self._reading = True, half
+        view: memoryview = half.view[half.moved : half.moved + head.length]
+        return view
+
+    def filled(self, nbytes: int) -> list[Call]:
+        """The piece is there."""
+        half, calls = self._reading, self.let_go()
+        if half is not None and half.state is State.FILLING:
+            half.moved += nbytes
+            if half.moved == len(half.view):
+                half.on(Event.LAST)
+                self._outgoing.put(Kind.DONE, half.transfer, half.number)
+                calls += self._drop(half, None)
+        return calls
+
+    def let_go(self) -> list[Call]:
+        """The reader touches no array any more."""
+        half, self._reading = self._reading, None
+        return [] if half is None else half.let_go()
+
+    def offered(self, head: Frame, meta: Meta, values: bytes | None) -> list[Call]:
+        """OFFER, or SMALL with the values."""
+        if not head.number:
+            raise Violation("an offer without a number")
+        half, declined = self.receiving.get(head.transfer), self.declined.pop(head.transfer, None)
+        if half is not None and half.state is not State.EXPECTED:
+            declined = under_way(head.transfer)  # an id that is used again
+        if declined is not None:
+            self._outgoing.tell(Kind.REFUSE, head.transfer, head.number, declined)
+            return []
+        if half is None:
+            return self._arrive(head, meta, values)
+        wanted, half.meta = half.meta, meta
+        self._enter(half, head, values)
+        half.on(Event.OFFER)
+        return self._meet(half, meta, wanted)
+
+    def _arrive(self, head: Frame, meta: Meta, values: bytes | None) -> list[Call]:
+        """Keep an offer until the machine asks."""
+        self.arrived += 1
+        if self.arrived > ARRIVED:
+            raise Violation(f"more than {ARRIVED} offers that nobody has asked for")
+        half = self.receiving[head.transfer] = Half(head.transfer, State.ARRIVED, meta, table=RECEIVER)
+        self._enter(half, head, values)
+        return []
+
+    def _enter(self, half: Half, head: Frame, values: bytes | None) -> None:
+        """Note what the peer offers. Violation if it has given too much that nobody has taken."""
+        half.number = head.number
+        if values is not None:
+            half.view, half.counted = values, cost(half.meta)
+            self.held += half.counted
+            if self.held > WINDOW:
+                raise Violation(f"more than {WINDOW} bytes that nobody has taken")
+
+    def failed_by(self, head: Frame, error: TensordError) -> list[Call]:
+        """FAIL: the half here ends, or hears of it when it begins. If it was refused, too, nobody is left to hear."""
+        half = self.receiving.get(head.transfer)
+        if half is not None and head.number in {0, half.number}:
+            return self._end(half, error)
+        if half is None and not head.number:
+            declined = self.declined.pop(head.transfer, None)
+            if declined is None and not self._outgoing.has_told(Kind.REFUSE, head.transfer):
+                self.failed.keep(head.transfer, error)
+        return []
+
+    def _end(self, half: Half, error: TensordError) -> list[Call]:
+        if half.state is State.FAILED:
+            return []
+        if half.state is State.ARRIVED:
+            self.arrived -= 1
+            self.failed.keep(half.transfer, error)
+        half.on(Event.FAIL)
+        if half.state is State.ENDED:
+            return self._drop(half, error)
+        half.error = error
+        self._forget_bytes(half)
+        return []
+
+    def _meet(self, half: Half, sent: Meta, wanted: Meta) -> list[Call]:
+        """Both halves are there: tell the machine; both ends, if they do not fit."""
+        if sent is wanted:
+            return half.call(None)
+        error = MetadataError(f"a {sent} was sent to where a {wanted} was expected")
+        half.on(Event.WITHDRAWN)
+        self._outgoing.tell(Kind.REFUSE, half.transfer, half.number, error)
+        return self._drop(half, error)
+
+    def _take_small(self, half: Half, array: Array) -> list[Call]:
+        """Copy a small value, and say that it has arrived."""
+        half.on(Event.SMALL_TAKEN)
+        array[...] = np.frombuffer(half.view, half.meta.dtype).reshape(half.meta.shape)
+        self._outgoing.put(Kind.DONE, half.transfer, half.number)
+        return self._drop(half, None)
+
+    def _decline(self, transfer: bytes, number: int, error: TensordError) -> None:
+        """Tell the peer that nothing will be received. If that does not know its offer, one may be on its way."""
+        self._outgoing.tell(Kind.REFUSE, transfer, number, error)
+        if not number:
+            self.declined.keep(transfer, error)
+
+    def _drop(self, half: Half, error: TensordError | None) -> list[Call]:
+        del self.receiving[half.transfer]
+        self._forget_bytes(half)
+        return half.call(error)
+
+    def _forget_bytes(self, half: Half) -> None:
+        """The bytes of a small value are not held any more."""
+        if half.counted:
+            self.held -= half.counted
+            half.counted, half.view = 0, None

@@ -1,0 +1,141 @@
+"""The sending side of a link: the halves of values that go to the peer, and the pieces of those with memory there."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from ....interpreter.errors import ProtocolError, TensordError
+from ....interpreter.types.meta import Meta
+from ..link import SMALL, Array, Told
+from .frames import Frame, Kind, meta_payload, small_payload
+from .halves import SENDER, Call, Event, Half, State, bytes_of
+from .outgoing import Failures, Outgoing
+
+WINDOW: Final = 16 << 20  # bytes of small values that the receiver has not taken
+OVERHEAD: Final = 512  # that a small value counts besides
+
+
+class Sender:
+    """`sending`: the halves. `active`: those whose pieces are to be written, in turns. `given`: bytes of small values
+    that the peer has not taken. `refused`: by the peer, of halves that have not begun here."""
+
+    def __init__(self, outgoing: Outgoing, piece: int) -> None:
+        self._outgoing = outgoing
+        self._piece = piece
+        self.sending: dict[bytes, Half] = {}
+        self.active: deque[Half] = deque()
+        self.refused = Failures()
+        self.given = 0
+        self._offers = 0
+
+    def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> list[Call]:
+        error = self.refused.pop(transfer, None)
+        if error is None and transfer in self.sending:
+            error = under_way(transfer)
+        if error is not None:
+            return [(done, error)]
+        half = self.sending[transfer] = Half(transfer, State.QUEUED, meta, done, view=bytes_of(array), table=SENDER)
+        if self._outgoing.up:
+            self._announce(half)
+        return []
+
+    def fail(self, transfer: bytes, error: TensordError) -> list[Call]:
+        half = self.sending.get(transfer)
+        if half is None:
+            if self.refused.pop(transfer, None) is None:  # else both have failed
+                self._outgoing.tell(Kind.FAIL, transfer, 0, error)
+            return []
+        half.on(Event.WITHDRAWN)
+        if half.state is not State.ENDED:
+            return []
+        self._outgoing.tell(Kind.FAIL, transfer, half.number, error)
+        return self._drop(half, error)
+
+    def connected(self) -> None:
+        """There is a connection: offer what was queued."""
+        for half in list(self.sending.values()):
+            self._announce(half)
+
+    def broken(self, error: TensordError) -> list[Call]:
+        """Every half ends with the error."""
+        self.active.clear()
+        calls: list[Call] = []
+        for half in list(self.sending.values()):
+            half.on(Event.BROKEN)
+            self._outgoing.tell(Kind.FAIL, half.transfer, 0, error)
+            calls += self._drop(half, error)
+        return calls
+
+    def next(self) -> Half | None:
+        """The half whose piece is to be written, if any. Its bytes are not to be touched until `written`."""
+        if not self.active:
+            return None
+        half = self.active.popleft()
+        half.busy = True
+        return half
+
+    def piece_of(self, half: Half) -> list[bytes | memoryview]:
+        """The header and the bytes of its next piece."""
+        piece = half.view[half.moved : half.moved + self._piece]
+        half.moved += len(piece)
+        if half.moved == len(half.view):
+            half.on(Event.LAST)
+        return [Frame(Kind.PIECE, len(piece), half.number, half.transfer).header(), piece]
+
+    def written(self, half: Half) -> list[Call]:
+        """The piece was written, or the connection has broken meanwhile."""
+        calls = half.let_go()
+        if half.state is State.SENDING:
+            self.active.append(half)
+        return calls
+
+    def answered(self, head: Frame) -> list[Call]:
+        """GRANT or DONE."""
+        half = self.sending.get(head.transfer)
+        if half is None or half.number != head.number:  # it has ended meanwhile
+            return []
+        if head.kind is Kind.GRANT:
+            half.on(Event.GRANT)
+            self.active.append(half)
+            return []
+        half.on(Event.DONE)
+        return self._drop(half, None)
+
+    def refused_by(self, head: Frame, error: TensordError) -> list[Call]:
+        """REFUSE: the half here ends, or hears of it when it begins. If it has failed, too, nobody is left to hear."""
+        half = self.sending.get(head.transfer)
+        if half is not None and head.number in {0, half.number}:
+            half.on(Event.REFUSE)
+            return self._drop(half, error)
+        if half is None and not head.number and not self._outgoing.has_told(Kind.FAIL, head.transfer):
+            self.refused.keep(head.transfer, error)
+        return []
+
+    def _announce(self, half: Half) -> None:
+        """Put the offer in a frame: with the bytes, if they are few and there is room in the window."""
+        self._offers += 1
+        half.number, meta = self._offers, half.meta
+        if meta.nbytes <= SMALL and self.given + cost(meta) <= WINDOW:
+            half.on(Event.HANDED)
+            half.counted = cost(meta)
+            self.given += half.counted
+            self._outgoing.put(Kind.SMALL, half.transfer, half.number, small_payload(meta, bytes(half.view)))
+        else:
+            half.on(Event.ANNOUNCED)
+            self._outgoing.put(Kind.OFFER, half.transfer, half.number, meta_payload(meta))
+
+    def _drop(self, half: Half, error: TensordError | None) -> list[Call]:
+        """Take an ended half out of the table."""
+        del self.sending[half.transfer]
+        self.given -= half.counted
+        return half.call(error)
+
+
+def cost(meta: Meta) -> int:
+    """What a small value counts of the window."""
+    return meta.nbytes + OVERHEAD
+
+
+def under_way(transfer: bytes) -> ProtocolError:
+    return ProtocolError(f"transfer {transfer.hex()} is under way already")
