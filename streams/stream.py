@@ -146,6 +146,11 @@ class Stream(ABC):
     def running(self) -> tuple[Task, int] | None:
         """The task now executing and since when (perf_counter_ns), or None. May be called from any thread."""
 
+    def timed(self) -> Sequence[tuple[Task, int]]:
+        """The tasks that run and may take too long, and since when. May be called from any thread."""
+        found = self.running()
+        return () if found is None else (found,)
+
     @abstractmethod
     def close(self, timeout: float) -> bool:
         """Finish what is queued, then end the thread; False if it did not end within `timeout` seconds."""

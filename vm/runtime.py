@@ -237,8 +237,8 @@ class Runtime:
     def fail_overdue(self) -> bool:
         """Fail instructions that have been running for longer than they may; whether there were any."""
         now = time.perf_counter_ns()
-        running = [stream.running() for device in self.tiers.values() for stream in device.streams]
-        overdue: list[Any] = [each[0] for each in running if each is not None and is_overdue(each[0], now - each[1])]
+        streams = [stream for device in self.engine.tiers.values() for stream in device.streams]
+        overdue: list[Any] = [task for one in streams for task, since in one.timed() if is_overdue(task, now - since)]
         for task in overdue:
             with self.driving():
                 self.engine.time_out(task)

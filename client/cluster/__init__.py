@@ -4,7 +4,7 @@
 - `cluster`: the nodes and their sessions, as they are found, opened, lost and found again
 - `gate`: the lock of what concerns several nodes; `procedures`: steps of several sessions in one
 - `routing`: which node a call is for; `namespace`: the standard's functions, each on the node of its tensors
-- `moving`: a tensor from one node to another
+- `moving`: a tensor from one node to another; `collectives`: tensors of several nodes
 - `atomic`, `spans`: blocks on whichever node they are about
 - `order`, `names`, `checkpoints`, `reports`: what concerns all nodes
 - `facet`: what the classes of the facade's methods share; `opening`: a session on one member

@@ -14,10 +14,9 @@ that is opened inside of an atomic block is in that block.
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +27,7 @@ from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.device_names import node_of
 from ...interpreter.wire.forms import shown
 from ...interpreter.wire.members import Member, table_of
+from ..calls.checks import device_of
 from ..calls.handlers import DEFAULT_HANDLER, Handler
 from ..locations.locations import located
 from ..outbox.current import CURRENT
@@ -66,8 +66,9 @@ class Cluster:
         self._living: WeakValueDictionary[str, Parts] = WeakValueDictionary()
         self._stale: set[str] = set()  # nodes of which it was told that their session has ended
         self._opening: dict[str, threading.RLock] = {}
+        self._naming = threading.Lock()
         self._session: Callable[[], ClusterSession | None] = lambda: None
-        self._prefix, self._transfers = os.urandom(8), itertools.count(1)
+        self._prefix, self._transfers = os.urandom(8), 0
         FORKS.inherited.add(self)
         self._enter(home)
 
@@ -151,6 +152,19 @@ class Cluster:
         from .moving import moved
 
         return moved(self, tensor, device)
+
+    def named(self, device: str) -> str:
+        """The full name of a device of any node."""
+        return device_of(self.core(self.node_of(device)), device)
+
+    def collective(
+        self, kind: str, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
+    ) -> list[Tensor]:
+        """A collective on tensors of several nodes."""
+        from .collectives import asked_of, issue
+
+        asked = asked_of(kind, tensors, devices, attributes)
+        return issue(self, asked, tensors, devices, attributes)
 
     def losses(self) -> list[TensordError]:
         """The errors of sessions that have ended since the last call."""
@@ -264,9 +278,12 @@ class Cluster:
             if rows is not None:
                 yield rows
 
-    def transfer(self) -> bytes:
-        """A name for the next transfer, of its own."""
-        return self._prefix + next(self._transfers).to_bytes(8)
+    def transfer(self, count: int = 1) -> bytes:
+        """The name of the next transfer; of the first of so many, which are numbered on."""
+        with self._naming:
+            first = self._transfers
+            self._transfers += count
+        return self._prefix + first.to_bytes(8)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

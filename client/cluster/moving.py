@@ -24,7 +24,7 @@ def moved(cluster: Cluster, tensor: Tensor, device: str) -> Tensor:
     source, target = tensor._core, cluster.core(cluster.node_of(device))
     own(source, tensor)
     home = device_of(target, device)
-    refuse_in_blocks(source, target, f"{tensor._home} to {home}")
+    refuse_in_blocks(source, target, f"from {tensor._home} to {home}")
     meta = tensor._known_meta()
     transfer = cluster.transfer()
     with source.outbox.lock, SHIELD:
@@ -51,7 +51,7 @@ def brought(cluster: Cluster, core: Core, value: Any) -> Any:
 def refuse_in_blocks(source: Core, target: Core, way: str) -> None:
     """An error in a routine's capture and in an atomic block, which are about one node."""
     if CURRENT.capture is not None and CURRENT.capture.core in {source, target}:
-        message = f"from {way}: a routine runs on one node; move the tensor outside, and pass it"
+        message = f"{way}: a routine runs on one node; do that outside, and pass the tensor"
         raise located(CaptureError(message))
     if source.outbox.is_inside() or target.outbox.is_inside():
-        raise located(ProtocolError(f"from {way}: an atomic block is about one node; move the tensor outside of it"))
+        raise located(ProtocolError(f"{way}: an atomic block is about one node; do that outside of it"))

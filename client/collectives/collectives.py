@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...interpreter.collectives.request import Asked, asked_for
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.placement import Placement
+from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Collective, encode_message
 from ..calls.checks import device_of, own
@@ -73,7 +75,9 @@ def reduce_scatter(
 def broadcast(tensor: Tensor, devices: Iterable[str] | Placement, *, timeout: float | None = None) -> list[Tensor]:
     """The tensor on each of these devices, which are of the same kind as its own; new tensors, also on its own."""
     (own_one,) = listed((tensor,))
-    names = [device_of(own_one._core, name) for name in names_of(devices)]
+    cluster = own_one._core.cluster
+    full = cluster.named if cluster is not None else partial(device_of, own_one._core)
+    names = [full(name) for name in names_of(devices)]
     return compute(Kind.BROADCAST, [own_one], names, {"timeout": seconds(timeout)})
 
 
@@ -87,7 +91,7 @@ def all_to_all(
 
 
 def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """The tensors, which are plain, of one session, and were not released."""
+    """The tensors, which are plain, of one session, perhaps of several nodes, and were not released."""
     if isinstance(tensors, Tensor | np.ndarray) or not isinstance(tensors, Iterable):
         message = f"a collective takes a list of tensors, one on each device, not {type(tensors).__name__}"
         raise located(MetadataTypeError(message))
@@ -101,7 +105,13 @@ def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
         if type(each) in GLOBALS:
             message = "a collective takes tensors of one device each; a global tensor has to_global(), and .parts()"
             raise located(MetadataTypeError(message))
-    return [own(first._core, tensor, first) for tensor in found]
+    return [own(beside(first._core, tensor), tensor, first) for tensor in found]
+
+
+def beside(core: Core, tensor: Any) -> Core:
+    """The tensor's own core where both are of one cluster; else this one, which refuses a tensor of another."""
+    other: Core = tensor._core if isinstance(tensor, Tensor) else core
+    return other if core.cluster is not None and other.cluster is core.cluster else core
 
 
 def names_of(devices: Any) -> Iterable[Any]:
@@ -123,6 +133,8 @@ def compute(kind: Kind, tensors: Sequence[Tensor], devices: Sequence[str], attri
     """Send one collective of tensors of one session, or record it; its results."""
     attributes = {name: each.item() if isinstance(each, np.generic) else each for name, each in attributes.items()}
     core = tensors[0]._core
+    if core.cluster is not None and over_nodes(core, tensors, devices):
+        return core.cluster.collective(kind, tensors, devices, attributes)
     metas = [tensor._known_meta() for tensor in tensors]
     homes = [tensor.device for tensor in tensors]
     try:
@@ -137,6 +149,11 @@ def compute(kind: Kind, tensors: Sequence[Tensor], devices: Sequence[str], attri
     if kind is Kind.BROADCAST:  # on devices that a routine has anyway: its moves
         return [capture.move(tensors[0], device) for device in devices]
     return list(capture.collective(str(kind), tensors, attributes))
+
+
+def over_nodes(core: Core, tensors: Sequence[Tensor], devices: Sequence[str]) -> bool:
+    """Is any tensor, or device, of another node than the core's?"""
+    return any(tensor._core is not core for tensor in tensors) or any(node_of(name) != core.node for name in devices)
 
 
 def issue(

@@ -6,4 +6,5 @@
 - `steps`: a step, which moves one chunk from one rank to another, and the interface of what makes steps
 - `direct`, `ring`: the two algorithms; `choice`: which one, by size and number of ranks alone
 - `values`: the steps on plain arrays, one after the other
+- `over_nodes`: what each of several nodes is told
 """

@@ -29,6 +29,11 @@ class Region(NamedTuple):
         """The index that selects the region of an array."""
         return tuple([slice(b, b + n) for b, n in zip(self.begin, self.shape, strict=True)])
 
+    def is_packed_in(self, shape: Shape) -> bool:
+        """Do its elements lie behind one another in a packed value of that shape?"""
+        partial = [axis for axis, (part, all_) in enumerate(zip(self.shape, shape, strict=True)) if part != all_]
+        return not partial or all(size == 1 for size in self.shape[: partial[-1]])
+
 
 def whole(shape: Shape) -> Region:
     """All elements."""

@@ -178,6 +178,11 @@ def is_transfer(value: Any) -> bool:
     return type(value) is bytes and len(value) == TRANSFER
 
 
+def is_transfer_or_none(value: Any) -> bool:
+    """The name of a transfer between nodes, or no bytes."""
+    return type(value) is bytes and len(value) in {0, TRANSFER}
+
+
 # -- types of fields ---------------------------------------------------------------------------------------------------
 
 Request: TypeAlias = Annotated[int, integer(0, Role.REQUEST)]
@@ -207,6 +212,7 @@ LocationText: TypeAlias = Annotated[str, Field(is_text, limit=Limit("text", "loc
 SpanPath: TypeAlias = Annotated[Sequence[str], Field(is_path)]
 Name: TypeAlias = Annotated[str, Field(is_name)]
 TransferName: TypeAlias = Annotated[bytes, Field(is_transfer)]
+TransferNameOrNone: TypeAlias = Annotated[bytes, Field(is_transfer_or_none)]
 HintName: TypeAlias = Annotated[str, Field(is_hint)]
 Names: TypeAlias = Annotated[Sequence[str], Field(is_texts)]
 Flag: TypeAlias = Annotated[bool, Field(is_flag)]

@@ -367,14 +367,20 @@ class Share(NamedTuple):
 
 class Collective(NamedTuple):
     """Compute together on tensors that are at home on different devices (`interpreter.collectives`). A new tensor is
-    made on each home; by a broadcast, of one tensor, on each of the `devices`, which are empty for all other kinds."""
+    made on each home; by a broadcast, of one tensor, on each of the `devices`, which are empty for all other kinds.
+
+    Over several nodes each gets the message with its own `inputs` and `outputs`, and all get the `homes` and `metas` of
+    all tensors, and the name of the first of their transfers, whose steps have the names behind that."""
 
     kind: fields.Name
-    inputs: fields.OneOrMoreIds
+    inputs: fields.UsedIds
     outputs: fields.NewIds
     devices: fields.Names
     attributes: fields.Attributes
     location: fields.LocationNumber
+    homes: fields.Names = ()
+    metas: fields.Metas = ()
+    transfer: fields.TransferNameOrNone = b""
 
 
 class Send(NamedTuple):

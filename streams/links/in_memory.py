@@ -14,7 +14,7 @@ class InMemory:
 
     def __init__(self, node: str, exchanges: Mapping[str, Exchange]) -> None:
         self.node = node
-        self.exchanges = exchanges
+        self.exchanges = dict(exchanges)
         self.lost: dict[str, str] = {}  # nodes that are lost -> why
 
     def to(self, node: str) -> Link:
@@ -28,6 +28,10 @@ class InMemory:
         """Take a node for lost: what is pending there fails, and nothing more begins."""
         self.lost[node] = why
         self.exchanges[node].cut(NodeLost(f"node {node!r} is lost: {why}"))
+
+    def cut_off(self, node: str) -> None:
+        """What this machine sends to the node from now on goes nowhere, and nobody is told."""
+        self.exchanges[node] = Exchange()
 
 
 def pair(first: str = "node0", second: str = "node1", carry: Carry = at_once) -> tuple[InMemory, InMemory]:

@@ -33,19 +33,26 @@ class LinkStream(Stream):
         self.ordered = False
         self._sink = sink
         self._clock = clock
+        self._limited: dict[int, Task] = {}  # by number: those that may take a certain time
 
     def submit(self, tasks: Sequence[Any]) -> None:
         for task in tasks:
             task.started = self._clock()
+            if task.limit:
+                self._limited[task.id] = task
             task.start(partial(self._report, task))
 
     def running(self) -> tuple[Task, int] | None:
         """None: what waits for another node does not hang."""
         return None
 
+    def timed(self) -> Sequence[tuple[Task, int]]:
+        return [(task, task.started) for task in list(self._limited.values())]
+
     def close(self, timeout: float) -> bool:  # noqa: ARG002 - nothing to wait for
         return not self.queued
 
     def _report(self, task: Task) -> None:
         task.finished = self._clock()
+        self._limited.pop(task.id, None)
         self._sink((task,))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensord.interpreter.errors import TensordError
+from tensord.interpreter.types.device_names import on_node
 from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import (
     KINDS,
@@ -34,13 +35,13 @@ ONE = ((1,), "float64")
 class Bare:
     """An engine on one cpu device with that many streams; by itself nothing on them ever runs."""
 
-    def __init__(self, *, workers: int = 1, inline: bool = True, **options: Any) -> None:
+    def __init__(self, *, workers: int = 1, inline: bool = True, node: str = "", **options: Any) -> None:
         self.now = 0
         steering = Steering(self.clock, frozenset(), inline=inline, events=False)
         cpu = CpuOptions(workers=workers, memory=1 << 24)
-        self.device: Any = ModelCpu("cpu:0", self.sink, cpu, steering)
+        self.device: Any = ModelCpu(on_node(node, "cpu:0"), self.sink, cpu, steering)
         self.store: Any = ModelStore(STORE, self.sink, StoreOptions(), steering)
-        self.engine: Engine = Engine({"cpu:0": self.device, STORE: self.store}, self.clock, **options)
+        self.engine: Engine = Engine({self.device.name: self.device, STORE: self.store}, self.clock, **options)
         self.errors: list[TensordError] = []
         self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
 

@@ -81,6 +81,7 @@ from .accesses import Accesses
 from .calls import Calls
 from .cancellation import Cancellation
 from .collectives import Collectives
+from .collectives_over_nodes import CollectivesOverNodes
 from .durable import Durable
 from .exports import Exports
 from .files import Files
@@ -164,7 +165,7 @@ class Admission:
             Checkpoint: durable.checkpoint,
             Restore: durable.restore,
             Share: Shares(scheduler, residency, exports, rejection).share,
-            Collective: Collectives(scheduler, residency, rejection).collective,
+            Collective: CollectivesOverNodes(Collectives(scheduler, residency, rejection), nodes).collective,
             Send: nodes.send,
             Recv: nodes.recv,
         }

@@ -6,7 +6,7 @@ A step between devices without a direct way is two instructions, through a value
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ class Origin(NamedTuple):
 
 
 class Group:
-    """The instructions of one collective."""
+    """The instructions of one collective, on the ranks whose `devices`, and the tensors whose `inputs`, are here."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class Group:
         residency: Residency,
         cause: Cause,
         asked: Asked,
-        devices: Sequence[DeviceState],
-        inputs: Sequence[Binding],
+        devices: Mapping[int, DeviceState],
+        inputs: Mapping[int, Binding],
     ) -> None:
         self.scheduler = scheduler
         self.residency = residency
@@ -71,7 +71,7 @@ class Group:
         self.algorithm, self.steps = schedule_of(asked.collective)
         self.limit = int(asked.request.timeout * 1e9)  # nanoseconds that an instruction may run
         self.number = scheduler.ids + 1
-        self.results: list[Binding] = []
+        self.results: dict[int, Binding] = {}
         self.tokens: dict[tuple[int, int], Copy] = {}
         self.buffers: dict[tuple[int, int], Copy] = {}
 
@@ -83,12 +83,13 @@ class Group:
     def admit(self, outputs: Sequence[int], metas: Sequence[Meta]) -> None:
         """Admit all of it."""
         name = self.name
-        for id_, meta, device in zip(outputs, metas, self.devices, strict=True):
-            self.results.append(self.make_result(name, id_, meta, device))
-        for step, label in zip(self.steps, labels_of(name, self.steps, self.given.ranks), strict=True):
-            self.admit_step(step, label)
-        self.complete(name)
-        for binding in self.inputs:
+        for id_, (rank, device) in zip(outputs, self.devices.items(), strict=True):
+            self.results[rank] = self.make_result(name, id_, metas[rank], device)
+        for number, label in enumerate(labels_of(name, self.steps, self.given.ranks)):
+            self.admit_step(number, label)
+        if self.results:
+            self.complete(name)
+        for binding in self.inputs.values():
             drop_packed(binding)
 
     def new_instruction(self, opcode: Opcode, label: str, device: DeviceState) -> Instruction:
@@ -111,10 +112,10 @@ class Group:
 
     def complete(self, name: str) -> None:
         """All results are there, or none: an input that is empty, which no step reads, may have an error, too."""
-        instruction = self.new_instruction(Opcode.COMPLETE, name, self.devices[0])
-        results = tuple([binding.copy for binding in self.results])
-        unread = [self.inputs[rank].copy for rank in unread_inputs(self.given, self.steps)]
-        instruction.inputs = tuple(self.results)  # they are updated: it makes no memory
+        instruction = self.new_instruction(Opcode.COMPLETE, name, next(iter(self.devices.values())))
+        results = tuple([binding.copy for binding in self.results.values()])
+        unread = [self.inputs[rank].copy for rank in unread_inputs(self.given, self.steps) if rank in self.inputs]
+        instruction.inputs = tuple(self.results.values())  # they are updated: it makes no memory
         instruction.reads, instruction.writes = (*self.tokens.values(), *unread, *results), results
         counted = self.scheduler.collectives.setdefault(str(self.given.kind), [0, 0])
         nbytes = self.given.nbytes
@@ -128,8 +129,9 @@ class Group:
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
-    def admit_step(self, step: Step, label: str) -> None:
+    def admit_step(self, number: int, label: str) -> None:
         """Admit a step: one instruction, or two through the host."""
+        step = self.steps[number]
         device, source = self.devices[step.rank].backend, self.binding(step.source)
         home, region, tokens = source.copy.device, step.source.region, self.tokens_read(step.source)
         nbytes = region.size * self.given.inputs[0].dtype.itemsize
@@ -145,22 +147,36 @@ class Group:
 
     def through_host(self, step: Step, label: str, host: DeviceState, nbytes: int) -> None:
         """Bring the chunk to the host, and from there to the device."""
-        source, region, flat = self.binding(step.source), step.source.region, self.given.flat
-        meta = Meta.of(region.shape, self.given.inputs[0].dtype)
-        tensor, copy = self.residency.new_tensor(meta, host)
-        self.scheduler.bound.append(copy)
-        staged = Binding(copy, tensor, 0, None)
-        backend = source.copy.device.backend
-        instruction = self.new_instruction(Opcode.MOVE, f"{label}, to {host.name}", host)
-        instruction.inputs, instruction.outputs = (source,), (staged,)
-        instruction.reads, instruction.writes = (source.copy, *self.tokens_read(step.source)), (copy,)
-        instruction.kernel = lambda array, target: backend.copy_out(part(array, region, flat), target)
-        self.send(instruction, backend.copy_stream(StreamKind.D2H), source.copy.device, nbytes)
+        staged = self.staged(step.source, f"{label}, to {host.name}", host, nbytes)
         copy_in = self.devices[step.rank].backend.copy_in
-        origin = Origin(staged, whole(region.shape), [], StreamKind.H2D, copy_in, nbytes, False)
+        origin = Origin(staged, whole(step.source.region.shape), [], StreamKind.H2D, copy_in, nbytes, False)
         self.receive(step, f"{label}, from {host.name}", origin)
-        tensor.storage.sharers = 0
-        drop_copies(tensor.storage)
+        self.drop(staged)
+
+    def staged(self, source: Place, label: str, host: DeviceState, nbytes: int) -> Binding:
+        """A chunk as a value of its own on the host, or on the device that has it, until `drop`."""
+        binding, region, flat = self.binding(source), source.region, self.given.flat
+        staged, device = self.scratch(region, host), binding.copy.device
+        backend, here = device.backend, device is host
+        copy_out = flipped(backend.copy) if here else backend.copy_out
+        instruction = self.new_instruction(Opcode.MOVE, label, host)
+        instruction.inputs, instruction.outputs = (binding,), (staged,)
+        instruction.reads, instruction.writes = (binding.copy, *self.tokens_read(source)), (staged.copy,)
+        instruction.kernel = lambda array, target: copy_out(part(array, region, flat), target)
+        stream = backend.copy_stream(StreamKind.P2P if here else StreamKind.D2H)
+        self.send(instruction, stream, device, 0 if here else nbytes)
+        return staged
+
+    def scratch(self, region: Region, device: DeviceState) -> Binding:
+        """A new value of a chunk's size, until `drop`."""
+        tensor, copy = self.residency.new_tensor(Meta.of(region.shape, self.given.inputs[0].dtype), device)
+        self.scheduler.bound.append(copy)
+        return Binding(copy, tensor, 0, None)
+
+    def drop(self, scratch: Binding) -> None:
+        """Drop the value, behind all that was admitted."""
+        scratch.tensor.storage.sharers = 0
+        drop_copies(scratch.tensor.storage)
 
     def receive(self, step: Step, label: str, origin: Origin) -> None:
         """Admit what writes the chunk: by copying, or by merging with the base."""
@@ -249,6 +265,11 @@ def kernel_of(
     if not in_place:
         merge = partial(merge, receive=copy)
     return merging(merge, (step.target.region, step.base.region, origin), given.flat)
+
+
+def flipped(copy: Callable[[Array, Array], None]) -> Callable[[Array, Array], None]:
+    """The copy, from its first argument to its second."""
+    return lambda source, target: copy(target, source)
 
 
 def part(array: Array, region: Region, flat: bool) -> Array:

@@ -21,7 +21,7 @@ from collections.abc import Collection, Sequence
 
 from ...interpreter.collectives.collective import Collective as Given
 from ...interpreter.collectives.request import Asked, asked_for, check_ranks
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Collective
@@ -55,6 +55,7 @@ class Collectives:
         try:
             refuse_cancelled(session)
             check_new(session, outputs)
+            check_some(message)
             check_ranks(message.kind, len(message.inputs), len(outputs), len(self.scheduler.devices))
             tensors = [known(tensor_of(session, id_)) for id_ in message.inputs]
             asked = asked_by(message, tensors, self.scheduler.devices)
@@ -66,7 +67,8 @@ class Collectives:
         except TensordError as error:
             self.refuse(cause, message, error, metas, devices)
             return
-        group = Group(self.scheduler, self.residency, cause, asked, devices, bound)
+        ranks, inputs = dict(enumerate(devices)), dict(enumerate(bound))
+        group = Group(self.scheduler, self.residency, cause, asked, ranks, inputs)
         group.admit(outputs, metas)
 
     def bind(
@@ -116,6 +118,12 @@ def asked_by(message: Collective, tensors: Sequence[Tensor], known: Collection[s
     devices = [own_name(name, known) for name in message.devices]
     homes, metas = [tensor.home.name for tensor in tensors], [tensor.meta for tensor in tensors]
     return asked_for(message.kind, homes, metas, devices, message.attributes, len(message.outputs))
+
+
+def check_some(message: Collective) -> None:
+    """MetadataError for a message without tensors, as only another node's part may be."""
+    if not message.inputs:
+        raise MetadataError(f"{message.kind}: it needs at least one tensor", op=message.kind)
 
 
 def known(tensor: Tensor) -> Tensor:

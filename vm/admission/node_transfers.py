@@ -93,6 +93,12 @@ class NodeTransfers:
         self.sent: dict[str, list[int]] = {}  # node -> [count, bytes]
         self.received: dict[str, list[int]] = {}
 
+    def own_node(self) -> str:
+        """The name of this node; MetadataError on a machine that is none."""
+        if self.links is None:
+            raise MetadataError(NO_NODE)
+        return self.links.node
+
     def link_to(self, node: str) -> Link:
         """The link to a node."""
         if self.links is None:

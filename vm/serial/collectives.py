@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...interpreter.collectives.request import asked_for, check_ranks
 from ...interpreter.collectives.values import compute
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import own_name
 from ...interpreter.wire.messages import Collective
 from .state import State
@@ -19,10 +19,12 @@ class Collectives:
 
     def collective(self, session: SerialSession, message: Collective) -> None:
         """Compute the results. An error of one value is one of all results."""
-        kind, ids, outputs, devices, attributes, location = message
+        kind, ids, outputs, devices, attributes, location = message[:6]
         try:
             refuse_cancelled(session)
             check_new(session, outputs)
+            if message.homes or not ids:
+                raise MetadataError(f"{kind}: the serial engine is one machine, and needs a tensor", op=kind)
             check_ranks(kind, len(ids), len(outputs), len(self.state.devices))
             tensors = [tensor_of(session, id_) for id_ in ids]
             devices = [own_name(name, self.state.devices) for name in devices]

@@ -116,6 +116,7 @@ FITTING: dict[Any, tuple[str, ...]] = {
     fields.Name: ("x",),
     fields.HintName: (),
     fields.TransferName: (),
+    fields.TransferNameOrNone: (),
     fields.Names: ("[]",),
     fields.Flag: (),
     fields.Shape: ("[]",),

@@ -76,7 +76,7 @@ class Unfolder:
                 yield (TO_DEVICE, given[0], ids[outputs[0]], routine.devices[step.device], where)
             elif step.op in COLLECTIVES:
                 made = tuple([ids[variable] for variable in outputs])
-                yield (COLLECTIVE, step.op, given, made, (), step.attributes, where)
+                yield (COLLECTIVE, step.op, given, made, (), step.attributes, where, (), (), b"")
             elif step.blocks:
                 place = effects + program.effects[position]
                 construct = Construct(self, routine, position, given, place, where)

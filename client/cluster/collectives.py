@@ -1,0 +1,67 @@
+"""Collectives on tensors of several nodes: each node is sent its part of one request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...interpreter.collectives.choice import schedule_of
+from ...interpreter.collectives.over_nodes import asked_over_nodes
+from ...interpreter.collectives.request import Asked
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import MetadataError
+from ...interpreter.types.device_names import node_of
+from ...interpreter.wire.messages import Collective, encode_message, encode_meta
+from ..core.core import Core
+from ..locations.locations import located
+from ..tensor.tensor import Tensor
+from .moving import refuse_in_blocks
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+
+def asked_of(kind: str, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]) -> Asked:
+    """What is asked for; MetadataError at the user's line for what does not fit."""
+    homes, metas = [tensor._home for tensor in tensors], [tensor._known_meta() for tensor in tensors]
+    try:
+        return asked_over_nodes(kind, homes, metas, devices, attributes)
+    except MetadataError as error:
+        raise located(error) from None
+
+
+def issue(
+    cluster: Cluster, asked: Asked, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
+) -> list[Tensor]:
+    """Send each node its part; the results, one for each device."""
+    kind, names = str(asked.collective.kind), asked.devices
+    homes = tuple([tensor._home for tensor in tensors])
+    nodes = dict.fromkeys(node_of(name) for name in (*homes, *names))
+    cores = {node: cluster.core(node) for node in nodes}
+    first, *others = cores.values()
+    for core in others:
+        refuse_in_blocks(first, core, f"a collective of {first.node} and {core.node}")
+    transfer = cluster.transfer(len(schedule_of(asked.collective).steps))
+    metas = tuple([encode_meta(meta) for meta in asked.collective.inputs])
+    made: dict[int, Tensor] = {}
+    for node, core in cores.items():
+        ids = [tensor._id for tensor in tensors if node_of(tensor._home) == node]
+        with core.outbox.lock, SHIELD:
+            mine = handles(core, asked, node)
+            outputs, location = [tensor._id for tensor in mine.values()], core.outbox.locations.issued()
+            message = Collective(kind, ids, outputs, tuple(devices), attributes, location, homes, metas, transfer)
+            core.outbox.messages.append(encode_message(message))
+        made |= mine
+    for core in cores.values():  # none is asked for anything by whoever waits for another
+        core.outbox.flush()
+    return [made[rank] for rank in range(len(names))]
+
+
+def handles(core: Core, asked: Asked, node: str) -> dict[int, Tensor]:
+    """Handles of a node's results, by rank."""
+    metas = asked.collective.outputs()
+    return {
+        rank: Tensor(core, core.outbox.new_id(), metas[rank], name)
+        for rank, name in enumerate(asked.devices)
+        if node_of(name) == node
+    }

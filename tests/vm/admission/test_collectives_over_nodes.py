@@ -1,0 +1,134 @@
+"""COLLECTIVE messages about several nodes: what is refused, and who is told. Two engines without threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tensord.interpreter.errors import CancelledError, MetadataError, ProtocolError, QuotaError, TensordError
+from tensord.interpreter.wire.messages import Collective
+from tensord.streams.links.in_memory import InMemory, pair
+from tensord.vm.reporting.invariants import violations
+
+from ...each_case import each_case
+from ..bare_engine import Bare
+
+FIRST = bytes(15) + b"\x07"
+HOMES = ("node0/cpu:0", "node1/cpu:0")
+META = ((4,), "float64")
+VALUES = [1.0, 2.0, 3.0, 4.0]
+
+
+class Node:
+    """A machine of the two, and a client with one tensor."""
+
+    def __init__(self, links: InMemory, **limits: int) -> None:
+        self.bare = Bare(inline=False, node=links.node)
+        self.bare.engine.join(links, self.sink)
+        self.client = self.bare.client(**limits)
+        self.x = self.client.upload(VALUES)
+
+    def sink(self, tasks: Sequence[Any]) -> None:
+        self.bare.engine.finished.extend(tasks)
+
+    def reduce(self, **changes: Any) -> int:
+        """Take part in an all_reduce; the id of the result."""
+        made = self.client.new()
+        message = Collective("all_reduce", (self.x,), (made,), (), (), 1, HOMES, (META, META), FIRST)
+        self.client.send(message._replace(**changes))
+        self.bare.drain()
+        return made
+
+
+@pytest.fixture
+def nodes() -> tuple[Node, Node]:
+    first, second = pair()
+    return Node(first), Node(second)
+
+
+def drain(nodes: Sequence[Node]) -> None:
+    for _ in range(3):
+        for node in nodes:
+            node.bare.drain()
+
+
+def error_of(node: Node, id_: int) -> TensordError:
+    with pytest.raises(TensordError) as raised:
+        node.client.fetch(id_)
+    return raised.value
+
+
+def check_idle(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        assert not node.bare.engine.live
+        assert violations(node.bare.engine) == []
+
+
+def test_both_parts_together_give_the_sum_on_each_node(nodes: tuple[Node, Node]) -> None:
+    made = [node.reduce() for node in nodes]
+    drain(nodes)
+    assert [node.client.fetch(id_) for node, id_ in zip(nodes, made, strict=True)] == [[2.0, 4.0, 6.0, 8.0]] * 2
+    check_idle(nodes)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no transfer": ({"transfer": b""}, "needs the name of a transfer"),
+    "a meta that is none": ({"metas": (META, ((4,), "float7"))}, "no meta"),
+    "a meta of a number": ({"metas": (META, "float")}, "no meta"),
+    "a meta too few": ({"metas": (META,)}, "1 tensors on 2 devices"),
+    "a negative size": ({"metas": (META, ((-4,), "float64"))}, "no meta"),
+    "metas that differ": ({"metas": (META, ((5,), "float64"))}, "have to be equal"),
+    "too many devices": ({"homes": [f"node1/cpu:{n}" for n in range(65)], "metas": (META,) * 65}, "64 devices"),
+    "a device twice": ({"homes": HOMES[:1] * 2}, "twice"),
+    "two tensors for one device": ({"inputs": (1, 1)}, "got 2 tensors for 1 results, and 1 for 1 are named"),
+    "no tensor": ({"inputs": ()}, "got 0 tensors"),
+    "an unknown device": ({"homes": ("node0/cpu:9", HOMES[1])}, "no device|told of"),
+    "an unknown node": ({"homes": (HOMES[0], "node7/cpu:0")}, "no node 'node7'"),
+    "another meta than the tensor's": ({"metas": (((2, 2), "float64"),) * 2}, "told of"),
+    "no kind": ({"kind": "gossip"}, "no collective"),
+}
+
+
+@each_case("case", list(REFUSED))
+def test_what_does_not_fit_is_refused(case: str) -> None:
+    first, second = pair()
+    nodes = Node(first), Node(second)
+    changes, text = REFUSED[case]
+    error = error_of(nodes[0], nodes[0].reduce(**changes))
+    assert isinstance(error, MetadataError | ProtocolError)
+    assert any(part in error.message for part in text.split("|")), error.message
+    check_idle(nodes)
+
+
+@each_case("first", [True, False])
+def test_the_other_node_is_told_of_a_part_that_is_refused(first: bool) -> None:
+    links = pair()
+    nodes = Node(links[0], tensors=1), Node(links[1])
+    made = [0, 0]
+    for index in (0, 1) if first else (1, 0):
+        made[index] = nodes[index].reduce()
+    drain(nodes)
+    for node, id_ in zip(nodes, made, strict=True):
+        assert isinstance(error_of(node, id_), QuotaError)
+    check_idle(nodes)
+
+
+def test_the_other_node_is_told_of_a_cancellation(nodes: tuple[Node, Node]) -> None:
+    here, there = nodes
+    here.reduce()
+    here.bare.engine.cancel(here.client.session)
+    here.bare.schedule()
+    made = there.reduce()
+    drain(nodes)
+    assert isinstance(error_of(there, made), CancelledError)
+    check_idle(nodes)
+
+
+def test_a_machine_without_a_node_name_refuses() -> None:
+    client = Bare().client()
+    x, made = client.upload(VALUES), client.new()
+    client.send(Collective("all_reduce", (x,), (made,), (), (), 1, HOMES, (META, META), FIRST))
+    with pytest.raises(MetadataError, match="no node name"):
+        client.fetch(made)
