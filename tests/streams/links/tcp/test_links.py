@@ -257,13 +257,13 @@ def through(nodes: Nodes, *proxies: Proxy) -> None:
     join(nodes.all, *entries)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_connection_that_is_cut_at_any_byte_ends_values_whole_or_with_node_lost(seed, tls):
     rng = np.random.default_rng(seed)
     with Nodes(tls=tls, patience=5.0) as nodes, Proxy(nodes[0].address) as first, Proxy(nodes[1].address) as second:
         through(nodes, first, second)
         send(nodes[0], nodes[1], noise(10))
-        for _ in range(6):
+        for _ in range(5):
             proxy = (first, second)[rng.integers(2)]
             proxy.cut_after(int(rng.choice([1, 20, 200, 3000, 100_000, 3 * MIB]) * rng.random()) + 1)
             transfers = [
@@ -298,7 +298,7 @@ def send_after_a_break(nodes: Nodes) -> None:
 
 
 def test_silence_is_a_break_and_a_link_comes_back_after_it():
-    with Nodes(patience=0.3) as nodes, Proxy(nodes[0].address) as first, Proxy(nodes[1].address) as second:
+    with Nodes(patience=0.7) as nodes, Proxy(nodes[0].address) as first, Proxy(nodes[1].address) as second:
         proxies = (first, second)
         through(nodes, *proxies)
         send(nodes[0], nodes[1], noise(10))
@@ -327,9 +327,9 @@ def test_a_peer_that_does_not_read_holds_up_nobody(tls):
 
 
 def test_an_idle_link_stays():
-    with Nodes(patience=0.2) as nodes:
+    with Nodes(patience=0.6) as nodes:
         send(nodes[0], nodes[1], noise(10))
-        threading.Event().wait(0.7)  # three times the silence that would be a break
+        threading.Event().wait(1.0)  # more than the silence that would be a break
         assert not nodes[0].told("broken")
 
 

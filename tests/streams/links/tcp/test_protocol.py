@@ -390,7 +390,7 @@ class Half:
         self.began = self.over = False
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_whatever_happens_both_halves_end_and_agree(random):
     ends = End(), End()
@@ -554,7 +554,7 @@ def test_floods_of_offers_and_failures_are_bounded(monkeypatch):
         flood(other, Kind.OFFER, meta, T[300:])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(Kind), st.sampled_from(T[:3]), st.integers(0, 3), st.booleans()), max_size=30)
 )
