@@ -22,6 +22,7 @@ from tensord.interpreter.programs.records import Reader
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.frames import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
 from tensord.interpreter.wire.limits import Limits
+from tensord.streams.links.in_memory import pair
 from tensord.vm.model.linked import Linked
 from tensord.vm.model.plan import Plan
 from tensord.vm.model.session import VmSession
@@ -105,6 +106,7 @@ class Harness:
     def __init__(self, *, local: bool = True, **limits: int) -> None:
         self.bare = Bare(workers=2)
         self.engine = self.bare.engine
+        self.engine.join(pair()[0], self.bare.sink)  # the other node never says anything
         self.places = Places(self.engine)
         about = About(self.places, Process())
         self.engine.admission.answer = lambda session, what, arguments: answer(

@@ -36,8 +36,10 @@ from tensord.interpreter.wire.messages import (
     NamedMessage,
     Publish,
     Query,
+    Recv,
     Release,
     Restart,
+    Send,
     Share,
     Signature,
     Span,
@@ -143,6 +145,8 @@ class Writer:
             self.fetch,
             self.share,
             self.collective,
+            self.sending,
+            self.receiving,
             self.wait,
             self.sync,
             self.release,
@@ -330,6 +334,21 @@ class Writer:
         devices = ["cpu:0"] * rnd.choice((0, 1)) if kind != "broadcast" else ["cpu:0"]
         made = [self.new(client, None) for _ in range(rnd.choice((len(ids), len(ids), 3)))]
         return Collective(kind, ids, made, devices, rnd.choice(({}, attributes)), rnd.randint(0, 2))
+
+    def sending(self, client: Client) -> Send:
+        """A value for another node, or the own one, where that may be received or not."""
+        return Send(self.known(client), self.node(), self.transfer(), self.rnd.randint(0, 2))
+
+    def receiving(self, client: Client) -> Recv:
+        """A value from another node, or the own one."""
+        shape, dtype = self.rnd.choice(((1,), (2, 3), (2**62, 2))), self.rnd.choice(("float64", "int8", "float1"))
+        return Recv(self.new(client, None), shape, dtype, "cpu:0", self.node(), self.transfer(), self.rnd.randint(0, 2))
+
+    def node(self) -> str:
+        return self.rnd.choice(("node0", "node1", ""))
+
+    def transfer(self) -> bytes:
+        return bytes([self.rnd.randrange(4)]) * 16
 
     def wait(self, client: Client) -> Wait:
         """A wait for some."""

@@ -198,6 +198,7 @@ class Admission:
                 if refused is None:
                     raise  # a fault of the engine, which has stopped in the middle of a step
                 self.rejection.refuse(session, array, refused)
+                self.nodes.refused(session, array, refused)
             bound.clear()
             if ready:
                 dispatch_ready()

@@ -5,7 +5,8 @@ revoked: the stream's thread checks for that right before the kernel runs. A ker
 finishes unseen: those who wait for it are told now, what it writes is poisoned with the cancellation, and its memory is
 released once it has ended. Other sessions notice nothing: an instruction is kept if it writes a value that a name or
 another session holds, or if such an instruction, or one of another session, needs its result or the shape of its
-result. A loop may go on for ever, so it is stopped between two rounds, and poisons what it writes.
+result. The end of a session spares nothing that waits for another node's half of a transfer: nobody could end that
+wait. A loop may go on for ever, so it is stopped between two rounds, and poisons what it writes.
 
 The cost is bounded by what the session has. Nothing of a session that has never published or looked up a name is held
 by others, so only its live instructions are visited. For any other session its own tensors are looked through, once,
@@ -68,7 +69,8 @@ class Cancellation:
         victims = [i for i in session.live.values() if i.error is None and i.traits.cancellable]
         protected = self._needed_by_others(session) if victims and session.shares else ()
         for instruction in victims:
-            if instruction.error is not None or instruction.retired or instruction.id in protected:
+            kept = instruction.id in protected and not (why == CLOSED and awaits_node(instruction))
+            if instruction.error is not None or instruction.retired or kept:
                 continue  # it has an error meanwhile, since it reads the result of an earlier one
             error = cancellation_of(instruction, why)
             if instruction.status in UNDER_WAY:
@@ -169,6 +171,12 @@ class Cancellation:
             if instruction.id in protected:
                 protected.update(source for source, reason, _, _ in instruction.edges if reason is Reason.RAW)
         return protected
+
+
+def awaits_node(instruction: Instruction) -> bool:
+    """Does it wait for what another node may never do? Once its session has ended, nobody could end that wait."""
+    stream = instruction.stream
+    return stream is not None and not stream.ordered and not instruction.outputs
 
 
 def cancellation_of(instruction: Instruction, why: str) -> CancelledError:

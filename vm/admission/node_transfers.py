@@ -16,13 +16,17 @@ cancellation, the end of a session, a lost device, no memory) tells the other no
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import DTYPES, Meta
+from ...interpreter.wire.fields import Role, is_name, is_transfer
+from ...interpreter.wire.forms import name_fields
 from ...interpreter.wire.messages import Recv, Send
+from ...interpreter.wire.roles import messages_of, number_of
 from ...streams.links.link import Link, Links, Told
 from ..model.device_state import DeviceState, add_to
 from ..model.instruction import Instruction
@@ -104,6 +108,20 @@ class NodeTransfers:
         if self.links is None:
             raise MetadataError(NO_NODE)
         return self.links.to(node)
+
+    def refused(self, session: VmSession, array: Any, error: TensordError) -> None:
+        """Halves in a message that was refused as damaged, a group for one, are told to their nodes."""
+        for one in messages_of(array):
+            send, recv = name_fields(one, Send), name_fields(one, Recv)
+            message = send or recv
+            if message is None or not is_transfer(message.transfer) or not is_name(message.node):
+                continue
+            with suppress(TensordError):
+                link = self.link_to(message.node)
+                half = Half(message.transfer, link.refuse if send is None else link.fail)
+                half.withdraw(
+                    located(session, error, number_of(one, Role.LOCATION), "recv" if send is None else "send")
+                )
 
     # -- sending -----------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ def _stats(asked: Asked) -> dict[str, Any]:
             }
             for name, nbytes in held.items()
         },
+        "nodes": {"sent": {}, "received": {}},
         "collectives": {},
         "transfers": {name: {} for name in engine.devices},
         "names": sorted(engine.names),

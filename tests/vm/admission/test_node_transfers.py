@@ -280,6 +280,19 @@ class TestAnError:
             assert two.first.statuses() == ["Send SKIPPED"]
             two.check_idle()
 
+    def test_of_a_refused_group_reaches_the_other_nodes_of_all_its_halves(self, two: Two) -> None:
+        y = two.recv()
+        two.send(transfer=bytes(16))
+        expected = encode_message(Recv(two.first.client.new(), (4,), "float64", "cpu:0", "node1", b"r" * 16, 1))
+        two.first.client.send(Atomic([encode_message(Send(two.x, "node1", NAME, 1)), expected, [404]]))
+        two.second.client.send(Send(two.second.client.upload(VALUES), "node0", b"r" * 16, 1))
+        two.second.client.send(Atomic([[33, 9, (4,), "float64", "cpu:0", "node0", bytes(16), "nowhere"]]))
+        two.drain()
+        assert isinstance(error_of(two.second, y), ProtocolError)
+        assert two.first.statuses() == ["Send SKIPPED"]
+        assert two.second.statuses() == ["Expect SKIPPED", "Recv SKIPPED", "Send SKIPPED"]
+        two.check_idle()
+
     def test_of_a_transfer_without_a_node_is_told(self) -> None:
         bare = Bare()
         client = bare.client()
@@ -424,12 +437,41 @@ class TestMemory:
         two.check_idle()
 
 
-def test_a_value_that_a_name_holds_arrives_after_its_session_has_ended(two: Two) -> None:
-    y = two.recv()
-    two.second.client.publish("y", ids=(y,))
-    two.second.engine.close(two.second.client.session)
-    two.send()
-    two.second.client = two.second.bare.client()
-    two.drain()
-    assert two.second.client.fetch(two.second.client.lookup("y")) == VALUES
-    two.check_idle()
+class TestAName:
+    def publish(self, two: Two) -> int:
+        y = two.recv()
+        two.second.client.publish("y", ids=(y,))
+        return y
+
+    def test_keeps_a_value_that_is_expected_from_a_cancellation(self, two: Two) -> None:
+        self.publish(two)
+        two.second.cancel()
+        two.send()
+        two.drain()
+        other = two.second.bare.client()
+        assert other.fetch(other.lookup("y")) == VALUES
+        two.check_idle()
+
+    def test_keeps_a_value_that_was_offered_when_its_session_ended(self, two: Two) -> None:
+        self.publish(two)
+        two.held.holding = True
+        two.send()
+        two.second.bare.drain()
+        two.second.engine.close(two.second.client.session)
+        two.drain()
+        other = two.second.bare.client()
+        assert other.fetch(other.lookup("y")) == VALUES
+        two.check_idle()
+
+    def test_does_not_keep_an_ended_session_waiting_for_an_offer_for_ever(self, two: Two) -> None:
+        self.publish(two)
+        two.second.engine.close(two.second.client.session)
+        two.drain()
+        assert not two.second.engine.live
+        other = two.second.bare.client()
+        with pytest.raises(CancelledError):
+            other.fetch(other.lookup("y"))
+        two.send()
+        two.drain()
+        assert two.first.statuses() == ["Send CANCELLED"]
+        two.check_idle()

@@ -30,7 +30,7 @@ def describe(engine: Engine, device: DeviceState, where: Where) -> dict[str, Any
         },
         "eviction": eviction_row(device),
         "lost": lost(device),
-        "streams": [_stream(engine, stream, where) for stream in backend.streams],
+        "streams": [_stream(engine, stream, where) for stream in device.streams],
         "transfers": transfers(device),
         "peers": [
             other.name

@@ -28,6 +28,10 @@ def statistics(engine: Engine, session: VmSession) -> dict[str, Any]:
         "by_status": dict(Counter(i.status.value for i in engine.live.values())),
         "infer_misses": engine.infer.misses,
         "devices": {name: device_statistics(device) for name, device in engine.pools.items()},
+        "nodes": {
+            doing: {node: {"count": count, "bytes": nbytes} for node, (count, nbytes) in counted.items()}
+            for doing, counted in (("sent", engine.admission.nodes.sent), ("received", engine.admission.nodes.received))
+        },
         "collectives": {
             kind: {"count": count, "bytes": nbytes} for kind, (count, nbytes) in engine.scheduler.collectives.items()
         },
@@ -69,7 +73,7 @@ def device_statistics(device: DeviceState) -> dict[str, Any]:
         "largest_cached": kept.largest,
         "waiting_for_memory": len(device.waiting),
         "eviction": eviction_row(device),
-        "queued": {stream.name: stream.queued for stream in device.backend.streams if stream.queued},
+        "queued": {stream.name: stream.queued for stream in device.streams if stream.queued},
     }
 
 
