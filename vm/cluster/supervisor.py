@@ -109,13 +109,14 @@ class Supervisor:
             echo=self._printed,
         )
 
-    async def begin(self) -> None:
-        """Start the daemon, once the others have said what they remember of this node."""
-        remembered = await self._remembered()
+    async def begin(self, *, after: int = 0, anew: bool = True) -> None:
+        """Start the daemon, whose last incarnation was `after`. If it begins `anew`, perhaps on another machine, the
+        others first say what they remember of this node."""
+        remembered = await self._remembered() if anew else []
         kept = self.keeper.home.credentials()
         offered = [Credentials.from_plain(one["credentials"]) for one in remembered]
         self.admit(max([self.credentials, *offered, *([kept] if kept else [])], key=lambda one: one.version))
-        self.keeper.begin(after=max((one["incarnation"] for one in remembered), default=0))
+        self.keeper.begin(after=max([after, *(one["incarnation"] for one in remembered)]))
         self._tasks = [asyncio.create_task(self._again(task)) for task in (self._tell, self._meet, self._look)]
 
     async def _remembered(self) -> list[Mapping[str, Any]]:

@@ -70,9 +70,17 @@ class SupervisorActor:
     """What Ray makes an actor of, one for each node."""
 
     def __init__(
-        self, node: str, wanted: Mapping[str, Any], credentials: Mapping[str, Any], group: str, bundle: int, ask: Ask
+        self,
+        node: str,
+        wanted: Mapping[str, Any],
+        credentials: Mapping[str, Any],
+        group: str,
+        bundle: int,
+        after: int,
+        ask: Ask,
     ) -> None:
-        """`group`, `bundle`: where it was placed. `ask`: how the daemon is asked, which is the client's to know."""
+        """`group`, `bundle`: where it was placed. `after`: the last incarnation of a node of that name. `ask`: how the
+        daemon is asked, which is the client's to know."""
         context = ray.get_runtime_context()
         self.about = {
             "group": group,
@@ -98,7 +106,8 @@ class SupervisorActor:
             echo=to_the_workers_log,
         )
         self._watch_raylet()
-        self._begun = asyncio.get_running_loop().create_task(self.supervisor.begin())
+        begin = self.supervisor.begin(after=after, anew=context.was_current_actor_reconstructed)
+        self._begun = asyncio.get_running_loop().create_task(begin)
 
     # -- the end of the raylet -------------------------------------------------------------------------------------
 

@@ -70,31 +70,39 @@ def add(
     If one does not come up, or the caller is interrupted, those that were added are taken away again.
     """
     there = supervisors()
-    bundles = _bundles(wanted, nodes, cpus, wait, there)
+    rows = _rows(there)
+    bundles = _bundles(wanted, nodes, cpus, wait, rows if len(rows) == len(there) else None)
+    last = {entry["node"]: entry["incarnation"] for row in rows for entry in row["members"]}
     names = placing.free_names(nodes, there)
     made: dict[str, Any] = {}
     try:
         for name, bundle in zip(names, bundles, strict=True):
-            made[name] = _start(name, bundle, wanted, credentials, query, cpus)
+            made[name] = _start(name, bundle, wanted, credentials, query, cpus, last.get(name, 0))
             told(name, "placed")
-        rows = _await_up(made, timeout, told)
+        found = _await_up(made, timeout, told)
         _introduce({**there, **made})
     except BaseException:
         _remove(made, wanted.cluster)
         raise
-    return {name: rows[name] for name in names}
+    return {name: found[name] for name in names}
 
 
-def _bundles(wanted: Specification, count: int, cpus: float, wait: float, there: Mapping[str, Any]) -> list[Bundle]:
-    """Bundles for so many nodes: those that are free, and a group for the rest."""
-    rows = [row for row in answers({name: one.row.remote() for name, one in there.items()}).values() if _is_row(row)]
-    free = placing.unused(wanted.cluster, [Bundle(row["group"], row["bundle"]) for row in rows])[:count]
-    if len(there) > len(rows):  # where the others are is not known
-        free = []
+def _rows(handles: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of those that answer."""
+    return list(filter(_is_row, answers({name: one.row.remote() for name, one in handles.items()}).values()))
+
+
+def _bundles(
+    wanted: Specification, count: int, cpus: float, wait: float, rows: Sequence[Mapping[str, Any]] | None
+) -> list[Bundle]:
+    """Bundles for so many nodes: those that are free, and a group for the rest. `rows`: of the nodes that there are;
+    None where some did not say in which bundle they are."""
+    used = [Bundle(row["group"], row["bundle"]) for row in rows or ()]
+    free = [] if rows is None else placing.unused(wanted.cluster, used)[:count]
     rest = count - len(free)
     if not rest:
         return free
-    bundle, taken = placing.bundle_of(cpus, gpus_of(wanted.devices)), [row["ray_node"] for row in rows]
+    bundle, taken = placing.bundle_of(cpus, gpus_of(wanted.devices)), [row["ray_node"] for row in rows or ()]
     if not wait:
         placing.check_nodes(rest, bundle, ray.nodes(), taken)
     group = placing.place(wanted.cluster, rest, bundle, taken, wait or 5.0)
@@ -105,7 +113,15 @@ def _is_row(answer: Any) -> bool:
     return not isinstance(answer, BaseException)
 
 
-def _start(node: str, bundle: Bundle, wanted: Specification, credentials: Credentials, query: Ask, cpus: float) -> Any:
+def _start(
+    node: str,
+    bundle: Bundle,
+    wanted: Specification,
+    credentials: Credentials,
+    query: Ask,
+    cpus: float,
+    after: int,
+) -> Any:
     """A supervisor in a bundle, which Ray starts again whenever it ends."""
     options = {
         "name": node,
@@ -116,7 +132,8 @@ def _start(node: str, bundle: Bundle, wanted: Specification, credentials: Creden
         "scheduling_strategy": placing.strategy(bundle),
     }
     made = ray.remote(**options)(SupervisorActor)
-    return made.remote(node, wanted.to_plain(), credentials.to_plain(), bundle.group, bundle.number, query)
+    placed = (bundle.group, bundle.number)
+    return made.remote(node, wanted.to_plain(), credentials.to_plain(), *placed, after, query)
 
 
 def _await_up(made: Mapping[str, Any], timeout: float, told: Told) -> dict[str, Any]:
@@ -182,9 +199,10 @@ def _remove(made: Mapping[str, Any], namespace: str) -> None:
 def down(namespace: str, nodes: Sequence[str], told: Told) -> list[str]:
     """End these nodes, or all: each daemon has its grace period. Their names."""
     leaving = chosen(namespace, nodes)
-    for node, error in _wish(leaving, Event.STOP).items():
+    wrong = _wish(leaving, Event.STOP)
+    for node, error in wrong.items():
         told(node, f"killed: {error}" if error else "stopping")
-    _leave(leaving, namespace, ENDING, told)
+    _leave(leaving, [node for node, error in wrong.items() if not error], namespace, ENDING, told)
     return list(leaving)
 
 
@@ -195,7 +213,7 @@ def drain(namespace: str, nodes: Sequence[str], seconds: float, told: Told) -> l
         if error:
             raise ClusterError(error)
         told(node, "draining")
-    _leave(leaving, namespace, seconds + ENDING, told)
+    _leave(leaving, list(leaving), namespace, seconds + ENDING, told)
     return list(leaving)
 
 
@@ -205,11 +223,12 @@ def _wish(handles: Mapping[str, Any], event: Event, seconds: float | None = None
     return {node: said(one) if isinstance(one, BaseException) else "" for node, one in answered.items()}
 
 
-def _leave(leaving: Mapping[str, Any], namespace: str, seconds: float, told: Told) -> None:
-    """Wait until the daemons have ended, tell the nodes that stay, and take the supervisors away."""
-    grace = _grace(leaving)
-    ended = answers({node: one.stopped.remote(seconds + grace) for node, one in leaving.items()}, seconds + grace + 5)
-    last = answers({node: one.follow.remote(-1) for node, one in leaving.items() if ended[node] is True})
+def _leave(leaving: Mapping[str, Any], ending: Sequence[str], namespace: str, seconds: float, told: Told) -> None:
+    """Wait until those daemons have ended that do, tell the nodes that stay, and take the supervisors away."""
+    orderly = {node: leaving[node] for node in ending}
+    grace = _grace(orderly)
+    ended = answers({node: one.stopped.remote(seconds + grace) for node, one in orderly.items()}, seconds + grace + 5)
+    last = answers({node: one.follow.remote(-1) for node, one in orderly.items() if ended[node] is True})
     staying = {node: one for node, one in supervisors().items() if node not in leaving}
     for answer in last.values():
         if _is_row(answer):

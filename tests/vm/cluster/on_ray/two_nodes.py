@@ -63,6 +63,7 @@ class TwoNodes:
         try:
             self.process = self.start(command)
             found = json.loads(self.line(self.process))
+            assert "error" not in found, (found, self.log.read_text())
         except BaseException:
             self.close()
             raise
