@@ -25,8 +25,8 @@ class Costs:
     """Costs in seconds, bytes, and bytes per second.
 
     Measured on two shared cores over loopback: `op`, of a client for one op of a chain. Stated: `bandwidth`, and
-    `latency`, the aim for a value of 1 KiB from device to device. Estimated: `beat`, of handling one heartbeat, of which
-    there is one in `period`; `entry`, a member in the table, and `told`, of reading it; `jitter`, the mean share by
+    `latency`, the aim for a value of 1 KiB from device to device. Estimated: `beat`, of handling one heartbeat, one in
+    each `period`; `entry`, a member in the table, and `told`, of reading it; `jitter`, the mean share by
     which a step is longer.
     """
 
