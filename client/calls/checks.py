@@ -81,9 +81,21 @@ def device_of(core: Core, name: Any) -> str:
     return found
 
 
+def full_name(core: Core, name: Any) -> str:
+    """The full name of a device of the machine, or of any node of its cluster."""
+    cluster = core.cluster
+    return device_of(core, name) if cluster is None or not cluster.is_elsewhere(core, name) else cluster.named(name)
+
+
+def beside(core: Core, tensor: Any) -> Core:
+    """The tensor's own core where both are of one cluster; else this one, which refuses a tensor of another."""
+    other: Core = tensor._core if isinstance(tensor, Tensor) else core
+    return other if core.cluster is not None and other.cluster is core.cluster else core
+
+
 def placement_of(core: Core, given: Placement) -> Placement:
-    """The placement on devices of the machine, by their full names; MetadataError for others."""
-    names = tuple([device_of(core, name) for name in given.names])
+    """The placement on devices of the machine, or of its cluster, by their full names; MetadataError for others."""
+    names = tuple([full_name(core, name) for name in given.names])
     return given if names == given.names else Placement(names, given.grid)
 
 

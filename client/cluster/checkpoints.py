@@ -15,12 +15,12 @@ from ..requests.answers import seconds
 from ..session.parts import Parts
 from ..sharing.names import listed_names
 from ..tensor.tensor import Tensor
+from ..waiting.procedures import side_by_side
 from ..waiting.steps import Awaiting, Steps
 from .facet import ClusterFacet, on_node
 from .moving import brought
 from .names import grouped, located_on, split
 from .order import open_cores, rest_of
-from .procedures import side_by_side
 
 if TYPE_CHECKING:
     from .cluster import Cluster

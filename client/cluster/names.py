@@ -13,10 +13,10 @@ from ..requests.answers import seconds
 from ..session import names as of_node
 from ..session.parts import Parts
 from ..sharing.names import AT_ONCE, PAUSE, listed_names
+from ..waiting.procedures import of, side_by_side
 from ..waiting.steps import Awaiting, Pause, Steps
 from .facet import ClusterFacet, whole
-from .order import open_cores
-from .procedures import of, side_by_side
+from .order import is_over_nodes, open_cores
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -86,6 +86,11 @@ def publishing(cluster: Cluster, name: Any, value: Any, *, durable: bool) -> Ste
     given: Any = {name: value} if isinstance(name, str) else name
     if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
         raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
+    for key, each in given.items():
+        if is_over_nodes(each):
+            where = ", ".join(sorted(each.placement.nodes))
+            message = f"publish: {key!r} has parts on {where}, and a name is on one node: publish its .parts(), or "
+            raise located(MetadataError(message + "the value on one device (to_device)"))
     cores = {key: core_behind(cluster, each) for key, each in given.items()}
     for key, core in cores.items():
         node, plain = split(cluster, key)

@@ -13,16 +13,17 @@ from ...interpreter.errors import MetadataTypeError
 from ..calls.checks import foreign
 from ..core.core import Core
 from ..files.checkpoints import keeping_durable
-from ..global_tensors.values import fetching_all
+from ..global_tensors.tensor import GlobalTensor
+from ..global_tensors.values import fetching_all, value
 from ..locations.locations import located
 from ..requests.answers import seconds
 from ..session.order import making_room
 from ..session.parts import Parts, listed
 from ..tensor.tensor import Tensor
 from ..transport.interface import Reply
+from ..waiting.procedures import side_by_side
 from ..waiting.steps import Awaiting, Steps, Within, Work
 from .facet import ClusterFacet, whole
-from .procedures import side_by_side
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -103,12 +104,29 @@ def fetching(cluster: Cluster, tensors: Iterable[Tensor]) -> Steps[list[NDArray[
     if not isinstance(tensors, Iterable):
         raise located(MetadataTypeError(f"fetch: takes a list of tensors, not {type(tensors).__name__}"))
     wanted = [own(cluster, tensor) for tensor in tensors]
-    groups: dict[Core, list[Tensor]] = {}
+    groups: dict[Any, list[Tensor]] = {}
     for tensor in wanted:
-        groups.setdefault(tensor._core, []).append(tensor)
-    found = whole((yield from side_by_side((core.outbox, fetching_all(core, some)) for core, some in groups.items())))
-    values = {core: iter(arrays) for core, arrays in zip(groups, found, strict=True)}
-    return [next(values[tensor._core]) for tensor in wanted]
+        groups.setdefault(cluster.gate if is_over_nodes(tensor) else tensor._core, []).append(tensor)
+    found = whole((yield from side_by_side(asking(each, some) for each, some in groups.items())))
+    values = {each: iter(arrays) for each, arrays in zip(groups, found, strict=True)}
+    return [next(values[cluster.gate if is_over_nodes(tensor) else tensor._core]) for tensor in wanted]
+
+
+def is_over_nodes(tensor: Any) -> bool:
+    """Is it a global tensor with parts on several nodes?"""
+    return type(tensor) is GlobalTensor and tensor.placement.spans
+
+
+def asking(where: Any, tensors: list[Any]) -> tuple[Any, Steps[list[NDArray[Any]]]]:
+    """The procedure that fetches tensors of one node's core, or those over nodes, and whose lock it takes."""
+    if isinstance(where, Core):
+        return where.outbox, fetching_all(where, tensors)
+    return where, fetching_over_nodes(where, tensors)
+
+
+def fetching_over_nodes(gate: Any, tensors: list[Any]) -> Steps[list[NDArray[Any]]]:
+    """The values of tensors over nodes, which are asked for side by side."""
+    return whole((yield from side_by_side((gate, value(tensor)) for tensor in tensors)))
 
 
 def own(cluster: Cluster, tensor: Any) -> Tensor:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...interpreter.errors import TensordError
 from ..session.reports import counting
+from ..waiting.procedures import side_by_side
 from ..waiting.steps import Awaiting, Steps
 from .facet import ClusterFacet
 from .order import open_cores
-from .procedures import side_by_side
 from .traces import tracing
 
 if TYPE_CHECKING:

@@ -133,7 +133,7 @@ class ClusterSession(ClusterNames, ClusterCheckpoints, ClusterOrder, ClusterRepo
 
     @property
     def placement(self) -> Placement | None:
-        """The placement of new tensors that are given no device, on devices of one node; see `Session.placement`."""
+        """The placement of new tensors that are given no device; see `Session.placement`."""
         return self._cluster.placement
 
     @placement.setter

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...interpreter.errors import TensordError
 from ..session.parts import Parts
+from ..waiting.procedures import of, side_by_side
 from ..waiting.steps import Steps, Work
 from .order import open_cores
-from .procedures import of, side_by_side
 
 if TYPE_CHECKING:
     from .cluster import Cluster

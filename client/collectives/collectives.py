@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -21,7 +20,7 @@ from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Collective, encode_message
-from ..calls.checks import device_of, own
+from ..calls.checks import beside, full_name, own
 from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import capture_of
@@ -75,9 +74,7 @@ def reduce_scatter(
 def broadcast(tensor: Tensor, devices: Iterable[str] | Placement, *, timeout: float | None = None) -> list[Tensor]:
     """The tensor on each of these devices, which are of the same kind as its own; new tensors, also on its own."""
     (own_one,) = listed((tensor,))
-    cluster = own_one._core.cluster
-    full = cluster.named if cluster is not None else partial(device_of, own_one._core)
-    names = [full(name) for name in names_of(devices)]
+    names = [full_name(own_one._core, name) for name in names_of(devices)]
     return compute(Kind.BROADCAST, [own_one], names, {"timeout": seconds(timeout)})
 
 
@@ -106,12 +103,6 @@ def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
             message = "a collective takes tensors of one device each; a global tensor has to_global(), and .parts()"
             raise located(MetadataTypeError(message))
     return [own(beside(first._core, tensor), tensor, first) for tensor in found]
-
-
-def beside(core: Core, tensor: Any) -> Core:
-    """The tensor's own core where both are of one cluster; else this one, which refuses a tensor of another."""
-    other: Core = tensor._core if isinstance(tensor, Tensor) else core
-    return other if core.cluster is not None and other.cluster is core.cluster else core
 
 
 def names_of(devices: Any) -> Iterable[Any]:

@@ -17,7 +17,7 @@ from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.infer import check_distinct
 from ...interpreter.schema.opdef import REGISTRY, FrozenAttributes, OpDef
 from ...interpreter.schema.promotion import check_scalars
-from ..calls.checks import device_of, own
+from ..calls.checks import beside, core_of, full_name, own
 from ..calls.handlers import Invocation
 from ..calls.signatures import SignatureKey, as_floats, inferred, operand_meta
 from ..core.core import Core
@@ -106,9 +106,11 @@ class GlobalCalls:
         note(plan)
         if invocation.out is not None and not plan.direct and any(form.meta is None for form in plan.outputs):
             return self._written_when_known(core, invocation, plan)
-        with self.grouped(), SHIELD:  # an exception from outside finds all parts written, or none
+        with self.grouped(placement), SHIELD:  # an exception from outside finds all parts written, or none
             made = self._issue(core, invocation, plan)
-        if key is not None and core.calls.native and CURRENT.capture is None and not plan.boxes:
+        if key is None or plan.boxes or placement.spans:
+            return made
+        if core.calls.native and CURRENT.capture is None:
             self._note(core, key, plan)
         return made
 
@@ -119,7 +121,7 @@ class GlobalCalls:
             message = f"getitem: placement is strict, and bytes of {given._form} would move; use to_global"
             raise MetadataError(message, op="getitem")
         note_narrowing(given._form, narrow.step)
-        with self.grouped(), SHIELD:
+        with self.grouped(given._form.placement), SHIELD:
             rest = invocation._replace(inputs=(narrow.of(given),), attributes=((name, narrow.rest),))
             return self._carried_out(core, rest, None)
 
@@ -127,7 +129,7 @@ class GlobalCalls:
         """Reduce a tensor part by part, if there is such a way, and it is wanted."""
         if core.strict or invocation.out is not None or invocation.op.name not in WAYS:
             return None
-        with self.grouped(), SHIELD:
+        with self.grouped(invocation.inputs[0]._form.placement), SHIELD:
             found = reduced_apart(invocation.op.name, invocation.inputs[0], dict(invocation.attributes))
         return None if found is None else [found]
 
@@ -138,7 +140,7 @@ class GlobalCalls:
             message = f"setitem: placement is strict, and bytes of {value._form} would move; use to_global"
             raise MetadataError(message, op="setitem")
         note_writing(target._form, into.steps)
-        with self.grouped(), SHIELD:
+        with self.grouped(target._form.placement), SHIELD:
             for part, index, piece in zip(target._parts, into.indices, into.pieces(value), strict=True):
                 if index is not None:
                     part[index] = piece
@@ -147,11 +149,12 @@ class GlobalCalls:
     def _written_when_known(self, core: Core, invocation: Invocation, plan: Plan) -> list[Tensor]:
         """Issue an op whose results' shapes data decide, and write its results where a target's layout cuts them: wait
         for the shapes in between, outside of the groups."""
-        with self.grouped(), SHIELD:
+        placement = plan.asked.placement
+        with self.grouped(placement), SHIELD:
             made: list[Any] = self._issue(core, invocation._replace(out=None), plan)
         for each in made:
             each._known_meta()
-        with self.grouped(), SHIELD:
+        with self.grouped(placement), SHIELD:
             for target, value in zip(invocation.out or (), made, strict=True):
                 self.overwrite(target, value._form, value._parts)
         return list(invocation.out or ())
@@ -211,9 +214,13 @@ class GlobalCalls:
             text = "; ".join(moved) or "the result to the layout of out="
             raise MetadataError(f"{name}: placement is strict, and bytes would move: {text}; use to_global", op=name)
 
-    def grouped(self) -> AbstractContextManager[None]:
-        """A context whose messages travel as one atomic group; while a routine is captured it does nothing."""
-        return self._outbox.grouped() if capture_of(self._outbox) is None else nullcontext()
+    def grouped(self, *placements: Placement) -> AbstractContextManager[None]:
+        """A context whose messages travel as one atomic group. It does nothing while a routine is captured, and if the
+        placements have several nodes: a group is taken by one."""
+        nodes = {node for one in placements for node in one.nodes}
+        if capture_of(self._outbox) is not None or len(nodes) > 1:
+            return nullcontext()
+        return self._outbox.grouped()
 
     def _issue(self, core: Core, invocation: Any, plan: Plan) -> list[Tensor]:
         operands: list[Sequence[Any]] = []
@@ -221,9 +228,11 @@ class GlobalCalls:
         for given, wanted in zip(invocation.inputs, plan.operands, strict=True):
             operands.append([given] * count if wanted is None else box(given._parts, given._form, wanted))
         targets = [each._parts for each in invocation.out or ()] if plan.direct else None
+        names = plan.asked.placement.names
+        cores = [core_of(core, name) for name in names] if plan.asked.placement.spans else [core] * count
         made = [
-            core.calls.carry_out(
-                core,
+            at.calls.carry_out(
+                at,
                 Invocation(
                     invocation.session,
                     invocation.op,
@@ -234,7 +243,7 @@ class GlobalCalls:
                 ),
                 None,
             )
-            for part, (attributes, home) in enumerate(zip(plan.attributes, plan.asked.placement.names, strict=True))
+            for part, (at, attributes, home) in enumerate(zip(cores, plan.attributes, names, strict=True))
         ]
         if invocation.out is not None:
             if not plan.direct:
@@ -277,7 +286,7 @@ class GlobalCalls:
     def boxed(self, given: GlobalTensor, form: Form) -> GlobalTensor:
         """A global tensor of that form, whose parts are its own."""
         note_move("to_global", given._form, form)
-        with self.grouped():
+        with self.grouped(given._form.placement, form.placement):
             parts = box(given._parts, given._form, form)
             mine = {id(part) for part in given._parts}
             parts = [part.copy() if id(part) in mine else part for part in parts]
@@ -288,9 +297,7 @@ class GlobalCalls:
         core = tensor._core
         if isinstance(device, Placement):
             return self.to_global(tensor, device, None)
-        if core.cluster is not None and core.cluster.is_elsewhere(core, device):
-            return self.to_device(tensor, tensor.device.names[0]).to_device(device)
-        alone = Placement((device_of(core, device),), (1,))
+        alone = Placement((full_name(core, device),), (1,))
         (part,) = self.to_global(tensor, alone, BROADCAST)._parts
         return part
 
@@ -331,7 +338,7 @@ def global_operand(core: Core, op: OpDef, given: Any, placement: Placement) -> A
     """An operand of a call on global tensors: a plain tensor without dimensions counts as one with equal parts."""
     if not isinstance(given, Tensor) or type(given) is GlobalTensor:
         return given
-    own(core, given)
+    own(beside(core, given), given)
     if given._meta is not None and not given._meta.ndim and not core.strict:
         return spread(op, given, placement)
     message = f"{op.name}: a tensor of one device among global tensors: use session.global_tensor(tensor, placement)"

@@ -11,7 +11,7 @@ from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.layout import BROADCAST, Layout, Partial, layout_of
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.meta import Meta
-from ..calls.checks import own
+from ..calls.checks import beside, core_of, own
 from ..core.core import Core
 from ..device_arrays.given import is_on_gpu
 from ..host_arrays.uploads import as_tensor, copied
@@ -29,16 +29,20 @@ def global_tensor(core: Core, values: Any, placement: Any, layout: Any, dtype: A
     where = checked(core, placement)
     if isinstance(values, Tensor):
         found = core.global_calls.to_global(
-            own(core, values), where, BROADCASTS[len(where.grid)] if layout is None else layout
+            own(beside(core, values), values), where, BROADCASTS[len(where.grid)] if layout is None else layout
         )
         return found if dtype is None else found.astype(dtype)  # type: ignore[return-value]
     if is_on_gpu(values):
-        return global_tensor(core, as_tensor(core, values, where.names[0], dtype), where, layout, None)
+        first = where.names[0]
+        return global_tensor(core, as_tensor(core_of(core, first), values, first, dtype), where, layout, None)
     array = host_values(values, dtype)
     meta = Meta.of(array.shape, array.dtype) if dtype is None else Meta.of(array.shape, dtype)
     form = form_of(meta, where, layout)
-    with core.global_calls.grouped():
-        parts = [as_tensor(core, part_of(array, form, number), name, dtype) for number, name in enumerate(where.names)]
+    with core.global_calls.grouped(where):
+        parts = [
+            as_tensor(core_of(core, name), part_of(array, form, number), name, dtype)
+            for number, name in enumerate(where.names)
+        ]
     return GlobalTensor(core, form, parts)
 
 
@@ -85,7 +89,7 @@ def of_parts(core: Core, given: Any, placement: Any, layout: Any, dtype: Any) ->
     if len(parts) != len(where.names):
         raise located(MetadataError(f"global_tensor: {len(where.names)} parts are wanted, {len(parts)} given"))
     for part, name in zip(parts, where.names, strict=True):
-        if type(own(core, part)) is GlobalTensor:
+        if type(own(beside(core, part), part)) is GlobalTensor:
             raise located(MetadataTypeError("global_tensor: a part is a plain tensor"))
         if part._home != name:
             raise located(MetadataError(f"global_tensor: the part for {name} is on {part._home}: use to_device"))
@@ -98,6 +102,6 @@ def of_parts(core: Core, given: Any, placement: Any, layout: Any, dtype: Any) ->
     for meta, wanted, name in zip(metas, form.metas, where.names, strict=True):
         if meta is not wanted:
             raise located(MetadataError(f"global_tensor: the part on {name} is {meta}, and would have to be {wanted}"))
-    with core.global_calls.grouped():
+    with core.global_calls.grouped(where):
         made = GlobalTensor(core, form, [part.copy() for part in parts])
         return made if dtype is None else made.astype(dtype)  # type: ignore[return-value]

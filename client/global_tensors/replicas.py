@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from ...interpreter.layouts.layout import BROADCAST, Broadcast
 from ...interpreter.layouts.placement import Placement
 from ..tensor import waiting
-from ..tensor.tensor import Tensor
 from ..waiting.steps import Steps, on_thread
 from .form import Form
 from .tensor import GlobalTensor
-from .values import sources
+from .values import at, lock_of, sources
 
 
 def has_replicas(form: Form) -> bool:
@@ -21,18 +20,17 @@ def has_replicas(form: Form) -> bool:
 
 def without_failed(tensor: GlobalTensor) -> GlobalTensor:
     """Of equal parts one that has not failed, if one has failed; else the tensor as it is. Waits for no value."""
-    outbox = tensor._core.outbox
-    if not has_replicas(tensor._form) or not outbox.answers():
+    if not has_replicas(tensor._form) or not tensor._core.outbox.answers():
         return tensor
-    failed = on_thread(outbox, failures(tensor._parts))
+    failed = on_thread(lock_of(tensor), failures(tensor))
     return chosen(tensor, failed) if any(failed) else tensor
 
 
-def failures(parts: Sequence[Tensor]) -> Steps[list[bool]]:
+def failures(tensor: GlobalTensor) -> Steps[list[bool]]:
     """Which of the parts have failed so far?"""
     found = []
-    for part in parts:
-        error = yield from waiting.error_of(part)
+    for part in tensor._parts:
+        error = yield from at(tensor, part, waiting.error_of(part))
         found.append(error is not None)
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 from numpy.typing import NDArray
 
@@ -25,7 +25,8 @@ from ..tensor import reading
 from ..tensor.methods import Methods
 from ..tensor.operators import GLOBALS, OPERANDS
 from ..tensor.tensor import Tensor
-from ..waiting.steps import Awaiting, on_thread
+from ..waiting.on_loop import on_loop
+from ..waiting.steps import Awaiting, Steps, on_thread
 from . import values
 from .form import Form
 from .operators import add_operators
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     Base = Tensor
 else:
     Base = Methods
+
+T = TypeVar("T")
 
 _WAY: Final = "take .numpy(), or one of .parts()"
 
@@ -66,7 +69,7 @@ class GlobalTensor(Base):
     _symbol = Itself()
 
     def __init__(self, core: Core, form: Form, parts: Sequence[Tensor]) -> None:
-        self._core = core
+        self._core = parts[0]._core if form.placement.nodes != frozenset(("",)) else core
         self._form = form
         self._handles = tuple(parts)
         self._ids = ()
@@ -141,12 +144,15 @@ class GlobalTensor(Base):
         """Its placement: what is made there is a global tensor, too."""
         return self._form.placement
 
+    def _awaiting(self, steps: Steps[T]) -> Awaiting[T]:
+        return on_loop(values.lock_of(self), steps)
+
     def parts(self) -> tuple[Tensor, ...]:
         """Its parts as plain tensors, row-major in the grid. Values are independent: writes to them do not change it.
 
         They share memory with it until one of the two is written.
         """
-        with self._core.global_calls.grouped():
+        with self._core.global_calls.grouped(self._form.placement):
             return tuple([part.copy() for part in self._parts])
 
     def to_global(self, placement: Any = None, layout: Any = None) -> GlobalTensor:
@@ -189,7 +195,7 @@ class GlobalTensor(Base):
 
     def _each(self, hint: str, device: Any = None) -> Self:
         for part in self._parts:
-            self._core.calls.hint(part, hint, device)
+            part._core.calls.hint(part, hint, device)
         return self
 
     # -- its life --------------------------------------------------------------------------------------------------
@@ -220,7 +226,7 @@ class GlobalTensor(Base):
 
         Of equal parts one is read: the first that is there.
         """
-        return on_thread(self._core.outbox, values.value(self))
+        return on_thread(values.lock_of(self), values.value(self))
 
     _value = numpy
 
@@ -238,7 +244,7 @@ class GlobalTensor(Base):
 
     def wait(self, timeout: float | None = None) -> Self:
         """Wait until all parts are there; raises a failed part's error, with its device, or TimeoutError."""
-        on_thread(self._core.outbox, values.ready(self, timeout))
+        on_thread(values.lock_of(self), values.ready(self, timeout))
         return self
 
     def __await__(self) -> Any:
@@ -247,7 +253,7 @@ class GlobalTensor(Base):
 
     def is_ready(self) -> bool:
         """Are all parts there, or has one failed? Never waits."""
-        return on_thread(self._core.outbox, values.is_ready(self))
+        return on_thread(values.lock_of(self), values.is_ready(self))
 
     def is_ready_async(self) -> Awaiting[bool]:
         """See `is_ready`."""
@@ -256,7 +262,7 @@ class GlobalTensor(Base):
     @property
     def error(self) -> TensordError | None:
         """The error of the first part that has failed; None if none has, yet. Never waits."""
-        return on_thread(self._core.outbox, values.error_of(self))
+        return on_thread(values.lock_of(self), values.error_of(self))
 
     def error_async(self) -> Awaiting[TensordError | None]:
         """See `error`."""
@@ -264,7 +270,7 @@ class GlobalTensor(Base):
 
     def residency(self) -> dict[str, str]:
         """Devices that hold a current copy of a part ("valid"), or will ("planned")."""
-        return on_thread(self._core.outbox, values.residency(self))
+        return on_thread(values.lock_of(self), values.residency(self))
 
     def residency_async(self) -> Awaiting[dict[str, str]]:
         """See `residency`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from ..tensor.display import state_of as state_of_part
 from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
 from ..transport.interface import Reply
+from ..waiting.procedures import of, side_by_side
 from ..waiting.steps import Steps, Within
 from .form import Form, places
 
@@ -32,11 +33,35 @@ if TYPE_CHECKING:
 
 REDUCED: Final[Mapping[str, np.ufunc]] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 Place = tuple[int, ...]
+T = TypeVar("T")
 
 
 def value(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
     """`numpy`."""
-    return (yield from asked_for(tensor))
+    return (yield from over_nodes(tensor) if tensor._form.placement.spans else asked_for(tensor))
+
+
+def over_nodes(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
+    """The value of parts on several nodes, which are asked side by side."""
+    parts, needed = stable(tensor), sources(tensor._form)
+    first = [parts[numbers[0]] for numbers in needed.values()]
+    told = yield from side_by_side((part._core.outbox, part._core.answers.fetching(part)) for part in first)
+    found: dict[Place, NDArray[Any]] = {}
+    for (place, numbers), one in zip(needed.items(), told, strict=True):
+        found[place] = (yield from replica(parts, numbers, one)) if isinstance(one, TensordError) else one
+    learn(tensor)
+    return whole(tensor._form, found)
+
+
+def lock_of(tensor: GlobalTensor) -> Any:
+    """Where procedures about the tensor take their steps: at its session's outbox, or, over nodes, at the gate."""
+    core = tensor._core
+    return core.cluster.gate if core.cluster is not None and tensor._form.placement.spans else core.outbox
+
+
+def at(tensor: GlobalTensor, part: Tensor, steps: Steps[T]) -> Steps[T]:
+    """A procedure about a part, as one of the tensor's."""
+    return of(part._core.outbox, steps) if tensor._form.placement.spans else steps
 
 
 def asked_for(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
@@ -65,7 +90,8 @@ def replica(parts: Sequence[Tensor], numbers: Sequence[int], error: TensordError
     """The value of a part that equals one with an error; that error if all have one."""
     for number in numbers[1:]:
         try:
-            return (yield from parts[number]._core.answers.fetching(parts[number]))
+            part = parts[number]
+            return (yield from of(part._core.outbox, part._core.answers.fetching(part)))
         except TensordError:
             continue
     raise named(error, parts[numbers[0]]._home) from None
@@ -86,7 +112,7 @@ def stable(tensor: GlobalTensor) -> tuple[Tensor, ...]:
     parts = tensor._living()._parts
     if all(part._reading is not reading.EXPOSED for part in parts):
         return parts
-    with tensor._core.outbox.grouped():
+    with tensor._core.global_calls.grouped(tensor._form.placement):
         return tuple([part.copy() for part in parts])
 
 
@@ -151,14 +177,17 @@ def rows(tensor: GlobalTensor) -> Steps[Any]:
 def ready(tensor: GlobalTensor, timeout: float | None = None) -> Steps[GlobalTensor]:
     """`wait`, and `await tensor`."""
     limit = seconds("wait", timeout)
-    replies = [tensor._core.answers.ask_ready(part) for part in tensor._living()._parts]
-    for part, reply in zip(tensor._parts, replies, strict=True):
-        try:
-            waiting.learn(part, (yield Within(reply, limit)))
-        except TensordError as error:
+    parts = tensor._living()._parts
+    told = yield from side_by_side((part._core.outbox, ready_part(part, limit)) for part in parts)
+    for part, error in zip(parts, told, strict=True):
+        if error is not None:
             raise named(error, part._home) from None
     learn(tensor)
     return tensor
+
+
+def ready_part(part: Tensor, limit: float | None) -> Steps[None]:
+    waiting.learn(part, (yield Within(part._core.answers.ask_ready(part), limit)))
 
 
 def learn(tensor: GlobalTensor) -> None:
@@ -173,14 +202,14 @@ def learn(tensor: GlobalTensor) -> None:
 def is_ready(tensor: GlobalTensor) -> Steps[bool]:
     done = True
     for part in tensor._living()._parts:
-        done = (yield from waiting.is_ready(part)) and done
+        done = (yield from at(tensor, part, waiting.is_ready(part))) and done
     return done
 
 
 def error_of(tensor: GlobalTensor) -> Steps[TensordError | None]:
     """`error`."""
     for part in tensor._living()._parts:
-        error = yield from waiting.error_of(part)
+        error = yield from at(tensor, part, waiting.error_of(part))
         if error is not None:
             return named(error, part._home)
     return None
@@ -189,7 +218,7 @@ def error_of(tensor: GlobalTensor) -> Steps[TensordError | None]:
 def residency(tensor: GlobalTensor) -> Steps[dict[str, str]]:
     found: dict[str, str] = {}
     for part in tensor._living()._parts:
-        for device, state in (yield from waiting.residency(part)).items():
+        for device, state in (yield from at(tensor, part, waiting.residency(part))).items():
             found[device] = "valid" if "valid" in (state, found.get(device)) else state
     return found
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..errors import MetadataError, MetadataTypeError
+from ..types.device_names import node_of
 
 # A machine's name may be in front: "node1/sim:0". Whether there is such a device is checked where it is used.
 _NAME: Final = re.compile(r"(?:[^\s/:]+/)?([a-z]+):\d+", re.ASCII)
@@ -16,17 +17,24 @@ _NAME: Final = re.compile(r"(?:[^\s/:]+/)?([a-z]+):\d+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Devices of one kind, row by row, and the shape of their grid."""
+    """Devices of one kind, row by row, and the shape of their grid. `spans`: they are of several nodes."""
 
     names: tuple[str, ...]
     grid: tuple[int, ...]
     _hash: int = field(init=False, repr=False, compare=False)
+    spans: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.names, self.grid)))
+        object.__setattr__(self, "spans", len(self.nodes) > 1)
 
     def __hash__(self) -> int:
         return self._hash  # a key of each op on a global tensor has it
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes of its devices; "" for those of a machine without a node name."""
+        return frozenset([node_of(name) for name in self.names])
 
     @property
     def kind(self) -> str:

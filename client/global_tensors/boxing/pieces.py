@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ....interpreter.collectives.collective import REDUCTIONS
 from ....interpreter.schema.opdef import REGISTRY
+from ...calls.checks import core_of
 from ...tensor.methods import frozen_index
 from ...tensor.tensor import Tensor
 from .blocks import Block, Interval
@@ -54,5 +55,5 @@ def put_together(parts: Sequence[Tensor], block: Block, home: str) -> Tensor:
 
 def zeros(like: Tensor, shape: tuple[int, ...], home: str) -> Tensor:
     """Zeros in the dtype of a tensor."""
-    core = like._core
+    core = core_of(like._core, home)
     return core.calls.call(core, "zeros", (), {"shape": shape, "dtype": like.dtype.name}, device=home)[0]

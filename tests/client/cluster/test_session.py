@@ -175,7 +175,7 @@ def test_control_flow_and_linked_programs_run_on_any_node(cluster):
     assert len(cluster.explain(lambda a: a.to_global(layout=td.broadcast), g).rows) == 1
 
 
-def test_a_placement_is_of_one_node_and_decides_where_things_are_made(cluster):
+def test_a_placement_of_one_node_decides_where_things_are_made(cluster):
     one = td.placement(["node1/sim:0", "node1/sim:1"])
     g = cluster.global_tensor(np.arange(4.0), one, td.split(0))
     assert (g + g).numpy().tolist() == [0.0, 2.0, 4.0, 6.0]
@@ -184,16 +184,6 @@ def test_a_placement_is_of_one_node_and_decides_where_things_are_made(cluster):
     assert cluster.xp.zeros(2).device == one
     cluster.placement = None
     assert cluster.xp.zeros(2).device == "node0/cpu:0"
-    two = td.placement(["node0/sim:0", "node1/sim:0"])
-    for place in (
-        lambda: cluster.global_tensor(np.arange(4.0), two, td.split(0)),
-        lambda: cluster.asarray([1.0], device=two),
-        lambda: setattr(cluster, "placement", two),
-        lambda: cluster.asarray([1.0]).to_device(two),
-        lambda: g.to_global(two),
-    ):
-        with pytest.raises(td.MetadataError, match=r"is not on node.*of one node"):
-            place()
 
 
 def test_handlers_see_ops_of_all_nodes(cluster):

@@ -9,8 +9,8 @@ import pytest
 
 import tensord as td
 from tensord.client.cluster.gate import Gate
-from tensord.client.cluster.procedures import of, side_by_side
 from tensord.client.waiting.on_loop import on_loop
+from tensord.client.waiting.procedures import of, side_by_side
 from tensord.client.waiting.steps import Pause, Within, on_thread
 from tensord.interpreter.errors import KernelError
 

@@ -1,4 +1,4 @@
-"""Procedures of a cluster session: steps of its nodes' procedures, one after the other, or side by side."""
+"""Procedures about several sessions: steps of their procedures, one after the other, or side by side."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TypeVar
 
 from ...interpreter.errors import TensordError
 from ..outbox.outbox import Outbox
-from ..waiting.steps import Elsewhere, Steps, Wait
+from .steps import Elsewhere, Steps, Wait
 
 T = TypeVar("T")
 
 
 def of(outbox: Outbox, steps: Steps[T], wait: Wait | None = None) -> Steps[T]:
-    """The procedure of one node's session, as a part of one of the cluster's; from a wait on, if it has begun."""
+    """The procedure of one node's session, as a part of one about several; from a wait on, if it has begun."""
     move: Callable[[], Wait] = partial(next, steps)
     while True:
         if wait is None:
