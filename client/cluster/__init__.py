@@ -9,5 +9,5 @@
 - `order`, `names`, `checkpoints`, `reports`: what concerns all nodes
 - `facet`: what the classes of the facade's methods share; `opening`: a session on one member
 - `traces`: the trace of all nodes on one clock
-- `watching`: what has become of a node that does not answer
+- `watching`: what has become of a node that does not answer; `losses`: what the other nodes are told of it
 """

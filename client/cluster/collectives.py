@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.collectives.choice import schedule_of
@@ -15,6 +15,7 @@ from ...interpreter.wire.messages import Collective, encode_message, encode_meta
 from ..core.core import Core
 from ..locations.locations import located
 from ..tensor.tensor import Tensor
+from .losses import telling_losses
 from .moving import refuse_in_blocks
 
 if TYPE_CHECKING:
@@ -34,13 +35,27 @@ def issue(
     cluster: Cluster, asked: Asked, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
 ) -> list[Tensor]:
     """Send each node its part; the results, one for each device."""
-    kind, names = str(asked.collective.kind), asked.devices
-    homes = tuple([tensor._home for tensor in tensors])
-    nodes = dict.fromkeys(node_of(name) for name in (*homes, *names))
+    names = asked.devices
+    nodes = dict.fromkeys(node_of(name) for name in (*(tensor._home for tensor in tensors), *names))
     cores = {node: cluster.core(node) for node in nodes}
     first, *others = cores.values()
     for core in others:
         refuse_in_blocks(first, core, f"a collective of {first.node} and {core.node}")
+    with telling_losses(cluster, cores.values()):
+        made = send_parts(cluster, asked, cores, tensors, devices, attributes)
+    return [made[rank] for rank in range(len(names))]
+
+
+def send_parts(
+    cluster: Cluster,
+    asked: Asked,
+    cores: Mapping[str, Core],
+    tensors: Sequence[Tensor],
+    devices: Sequence[str],
+    attributes: dict[str, Any],
+) -> dict[int, Tensor]:
+    """Send each node its part; the results, by rank."""
+    kind, homes = str(asked.collective.kind), tuple([tensor._home for tensor in tensors])
     transfer = cluster.transfer(len(schedule_of(asked.collective).steps))
     metas = tuple([encode_meta(meta) for meta in asked.collective.inputs])
     made: dict[int, Tensor] = {}
@@ -54,7 +69,7 @@ def issue(
         made |= mine
     for core in cores.values():  # none is asked for anything by whoever waits for another
         core.outbox.flush()
-    return [made[rank] for rank in range(len(names))]
+    return made
 
 
 def handles(core: Core, asked: Asked, node: str) -> dict[int, Tensor]:

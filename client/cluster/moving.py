@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CaptureError, ProtocolError
 from ...interpreter.types.device_names import kind_of
+from ...interpreter.types.meta import Meta
 from ...interpreter.wire.arrays import name_of
 from ...interpreter.wire.messages import Recv, Send, encode_message
 from ..calls.checks import device_of, on_one_device, own
@@ -14,6 +15,7 @@ from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import CURRENT
 from ..tensor.tensor import Tensor
+from .losses import telling_losses
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -26,7 +28,12 @@ def moved(cluster: Cluster, tensor: Tensor, device: str) -> Tensor:
     home = device_of(target, device)
     refuse_in_blocks(source, target, f"from {tensor._home} to {home}")
     meta = tensor._known_meta()
-    transfer = cluster.transfer()
+    with telling_losses(cluster, (source, target)):
+        return issue(source, tensor, target, home, meta, cluster.transfer())
+
+
+def issue(source: Core, tensor: Tensor, target: Core, home: str, meta: Meta, transfer: bytes) -> Tensor:
+    """Send each node its half of a transfer."""
     with source.outbox.lock, SHIELD:
         sent = Send(tensor._id, target.node, transfer, source.outbox.locations.issued())
         source.outbox.messages.append(encode_message(sent))

@@ -26,6 +26,7 @@ from ...interpreter.wire.members import Member, table_of
 from ..transport.keys import socket_options
 from ..transport.questions import Questions
 from ..transport.remote import RemoteTransport
+from .losses import tell_losses
 
 if TYPE_CHECKING:
     from ..session.parts import Parts
@@ -38,8 +39,9 @@ REFUSED: Final = 1.0  # seconds without a listener, after which the daemon has e
 
 
 def watch(cluster: Cluster, core: Parts) -> None:
-    """Begin to ask whenever the connection of that session is broken."""
+    """Begin to ask whenever the connection of that session is broken. When it has ended, the other nodes are told."""
     transport = core.transport
+    tell_losses(cluster, core)
     if isinstance(transport, RemoteTransport):
         transport.tell_away_to(partial(start, ref(cluster), core.node, transport))
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from ...interpreter.errors import CancelledError
+from ...interpreter.errors import CancelledError, NodeLost
 from ...interpreter.opcodes import Opcode
 from ..memory.pins import end_pins
 from ..model.device_state import DeviceState
@@ -29,6 +29,7 @@ from ..model.session import VmSession
 from ..model.tensor import Binding, Copy, Storage, Tensor
 from ..placement.residency import Residency, end_moves
 from ..scheduler.scheduler import Scheduler
+from ..tracing.link_labels import RECV, read_label
 from .names import Names
 
 CANCELLED = "the session was cancelled"
@@ -77,6 +78,21 @@ class Cancellation:
                 self.scheduler.revoke(instruction, error)
             else:
                 self.scheduler.doom([instruction], error)
+
+    def withdraw(self, session: VmSession, node: object) -> int:
+        """Fail what of the session waits for another node's half of a transfer; of how many. A value that was offered
+        arrives all the same."""
+        live = session.live.values()
+        victims = [one for one in live if one.error is None and node is not None and awaited_node(one) == node]
+        for instruction in victims:
+            if instruction.error is None and not instruction.retired:
+                text = f"node {node!r} is lost to this session, and with it what it was to send and receive"
+                error = instruction.describe(NodeLost(text))
+                if instruction.status in UNDER_WAY:
+                    self.scheduler.revoke(instruction, error)
+                else:
+                    self.scheduler.doom([instruction], error)
+        return len(victims)
 
     def restart(self, session: VmSession) -> None:
         """Let the session take instructions again. Cancelled side effects do not stop later ones of their chain."""
@@ -177,6 +193,12 @@ def awaits_node(instruction: Instruction) -> bool:
     """Does it wait for what another node may never do? Once its session has ended, nobody could end that wait."""
     stream = instruction.stream
     return stream is not None and not stream.ordered and not instruction.outputs
+
+
+def awaited_node(instruction: Instruction) -> str | None:
+    """The node for whose half of a transfer it waits."""
+    label = read_label(instruction.label) if awaits_node(instruction) else None
+    return None if label is None or label.doing == RECV else label.node
 
 
 def cancellation_of(instruction: Instruction, why: str) -> CancelledError:

@@ -3,7 +3,7 @@
 The driving thread answers, so each step of an answer is short. A long answer (a trace, a list of tensors) is an
 iterator of slices: a daemon takes one slice at a time between its turns, an embedded machine takes them all (`whole`).
 An answer changes nothing and waits for nothing, except that `detail` says what is recorded from now on, `drain` that
-no session is opened any more, and `evict` and `join` act.
+no session is opened any more, and `evict`, `join` and `withdraw` act.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ERRORS = 20  # recent errors in a status
 FILES = 20  # that have changed, in a status
-ACTS: Final = frozenset({"evict", "join"})  # the questions that do something, in program order
+ACTS: Final = frozenset({"evict", "join", "withdraw"})  # the questions that do something, in program order
 
 
 @dataclass(slots=True)
@@ -294,4 +294,5 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "members": _members,
     "join": _join,
     "drain": _drain,
+    "withdraw": lambda asked, node: asked.engine.admission.cancellation.withdraw(asked.session, node),
 }

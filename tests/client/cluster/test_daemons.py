@@ -14,12 +14,14 @@ import pytest
 import tensord as td
 from tensord.client.cluster import watching
 from tensord.client.cluster.watching import fate, is_refused
+from tensord.collectives import all_reduce
 from tensord.interpreter.wire import keys
 from tensord.interpreter.wire.members import Member
 
 from ...chaos.rounds import free_port
 from ...each_case import each_case
 from ...puppet import cut
+from ...streams.links.tcp.proxy import Proxy
 from .nodes import Keyed
 
 
@@ -223,3 +225,27 @@ def test_a_connection_that_was_only_interrupted_is_taken_up_again_and_nothing_is
         assert y.tolist() == [3.0, 4.0]
         assert (x + y.to_device("node0/sim:0")).tolist() == [4.0, 6.0]
         assert session.sync() == 0
+
+
+def test_what_was_to_come_from_a_node_that_only_the_client_has_lost_fails_and_the_node_goes_on(mortal):
+    place = mortal.members["node1"].address.removeprefix("tcp://")
+    with Proxy(place) as proxy:
+        mortal.members["node1"] = mortal.members["node1"]._replace(address=f"tcp://{proxy.address}")
+        mortal.join("node0")
+        with mortal.connect() as session:
+            y, here = on(session, "node1"), on(session, "node0")
+            session.sync()
+            proxy.stall(on=True)
+            x = y.to_device("node0/sim:0")  # its half on node1 does not get there
+            there = here.to_device("node1/sim:0")
+            (z, _) = all_reduce([here, y])
+            proxy.close()  # and the daemon lives
+            for lost in (x, z, there, y):
+                with pytest.raises(td.NodeLost, match="node1"):
+                    lost.wait(20)
+            with pytest.raises(td.NodeLost):
+                session.sync(20)
+            assert session.sync(20) == 0  # nothing is left that waits
+            assert (here + 1).tolist() == [2.0, 3.0]
+    with mortal.running["node1"].connect() as alone:
+        assert (alone.asarray([1.0]) + 1).item() == 2.0

@@ -392,6 +392,33 @@ def test_each_fault_at_each_step_ends_both_halves(step: str, fault: str) -> None
 
 
 @each_case(("step", "which"), [(step, which) for step in STEPS for which in ("first", "second")])
+def test_what_waits_for_a_node_fails_when_its_client_has_lost_that_node_and_what_was_offered_arrives(
+    step: str, which: str
+) -> None:
+    two = Two()
+    y = reach(two, step)
+    node, lost = (two.first, "node1") if which == "first" else (two.second, "node0")
+    failing = {("sent", "first"), ("expected", "second"), ("offered", "second")}  # no offer was heard of
+    waiting = {*failing, ("offered", "first"), ("copying", "first")}
+    withdraw = node.engine.admission.cancellation.withdraw
+    assert withdraw(node.client.session, "node7") == withdraw(node.client.session, None) == 0
+    assert withdraw(node.client.session, lost) == int((step, which) in waiting)
+    for each in (two.first, two.second):
+        each.bare.schedule()
+    if step in ("nothing", "expected"):
+        two.send()
+    if step in ("nothing", "sent"):
+        y = two.recv()
+    two.drain()
+    two.check_idle()
+    if (step, which) in failing:
+        with pytest.raises(NodeLost, match=f"{lost}.* is lost to this session"):
+            two.second.client.fetch(y)
+    elif (step, which) != ("offered", "first"):
+        assert two.second.client.fetch(y) == VALUES
+
+
+@each_case(("step", "which"), [(step, which) for step in STEPS for which in ("first", "second")])
 def test_a_lost_device_at_each_step_ends_both_halves(step: str, which: str) -> None:
     two = Two()
     y = reach(two, step)

@@ -93,6 +93,8 @@ class Proxy:
             end.close()
 
     def close(self) -> None:
+        if self._closed:
+            return
         self._closed = True
         self._wake.send(b"x")
         self._thread.join(10)

@@ -1,0 +1,57 @@
+"""What the other nodes are told when the session on a node has ended: that nothing comes from there for this session.
+
+A daemon knows of the transfers that it was told of. What a client has left unsent, no daemon knows; so the client
+itself withdraws the other halves, on the sessions that it still has.
+
+Threads. A loss is told inside any lock, and a program may hold the lock of another node's outbox for as long as an
+atomic block takes. So a thread of its own tells the nodes. Whoever issues a transfer looks behind it for such a loss,
+since his messages may have come after those of that thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from ...interpreter.errors import NodeLost, TensordError
+
+if TYPE_CHECKING:
+    from ..core.core import Core
+    from ..outbox.outbox import Outbox
+    from .cluster import Cluster
+
+
+def tell_losses(cluster: Cluster, core: Core) -> None:
+    """Have the other nodes told when that session is lost."""
+    core.outbox.transport.tell_loss_to(partial(lost, ref(cluster), core.node, core.outbox))
+
+
+def lost(cluster: ref[Cluster], node: str, outbox: Outbox, error: TensordError) -> None:
+    """The session on a node has ended. Called inside any lock."""
+    outbox.lost(error)
+    told = cluster()
+    if told is not None and isinstance(error, NodeLost) and not told.ended.is_set():
+        threading.Thread(target=withdraw, args=(told, node), name="tensord-cluster", daemon=True).start()
+
+
+def withdraw(cluster: Cluster, node: str) -> None:
+    """Have the other nodes fail what waits for that one."""
+    for core in cluster.cores():
+        if core.node != node:
+            with suppress(TensordError):
+                core.answers.ask("withdraw", node)
+
+
+@contextmanager
+def telling_losses(cluster: Cluster, cores: Iterable[Core]) -> Iterator[None]:
+    """A block that issues transfers between these sessions: the others are told of those that have ended in it."""
+    try:
+        yield
+    finally:
+        for core in cores:
+            if core.closed:
+                withdraw(cluster, core.node)
