@@ -84,9 +84,9 @@ class CollectivesOverNodes:
         devices: dict[int, DeviceState] = {}
         metas: Sequence[Meta] = ()
         try:
+            request = self.request_of(message)
             refuse_cancelled(session)
             check_new(session, message.outputs)
-            request = self.request_of(message)
             metas = request.asked.collective.outputs()
             devices = self.devices_of(message, request)
             bound = self.bind(cause, message, request, devices)

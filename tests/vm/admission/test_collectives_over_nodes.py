@@ -126,6 +126,19 @@ def test_the_other_node_is_told_of_a_cancellation(nodes: tuple[Node, Node]) -> N
     check_idle(nodes)
 
 
+@each_case("what", ["a cancelled session", "a result that is there already"])
+def test_the_other_node_is_told_of_a_part_that_comes_at_a_wrong_time(what: str) -> None:
+    links = pair()
+    here, there = nodes = Node(links[0]), Node(links[1])
+    made = there.reduce()
+    if what == "a cancelled session":
+        here.bare.engine.cancel(here.client.session)
+    here.reduce(**({} if what == "a cancelled session" else {"outputs": (here.x,)}))
+    drain(nodes)
+    assert isinstance(error_of(there, made), CancelledError | ProtocolError)
+    check_idle(nodes)
+
+
 def test_a_machine_without_a_node_name_refuses() -> None:
     client = Bare().client()
     x, made = client.upload(VALUES), client.new()
