@@ -12,7 +12,8 @@ Guarantees
     that is sent at the next connection.
 
 Bounds
-    Values that nobody has asked for yet: `WINDOW` bytes of small ones, which both sides count, and `ARRIVED` offers.
+    Values that nobody has asked for yet: `WINDOW` bytes of small ones, which both sides count, and `ARRIVED` offers,
+    beyond which each is refused alone: whatever one session sends, the transfers of others go on.
     Failures of halves whose other half has not come: `KEPT`, then the oldest are forgotten.
 """
 

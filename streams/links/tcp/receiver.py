@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ....interpreter.errors import MetadataError, ProtocolError, TensordError
+from ....interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from ....interpreter.types.meta import Meta
 from ..link import Array, Told
 from .frames import Frame, Kind
@@ -139,10 +139,13 @@ class Receiver:
         return self._meet(half, meta, wanted)
 
     def _arrive(self, head: Frame, meta: Meta, values: bytes | None) -> list[Call]:
-        """Keep an offer until the machine asks."""
+        """Keep an offer until the machine asks; refuse it if too many wait for that."""
+        if self.arrived >= ARRIVED:
+            error = QuotaError(f"{ARRIVED} values from one node to another wait, and nobody has asked for them")
+            self.failed.keep(head.transfer, error)
+            self._outgoing.tell(Kind.REFUSE, head.transfer, head.number, error)
+            return []
         self.arrived += 1
-        if self.arrived > ARRIVED:
-            raise Violation(f"more than {ARRIVED} offers that nobody has asked for")
         half = self.receiving[head.transfer] = Half(head.transfer, State.ARRIVED, meta, table=RECEIVER)
         self._enter(half, head, values)
         return []

@@ -550,8 +550,30 @@ def test_floods_of_offers_and_failures_are_bounded(monkeypatch):
         other.protocol.take(Frame(Kind.REFUSE, len(error), 0, transfer), error)
     assert len(other.protocol.receiver.failed) == len(other.protocol.sender.refused) == 100
     assert T[0] not in other.protocol.receiver.failed
-    with pytest.raises(Violation, match="nobody has asked for"):
-        flood(other, Kind.OFFER, meta, T[300:])
+    flood(other, Kind.OFFER, meta, T[300:])
+    assert len(other.protocol.receiver.receiving) == other.protocol.receiver.arrived == 100
+    assert len(other.protocol.outgoing.notices) == 100
+
+
+@each_case("nbytes", [1, LARGE])
+def test_an_offer_beyond_what_may_wait_fails_alone(nbytes, monkeypatch):
+    monkeypatch.setattr(receiver, "ARRIVED", 3)
+    first, second = ends = pair()
+    array, meta = values(nbytes), Meta.of((nbytes,), "uint8")
+    ears = [offer(first, transfer, array) for transfer in T[:5]]
+    run(*ends)
+    assert [len(ear.heard) for ear in ears] == [0, 0, 0, 1, 1]
+    assert "nobody has asked" in str(ears[3].error)
+    assert "nobody has asked" in str(expect(second, T[4], meta).error)
+    asked = expect(second, T[5], meta)  # what was asked for before has room
+    late = offer(first, T[5], array)
+    run(*ends)
+    assert asked.error is None
+    into = np.zeros(nbytes, np.uint8)
+    receive(second, T[5], into)
+    run(*ends)
+    assert late.error is None
+    assert (into == array).all()
 
 
 @settings(max_examples=100, deadline=None)
