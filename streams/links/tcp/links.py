@@ -165,7 +165,11 @@ class TcpLinks:
             )
             with self._lock:
                 self._greeters.add(greeter)
-            greeter.start()
+            try:
+                greeter.start()
+            except RuntimeError:  # no threads, say
+                connection.close()
+                self._greeted(greeter)
 
     def _greet(self, connection: socket.socket, host: str) -> None:
         """Hear the first words, and give the connection to its link."""
@@ -178,9 +182,13 @@ class TcpLinks:
             connection.close()
             self._report("a connection was refused after an error", host, repr(error))
         finally:
-            self._greeting.release()
-            with self._lock:
-                self._greeters.discard(threading.current_thread())
+            self._greeted(threading.current_thread())
+
+    def _greeted(self, greeter: threading.Thread) -> None:
+        """That thread hears nobody any more."""
+        self._greeting.release()
+        with self._lock:
+            self._greeters.discard(greeter)
 
     def _welcome(self, plain: socket.socket) -> None:
         deadline = time.monotonic() + self._patience
