@@ -23,6 +23,7 @@ import zmq
 import tensord as td
 from tensord.client.session.session import Session
 from tensord.client.transport.link import Link
+from tensord.interpreter.wire.frames import VERSION
 from tensord.interpreter.wire.messages import Fetch
 
 from ..daemon import Daemon
@@ -266,7 +267,7 @@ class Mute:
         self.socket.rcvbuf = 4096
         self.socket.sndtimeo = 1000
         self.socket.connect(daemon.address)
-        self.send([0, 1, "mute", 0, "", False, None, 0])
+        self.send([0, VERSION, "mute", 0, "", False, None, 0])
         assert msgpack.unpackb(self.socket.recv())[0] == 16
         self.number = 0
 
