@@ -11,6 +11,8 @@ the op's name.
 from __future__ import annotations
 
 import math
+import os
+import threading
 from collections import deque
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -90,7 +92,8 @@ class Meta:
                 raise ValueError(f"shape {shape} has a negative dimension")
             if math.prod(max(n, 1) for n in clean) * resolved.itemsize > LARGEST:
                 raise ValueError(f"shape {shape} is too large for any memory")
-            meta = _interned.setdefault((clean, resolved), Meta(clean, resolved))
+            with _interning[0]:  # links make metas on threads of their own
+                meta = _interned.setdefault((clean, resolved), Meta(clean, resolved))
             _newest.append(meta)
         return meta
 
@@ -106,6 +109,15 @@ Metas: TypeAlias = tuple[OperandMeta, ...]
 
 _interned: WeakValueDictionary[tuple[Shape, np.dtype[np.generic]], Meta] = WeakValueDictionary()
 _newest: deque[Meta] = deque(maxlen=KEPT)
+_interning: list[threading.RLock] = [threading.RLock()]  # re-entrant: a finaliser or a signal's handler may come inside
+
+
+def _renew_lock() -> None:
+    """In a forked child another thread's lock would stay locked."""
+    _interning[0] = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def packed_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -39,13 +40,17 @@ def joined(sessions: dict[str, td.Session]) -> dict[str, td.Session]:
 
 
 class Keyed:
-    """Daemons on loopback with CURVE keys, each a node, and their table of members. A context manager."""
+    """Daemons on loopback with CURVE keys, each a node, and their table of members. A context manager. `settings`,
+    `cluster`: parts of their configuration."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, settings: str = "", cluster: str = "") -> None:
         self.home = home
+        self._settings = settings
+        self._cluster = cluster
         self.keys = home / "client"
         self.running: dict[str, Daemon] = {}
         self.members: dict[str, Member] = {}
+        self.fronts: dict[str, str] = {}  # where others reach the values of a node, if not there
         self._undo = ExitStack()
         public, _ = keys.create(self.keys, "me")
         self._allow = home / "allowed"
@@ -58,7 +63,8 @@ class Keyed:
         home.mkdir()
         public, secret = keys.create(home, "server")
         config = home / "c.toml"
-        config.write_text(f'[security]\nserver_secret = "{secret}"\nallow = "{self._allow}"\n')
+        security = f'[security]\nserver_secret = "{secret}"\nallow = "{self._allow}"'
+        config.write_text(f"{self._settings}\n{security}\n[cluster]\n{self._cluster}")
         address = f"tcp://127.0.0.1:{free_port()}"
         options = ["--address", address, "--node", node, "--incarnation", str(incarnation), "--config", str(config)]
         options += ["--values", "127.0.0.1:0"]  # by TLS
@@ -72,10 +78,14 @@ class Keyed:
 
     def join(self, *nodes: str, **states: str) -> None:
         """Tell these nodes, or all that run, who the members are; with other states than "up" for some."""
-        members = [member._replace(state=states.get(node, "up")) for node, member in self.members.items()]
         for node in nodes or self.running:
             with self.running[node].connect() as session:
-                tell(session, members)
+                tell(session, [self.entry(member, node, states) for member in self.members.values()])
+
+    def entry(self, member: Member, teller: str, states: Mapping[str, str]) -> Member:
+        """A member as a node is told of it."""
+        values = member.values if member.node == teller else self.fronts.get(member.node, member.values)
+        return member._replace(state=states.get(member.node, "up"), values=values)
 
     def connect(self, node: str = "node0", **options: Any) -> td.ClusterSession:
         """A session on all nodes, asked for at one of them."""

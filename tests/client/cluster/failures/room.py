@@ -1,0 +1,143 @@
+"""Two daemons on loopback, with a proxy in front of each, and the faults that befall them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+import tensord as td
+from tensord.streams.links.tcp.frames import Kind
+
+from ....puppet import Puppet
+from ..nodes import Keyed
+from .holding import WAIT, HoldingProxy
+
+PATIENCE, LEASE = 0.6, 0.2
+BOUND = PATIENCE + 1.0
+BUSY = 1.5  # seconds more that a busy machine may take
+NODES = ("node0", "node1")
+TRIES = 5
+SETTINGS = f"lease = {LEASE}"
+LINKS = f'encryption = "none"\npatience = {PATIENCE}\n'
+
+
+class Room:
+    """The daemons. A context manager. `fault`: when the last one happened."""
+
+    def __init__(self, home: Path) -> None:
+        self._undo = ExitStack()
+        self.daemons = self._undo.enter_context(Keyed(home, SETTINGS, LINKS))
+        self.proxies = {node: self._undo.enter_context(HoldingProxy()) for node in NODES}
+        self.daemons.fronts = {node: proxy.address for node, proxy in self.proxies.items()}
+        self._incarnations = dict.fromkeys(NODES, 0)
+        self._stopped: set[str] = set()
+        self.fault = 0.0
+        self.heal()
+
+    def heal(self) -> None:
+        """Have all nodes run, and know each other."""
+        for proxy in self.proxies.values():
+            proxy.go()
+        for node in NODES:
+            if node not in self.daemons.running:
+                self._start(node)
+        for node in self._stopped:
+            os.kill(self.daemons.running[node].pid, signal.SIGCONT)
+        self._stopped.clear()
+        self.daemons.join()
+
+    def _start(self, node: str) -> None:
+        self._incarnations[node] += 1
+        self.daemons.start(node, self._incarnations[node])
+        self.proxies[node].target = self.daemons.members[node].values
+
+    def hold_at(self, node: str, kind: Kind, nth: int = 1) -> None:
+        """Hold what comes to a node from the other at that frame."""
+        self.proxies[node].hold_at(kind, nth)
+
+    def await_hold(self, node: str) -> None:
+        assert self.proxies[node].held.wait(WAIT)
+
+    def inflict(self, fault: str, client: Puppet | None) -> None:
+        """Have a fault happen, and then let through what was held."""
+        what, _, node = fault.partition(" ")
+        self.fault = time.monotonic()
+        if what == "kill":
+            self.daemons.kill(node)
+            self.daemons.join(*self.daemons.running, **{node: "lost"})
+        elif what == "stop":
+            os.kill(self.daemons.running[node].pid, signal.SIGSTOP)
+            self._stopped.add(node)
+        elif what == "cut":
+            for proxy in self.proxies.values():
+                proxy.cut()
+        elif client is not None:
+            client.kill()
+        for proxy in self.proxies.values():
+            proxy.go()
+
+    def serving(self) -> list[str]:
+        """The nodes that neither were killed nor stopped."""
+        return [node for node in NODES if node in self.daemons.running and node not in self._stopped]
+
+    def check_in_time(self) -> None:
+        assert time.monotonic() - self.fault < BOUND + BUSY
+
+    def ended(self, tensor: td.Tensor) -> Any:
+        """The value, None if it has failed with NodeLost; either in time."""
+        try:
+            return np.asarray(tensor.numpy())
+        except td.NodeLost:
+            return None
+        finally:
+            self.check_in_time()
+
+    def check_quiet(self, node: str) -> None:
+        """A node has nothing left that waits, and works."""
+        with self.daemons.running[node].connect() as session:
+            while (found := session._core.answers.query("invariants"))["instructions"]:
+                assert time.monotonic() - self.fault < BOUND + LEASE + BUSY, (node, found)
+                time.sleep(0.01)
+            assert not found["violations"]
+            assert (session.asarray([1.0], device="sim:0") + 1).item() == 2.0
+
+    def check_empty(self, node: str) -> None:
+        """All memory is free, once all sessions are gone."""
+        with self.daemons.running[node].connect() as session:
+            while used := used_of(session._core.answers.query("status")):
+                assert time.monotonic() - self.fault < WAIT, used
+                time.sleep(0.01)
+
+    def check_arrives(self) -> None:
+        """A value goes there and back. The first tries may begin before a break was noticed."""
+        with self.daemons.connect() as session:
+            arrived = any(arrives(session) for _ in range(TRIES))
+        assert arrived
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.heal()
+        self._undo.__exit__(None, None, None)
+
+
+def used_of(status: dict[str, Any]) -> dict[str, int]:
+    """The devices of which memory is used."""
+    return {name: row["used"] for name, row in status["devices"].items() if row["used"]}
+
+
+def arrives(session: td.Session) -> bool:
+    x = session.asarray(np.arange(5.0), device="node0/sim:0").to_device("node1/sim:0").to_device("node0/cpu:0")
+    try:
+        values = x.tolist()
+    except td.NodeLost:
+        return False
+    assert values == [0.0, 1.0, 2.0, 3.0, 4.0]
+    return True
