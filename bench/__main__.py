@@ -19,6 +19,7 @@ from . import (
     clients,
     closing,
     cluster,
+    cluster_collectives,
     collectives,
     elementwise,
     eviction,
@@ -68,6 +69,7 @@ EMBEDDED: Workloads = {
     "checkpoints": checkpoints.measure,
     "cluster": cluster.measure,
     "links": links.measure,
+    "cluster collectives": cluster_collectives.measure,
 }
 
 DAEMON: Workloads = {

@@ -100,16 +100,18 @@ def measure_opening(settings: Settings, address: str, pair: Path) -> Row:
 
 
 @contextmanager
-def two_nodes(devices: str = DAEMON_CONFIG, cluster: str = "") -> Iterator[tuple[Sequence[str], Path]]:
-    """The ipc addresses of the daemons of two nodes, which know each other, and the client's keys. `devices`,
-    `cluster`: parts of their configuration."""
+def two_nodes(
+    devices: str = DAEMON_CONFIG, cluster: str = "", nodes: Sequence[str] = NODES
+) -> Iterator[tuple[Sequence[str], Path]]:
+    """The ipc addresses of the daemons of two nodes, or of these, which know each other, and the client's keys.
+    `devices`, `cluster`: parts of their configuration."""
     with TemporaryDirectory(prefix="tensord-") as directory, ExitStack() as stack:
         home = Path(directory)
         public, _ = keys.create(home / "client", "bench")
         allowed = home / "allowed"
         allowed.write_bytes(keys.read_public(public) + b" bench\n")
         addresses, members = [], []
-        for node in NODES:
+        for node in nodes:
             server, secret = keys.create(home / node, "server")
             security = f'[security]\nserver_secret = "{secret}"\nallow = "{allowed}"\n'
             config = f'{devices}\nnode = "{node}"\n{security}{cluster}'

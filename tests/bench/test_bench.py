@@ -75,6 +75,7 @@ ROWS = [
     "64 MiB between daemons, plain TCP",
     "1 KiB between daemons",
     "64 MiB between daemons, TLS",
+    "ring all-reduce on 4 nodes",
 ]
 
 
