@@ -60,7 +60,7 @@ class TcpLinks:
         self._closed = False
         self._loopback = Loopback(own.node)
         self._greeting = threading.Semaphore(GREETINGS)
-        self._greeters: set[threading.Thread] = set()
+        self._greeters: dict[threading.Thread, socket.socket] = {}  # with a duplicate of what each one hears
         self._listener = listen(*place)
         self.address = place.at(self._listener.getsockname()[1])
         self._acceptor = threading.Thread(target=self._accept, name="tensord-accepts-values", daemon=True)
@@ -163,11 +163,11 @@ class TcpLinks:
             greeter = threading.Thread(
                 target=self._greet, args=(connection, peer[0]), name="tensord-greets", daemon=True
             )
-            with self._lock:
-                self._greeters.add(greeter)
             try:
+                with self._lock:
+                    self._greeters[greeter] = connection.dup()
                 greeter.start()
-            except RuntimeError:  # no threads, say
+            except (OSError, RuntimeError):  # no descriptors, or no threads, say
                 connection.close()
                 self._greeted(greeter)
 
@@ -188,7 +188,9 @@ class TcpLinks:
         """That thread hears nobody any more."""
         self._greeting.release()
         with self._lock:
-            self._greeters.discard(greeter)
+            duplicate = self._greeters.pop(greeter, None)
+            if duplicate is not None:
+                duplicate.close()
 
     def _welcome(self, plain: socket.socket) -> None:
         deadline = time.monotonic() + self._patience
@@ -252,7 +254,11 @@ class TcpLinks:
         ended = self._loopback.close(timeout)
         self._acceptor.join(max(0.0, deadline - time.monotonic()))
         self._listener.close()
-        threads = [*self._greeters]
+        with self._lock:
+            threads = list(self._greeters)
+            for heard in self._greeters.values():
+                with suppress(OSError):
+                    heard.shutdown(socket.SHUT_RDWR)
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         for link in self._ended:

@@ -221,6 +221,14 @@ def test_whatever_a_stranger_says_the_others_are_served():
         assert eventually(lambda: not nodes[0]._greeters)
 
 
+def test_a_stranger_that_says_nothing_does_not_hold_up_the_end(tls):
+    node = Node("node0", tls=tls, patience=10 * WAIT)
+    port = int(node.address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)):
+        assert eventually(lambda: node._greeters)
+        assert node.close(WAIT / 4)
+
+
 def test_a_connection_for_which_there_is_no_thread_is_closed_and_the_next_one_is_served(monkeypatch):
     start = threading.Thread.start
     refused: list[threading.Thread] = []
