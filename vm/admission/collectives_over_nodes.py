@@ -210,7 +210,7 @@ class GroupOverNodes(Group):
         link, flat = self.links[node], self.given.flat
         half = Half(transfer, link.fail)
         meta = self.meta_of(binding, region)
-        instruction = self.new_instruction(Opcode.SEND, str(LinkLabel(SEND, node, transfer)), binding.copy.device)
+        instruction = self.new_instruction(Opcode.SEND, str(LinkLabel.of(SEND, node, transfer)), binding.copy.device)
         instruction.inputs, instruction.reads = (binding,), (binding.copy, *tokens)
         instruction.bytes_moved, instruction.limit = meta.nbytes, self.limit
 
@@ -248,7 +248,7 @@ class GroupOverNodes(Group):
     ) -> None:
         """Admit the Expect and the Recv of a value, or of a region of a result."""
         link, flat, device, meta = self.links[node], self.given.flat, target.copy.device, self.meta_of(target, region)
-        half, label = Half(transfer, link.refuse), LinkLabel(OFFER, node, transfer)
+        half, label = Half(transfer, link.refuse), LinkLabel.of(OFFER, node, transfer)
         token = self.residency.new_copy(device, 0, 1)
         first = self.new_instruction(Opcode.EXPECT, str(label), device)
         self.received += 1

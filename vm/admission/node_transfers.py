@@ -143,7 +143,7 @@ class NodeTransfers:
                 half.withdraw(located(session, error, location, "send"))
             self.rejection.deny(session, error, 0, location, "send")
             return
-        self.admit_send(cause, link, half, source, str(LinkLabel(SEND, node, transfer)), node)
+        self.admit_send(cause, link, half, source, str(LinkLabel.of(SEND, node, transfer)), node)
         drop_packed(source)
 
     def admit_send(self, cause: Cause, link: Link, half: Half, source: Binding, label: str, node: str) -> None:
@@ -192,7 +192,7 @@ class NodeTransfers:
                 half.withdraw(located(session, error, message.location, "recv"))
             self.refuse(session, message, error)
             return
-        label = LinkLabel(RECV, message.node, message.transfer)
+        label = LinkLabel.of(RECV, message.node, message.transfer)
         target = self.make_tensor(cause, message.output, meta, home, device, label)
         self.admit_recv(cause, link, half, target, label)
 

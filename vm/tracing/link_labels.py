@@ -1,11 +1,13 @@
 """The labels of instructions that send to other nodes, or receive from there: node and transfer, as text.
 
-Two nodes' records of one transfer have the same number, so that their traces can be joined.
+Two nodes' records of one transfer have the same number, so that their traces can be joined. It is a digest of the
+transfer's name: any session sees records, and whoever knew the name could take the other half's place.
 """
 
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 SEND, OFFER, RECV = "send to", "offer from", "recv from"
@@ -13,14 +15,19 @@ LABEL: Final = re.compile(rf"({SEND}|{OFFER}|{RECV}) (.*) #([0-9a-f]{{32}})")
 
 
 class LinkLabel(NamedTuple):
-    """What a label says: what is done, with which node, for which transfer."""
+    """What a label says: what is done, with which node, for the transfer with which number."""
 
     doing: str
     node: str
-    transfer: bytes
+    number: bytes
+
+    @classmethod
+    def of(cls, doing: str, node: str, transfer: bytes) -> LinkLabel:
+        """For the transfer of that name."""
+        return cls(doing, node, blake2b(transfer, digest_size=len(transfer)).digest())
 
     def __str__(self) -> str:
-        return f"{self.doing} {self.node} #{self.transfer.hex()}"
+        return f"{self.doing} {self.node} #{self.number.hex()}"
 
 
 def read_label(label: str) -> LinkLabel | None:

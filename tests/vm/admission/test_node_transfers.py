@@ -21,7 +21,7 @@ from tensord.interpreter.wire.messages import Atomic, Recv, Restart, Send, encod
 from tensord.streams.links.in_memory import InMemory, pair
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.flat import Place
-from tensord.vm.tracing.link_labels import read_label
+from tensord.vm.tracing.link_labels import LinkLabel, read_label
 
 from ...each_case import each_case
 from ..bare_engine import Bare, Client
@@ -217,9 +217,12 @@ class TestAValue:
         (sent,) = two.first.engine.admission.nodes.sent.items()
         (received,) = two.second.engine.admission.nodes.received.items()
         assert (sent, received) == (("node1", [1, 32]), ("node0", [1, 32]))
-        labels = [read_label(one.op) for node in (two.first, two.second) for one in node.engine.ring.records(nowhere)]
-        found = [(one.doing, one.node) for one in labels if one is not None and one.transfer == NAME]
+        ops = [one.op for node in (two.first, two.second) for one in node.engine.ring.records(nowhere)]
+        number = LinkLabel.of("", "", NAME).number
+        labels = [read_label(op) for op in ops]
+        found = [(one.doing, one.node) for one in labels if one is not None and one.number == number]
         assert found == [("send to", "node1"), ("offer from", "node0"), ("recv from", "node0")]
+        assert not any(NAME.hex() in op for op in ops)  # any session reads them, and could take a half's place
 
 
 class TestAnError:

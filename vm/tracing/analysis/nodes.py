@@ -197,7 +197,7 @@ def linked(records: list[Record]) -> list[Record]:
     for place, record in enumerate(records):
         label = read_label(record.op)
         if label is not None and label.doing in {SEND, RECV}:
-            (senders if label.doing == SEND else receivers)[label.transfer] = place
+            (senders if label.doing == SEND else receivers)[label.number] = place
     for transfer, place in receivers.items():
         if transfer in senders:
             edge = EdgeRecord(records[senders[transfer]].id, Reason.LINK.value, 0, elided=False)

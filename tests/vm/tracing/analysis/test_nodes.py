@@ -20,7 +20,7 @@ VALUE = bytes(16)
 
 
 def label(doing, node, transfer=VALUE):
-    return str(LinkLabel(doing, node, transfer))
+    return str(LinkLabel.of(doing, node, transfer))
 
 
 def ran(instruction, received, started, finished, *operands, **fields):
