@@ -20,6 +20,7 @@ from . import (
     closing,
     cluster,
     cluster_collectives,
+    cluster_training,
     collectives,
     elementwise,
     eviction,
@@ -70,6 +71,7 @@ EMBEDDED: Workloads = {
     "cluster": cluster.measure,
     "links": links.measure,
     "cluster collectives": cluster_collectives.measure,
+    "cluster training": cluster_training.measure,
 }
 
 DAEMON: Workloads = {

@@ -76,6 +76,7 @@ ROWS = [
     "1 KiB between daemons",
     "64 MiB between daemons, TLS",
     "ring all-reduce on 4 nodes",
+    "data-parallel step, 2 nodes",
 ]
 
 
