@@ -2,7 +2,7 @@
 
 Theory of operation
     One thread accepts connections. The first words of each are heard on a thread of its own, within `patience`, at most
-    `GREETINGS` at a time: beyond that, connections are closed at once. A link lasts for one incarnation of its node at
+    `GREETINGS` at a time: beyond that, the oldest is closed. A link lasts for one incarnation of its node at
     one address; another one takes its place when the members say so.
 
 Who owns what
@@ -29,6 +29,7 @@ from .link import TcpLink
 from .sockets import Connection, Tls, dial, listen, tuned
 
 GREETINGS: Final = 32  # connections whose first words are heard at the same time
+GIVING_WAY: Final = 1.0  # seconds in which the oldest of them ends once it was cut
 REFUSED: Final = 0.2  # seconds for the reason of a refusal to leave
 Report = Callable[[str, str, str], None]  # an event, the node, why
 
@@ -157,7 +158,7 @@ class TcpLinks:
                     return
                 time.sleep(0.05)  # no descriptors, say
                 continue
-            if not self._greeting.acquire(blocking=False):
+            if not self._may_greet():
                 connection.close()
                 continue
             greeter = threading.Thread(
@@ -170,6 +171,14 @@ class TcpLinks:
             except (OSError, RuntimeError):  # no descriptors, or no threads, say
                 connection.close()
                 self._greeted(greeter)
+
+    def _may_greet(self) -> bool:
+        """Wait for a place among the greeters: the oldest one gives way, which may hear somebody who says nothing."""
+        if self._greeting.acquire(blocking=False):
+            return True
+        with self._lock, suppress(OSError, StopIteration):
+            next(iter(self._greeters.values())).shutdown(socket.SHUT_RDWR)
+        return self._greeting.acquire(timeout=GIVING_WAY)
 
     def _greet(self, connection: socket.socket, host: str) -> None:
         """Hear the first words, and give the connection to its link."""

@@ -208,8 +208,8 @@ def test_plain_and_tls_do_not_meet():
         assert eventually(lambda: one[0].told("a node cannot be reached"))
 
 
-def test_whatever_a_stranger_says_the_others_are_served():
-    with Nodes() as nodes:
+def test_whatever_strangers_say_and_however_many_say_nothing_the_others_are_served():
+    with Nodes(patience=WAIT) as nodes:
         port = int(nodes[0].address.rpartition(":")[2])
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(links_module.GREETINGS + 8)]
         for seed in range(20):
