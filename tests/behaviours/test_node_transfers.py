@@ -14,6 +14,7 @@ from tensord.interpreter.wire.messages import Fetch, Recv, Release, Send, Upload
 from tensord.streams.links.in_memory import pair
 from tensord.streams.links.link import SMALL
 from tensord.vm.machine import VirtualMachine
+from tensord.vm.tracing.link_labels import OFFER, LinkLabel
 
 from ..each_case import each_case
 
@@ -81,7 +82,7 @@ def test_a_transfer_that_waits_does_not_hang_and_a_trace_says_for_whom(clients) 
     assert second.machine.hung == {}
     trace = second.machine.trace()
     (waiting,) = [record for record in trace.records if record.opcode == "Recv"]
-    assert f"offer from node0 #{NAME.hex()}" in trace.why(waiting.id)
+    assert str(LinkLabel.of(OFFER, "node0", NAME)) in trace.why(waiting.id)
     stats = second.machine.answer(second.session, "stats", ())
     assert stats["devices"]["node1/cpu:0"]["queued"] == {"node1/cpu:0/link0": 1}
     first.send(Send(first.upload(np.ones(4)), "node1", NAME, 0))
