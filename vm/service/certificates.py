@@ -36,13 +36,23 @@ def make_tls(node: str) -> Tls:
     for context in (server, client):
         context.minimum_version = ssl.TLSVersion.TLSv1_3
     fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.decode())).hexdigest()
-    return Tls(partial(server.wrap_socket, server_side=True), partial(dialled, client), fingerprint)
+    return Tls(partial(wrapped, server, server_side=True), partial(dialled, client), fingerprint)
+
+
+def wrapped(context: ssl.SSLContext, connection: socket, *, server_side: bool = False) -> ssl.SSLSocket:
+    """The connection by TLS. OSError if it has ended: `wrap_socket` would raise that, too, and leave it open."""
+    connection.getpeername()
+    return context.wrap_socket(connection, server_side=server_side)
 
 
 def dialled(context: ssl.SSLContext, connection: socket, fingerprint: str) -> ssl.SSLSocket:
     """The connection by TLS to the daemon with that certificate. ProtocolError if it has another one."""
-    secure = context.wrap_socket(connection)
-    found = hashlib.sha256(secure.getpeercert(binary_form=True) or b"").hexdigest()
+    secure = wrapped(context, connection)
+    try:
+        found = hashlib.sha256(secure.getpeercert(binary_form=True) or b"").hexdigest()
+    except OSError:
+        secure.close()
+        raise
     if found != fingerprint:
         secure.close()
         wanted = f"the table of members says {fingerprint[:16]}..." if fingerprint else "it should take plain TCP"

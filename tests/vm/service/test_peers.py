@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import select
 import socket
+import struct
 import sys
 from functools import partial
 from typing import Any
@@ -132,3 +135,16 @@ def test_certificates_are_of_one_daemon_and_leave_no_file(tmp_path, monkeypatch)
     assert len(first.fingerprint) == 64
     assert first.fingerprint != second.fingerprint
     assert not list(tmp_path.iterdir())
+
+
+def test_a_connection_that_has_ended_before_tls_begins_is_left_to_whoever_dialled():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = socket.create_connection(listener.getsockname())
+        other, _ = listener.accept()
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        other.close()  # by a reset
+        select.select([connection], [], [], 10)
+        with pytest.raises(OSError):  # noqa: PT011 - whichever of them the system raises
+            certificates.make_tls("node0").dial(connection, "")
+        connection.close()
+        gc.collect()  # a socket left open would be warned of
