@@ -112,8 +112,8 @@ class NodeTransfers:
     def refused(self, session: VmSession, array: Any, error: TensordError) -> None:
         """Halves in a message that was refused as damaged, a group for one, are told to their nodes."""
         for one in messages_of(array):
-            send, recv = name_fields(one, Send), name_fields(one, Recv)
-            message = send or recv
+            send: Any = name_fields(one, Send)  # whatever its fields are
+            message: Any = send or name_fields(one, Recv)
             if message is None or not is_transfer(message.transfer) or not is_name(message.node):
                 continue
             with suppress(TensordError):
