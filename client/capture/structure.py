@@ -139,7 +139,7 @@ def rebuilt(value: Any, with_members: Iterable[Any]) -> Any:
     if type(value) is slice:
         return slice(*given)
     if type(value) is GlobalTensor:
-        return GlobalTensor(given[0]._core, value._form, given)
+        return GlobalTensor(value._form, given)
     if is_named(value):
         return value._make(given)
     made = copy.copy(value)

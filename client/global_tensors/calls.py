@@ -250,9 +250,7 @@ class GlobalCalls:
                 for target, form, parts in zip(invocation.out, plan.outputs, zip(*made, strict=True), strict=True):
                     self.overwrite(target, form, parts)
             return list(invocation.out)
-        return [
-            GlobalTensor(core, form, parts) for form, parts in zip(plan.outputs, zip(*made, strict=True), strict=True)
-        ]
+        return [GlobalTensor(form, parts) for form, parts in zip(plan.outputs, zip(*made, strict=True), strict=True)]
 
     def overwrite(self, target: Any, form: Form, parts: Sequence[Tensor]) -> None:
         """Write a value, of which these are the parts, to a global tensor."""
@@ -290,7 +288,7 @@ class GlobalCalls:
             parts = box(given._parts, given._form, form)
             mine = {id(part) for part in given._parts}
             parts = [part.copy() if id(part) in mine else part for part in parts]
-        return GlobalTensor(given._core, form, parts)
+        return GlobalTensor(form, parts)
 
     def to_device(self, tensor: Any, device: Any) -> Tensor:
         """The value on one device, as a plain tensor; on a placement, in equal parts."""
@@ -349,11 +347,11 @@ def spread(op: OpDef, tensor: Tensor, placement: Placement) -> GlobalTensor:
     """A plain tensor in equal parts, for an op."""
     form = Form.of(tensor._meta, placement, (BROADCAST,) * len(placement.grid))
     note_move(op.name, placed(tensor)._form, form, "a tensor of one device, without dimensions, goes to each device")
-    return GlobalTensor(tensor._core, form, [tensor.to_device(name) for name in placement.names])
+    return GlobalTensor(form, [tensor.to_device(name) for name in placement.names])
 
 
 def placed(tensor: Any) -> GlobalTensor:
     """A plain tensor as a global one on its device; a global one as it is."""
     if type(tensor) is GlobalTensor:
         return tensor
-    return GlobalTensor(tensor._core, Form.of(tensor._meta, Placement((tensor._home,), (1,)), (BROADCAST,)), [tensor])
+    return GlobalTensor(Form.of(tensor._meta, Placement((tensor._home,), (1,)), (BROADCAST,)), [tensor])

@@ -43,7 +43,7 @@ def global_tensor(core: Core, values: Any, placement: Any, layout: Any, dtype: A
             as_tensor(core_of(core, name), part_of(array, form, number), name, dtype)
             for number, name in enumerate(where.names)
         ]
-    return GlobalTensor(core, form, parts)
+    return GlobalTensor(form, parts)
 
 
 BROADCASTS = {1: (BROADCAST,), 2: (BROADCAST, BROADCAST)}
@@ -103,5 +103,5 @@ def of_parts(core: Core, given: Any, placement: Any, layout: Any, dtype: Any) ->
         if meta is not wanted:
             raise located(MetadataError(f"global_tensor: the part on {name} is {meta}, and would have to be {wanted}"))
     with core.global_calls.grouped(where):
-        made = GlobalTensor(core, form, [part.copy() for part in parts])
+        made = GlobalTensor(form, [part.copy() for part in parts])
         return made if dtype is None else made.astype(dtype)  # type: ignore[return-value]

@@ -36,7 +36,7 @@ class Narrowing(NamedTuple):
     def of(self, tensor: GlobalTensor) -> GlobalTensor:
         """The tensor, narrowed."""
         parts = [cut(part, intervals) for part, intervals in zip(tensor._parts, self.cuts, strict=True)]
-        return GlobalTensor(tensor._core, self.step.after, self.step.pieced(parts))
+        return GlobalTensor(self.step.after, self.step.pieced(parts))
 
 
 @lru_cache(maxsize=1024)

@@ -44,7 +44,7 @@ def brought_together(label: str, parts: Sequence[Tensor]) -> GlobalTensor:
                 moved[group[0]] = reduced([moved[n] for n in group], atom.reduction, home)
             before = before.at(dim, BROADCAST)
     (block,) = blocks(before, after)
-    return GlobalTensor(parts[0]._core, after, [put_together(moved, block, home)] if block.pieces else moved[:1])
+    return GlobalTensor(after, [put_together(moved, block, home)] if block.pieces else moved[:1])
 
 
 def in_form(label: str, parts: Sequence[Tensor], names: Sequence[str]) -> GlobalTensor:
@@ -60,7 +60,7 @@ def in_form(label: str, parts: Sequence[Tensor], names: Sequence[str]) -> Global
         raise ProtocolError(f"the parts of a global tensor do not fit each other: {error}") from None
     if tuple(metas) != form.metas:
         raise ProtocolError(f"the parts of a global tensor, {metas}, are not those of {form}")
-    return GlobalTensor(parts[0]._core, form, parts)
+    return GlobalTensor(form, parts)
 
 
 def whole_shape(metas: Sequence[Meta], grid: tuple[int, ...], layout: Layout) -> tuple[int, ...]:

@@ -55,7 +55,7 @@ def found_in_parts(form: Form, meta: Meta, axes: Collection[int]) -> Form:
 def brought_together(parts: Sequence[Tensor], form: Form, axes: Collection[int]) -> GlobalTensor:
     """The parts' results, on each device for all of the axes. `form`: that of `found_in_parts`."""
     found = Form.of(Meta.of(form.meta.shape, parts[0].dtype), form.placement, form.layout)  # type: ignore[union-attr]
-    return GlobalTensor(parts[0]._core, found, parts).to_global(layout=gathered(form.layout, axes))
+    return GlobalTensor(found, parts).to_global(layout=gathered(form.layout, axes))
 
 
 def product(name: str, x: GlobalTensor, attributes: Attributes, axes: Collection[int]) -> Tensor:

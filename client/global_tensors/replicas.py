@@ -43,4 +43,4 @@ def chosen(tensor: GlobalTensor, failed: Sequence[bool]) -> GlobalTensor:
     names, grid = form.placement.names, form.placement.grid
     where = Placement(tuple([names[n] for n in numbers]), tuple([grid[dim] for dim in kept]) or (1,))
     layout = tuple([form.layout[dim] for dim in kept]) or (BROADCAST,)
-    return GlobalTensor(tensor._core, Form.of(form.meta, where, layout), [tensor._parts[n] for n in numbers])
+    return GlobalTensor(Form.of(form.meta, where, layout), [tensor._parts[n] for n in numbers])

@@ -68,8 +68,8 @@ class GlobalTensor(Base):
     _reading = reading.EXPOSED
     _symbol = Itself()
 
-    def __init__(self, core: Core, form: Form, parts: Sequence[Tensor]) -> None:
-        self._core = parts[0]._core if form.placement.nodes != frozenset(("",)) else core
+    def __init__(self, form: Form, parts: Sequence[Tensor]) -> None:
+        self._core: Core = parts[0]._core  # others are of the same session, or of the same cluster
         self._form = form
         self._handles = tuple(parts)
         self._ids = ()
@@ -170,7 +170,7 @@ class GlobalTensor(Base):
 
     def copy(self) -> Tensor:
         """A new global tensor with this value, placement and layout. No bytes move until one of the two is written."""
-        return GlobalTensor(self._core, self._form, self.parts())
+        return GlobalTensor(self._form, self.parts())
 
     __copy__ = copy
 

@@ -17,24 +17,24 @@ _NAME: Final = re.compile(r"(?:[^\s/:]+/)?([a-z]+):\d+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Devices of one kind, row by row, and the shape of their grid. `spans`: they are of several nodes."""
+    """Devices of one kind, row by row, and the shape of their grid. `nodes`: theirs, "" without a node name."""
 
     names: tuple[str, ...]
     grid: tuple[int, ...]
     _hash: int = field(init=False, repr=False, compare=False)
-    spans: bool = field(init=False, repr=False, compare=False)
+    nodes: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.names, self.grid)))
-        object.__setattr__(self, "spans", len(self.nodes) > 1)
+        object.__setattr__(self, "nodes", frozenset([node_of(name) for name in self.names]))
 
     def __hash__(self) -> int:
         return self._hash  # a key of each op on a global tensor has it
 
     @property
-    def nodes(self) -> frozenset[str]:
-        """The nodes of its devices; "" for those of a machine without a node name."""
-        return frozenset([node_of(name) for name in self.names])
+    def spans(self) -> bool:
+        """Are its devices of several nodes?"""
+        return len(self.nodes) > 1
 
     @property
     def kind(self) -> str:
