@@ -15,9 +15,9 @@ cancellation, the end of a session, a lost device, no memory) tells the other no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
@@ -32,7 +32,7 @@ from ..model.device_state import DeviceState, add_to
 from ..model.instruction import Instruction
 from ..model.session import Cause, VmSession
 from ..model.signature import NOTHING
-from ..model.tensor import Binding, Tensor
+from ..model.tensor import Binding, Copy, Tensor
 from ..placement.residency import Residency
 from ..placement.views import moved
 from ..scheduler.lost_devices import refuse_lost
@@ -46,6 +46,11 @@ from .rejection import Rejection, located
 Withdraw: TypeAlias = Callable[[bytes, TensordError], None]  # `fail` or `refuse` of a link
 
 NO_NODE: Final = "this machine has no node name, so no value goes from here to another node: start it with one"
+
+
+def whole_of(array: Any) -> Any:
+    """All of it."""
+    return array
 
 
 class Half:
@@ -84,6 +89,16 @@ class Half:
         """An instruction of this half will not run, or not to its end."""
         if instruction.error is not None and not self.ended:
             self.withdraw(instruction.describe(instruction.error))
+
+
+class Piece(NamedTuple):
+    """What is sent or received: a value, or a part of it. `take`: from the value's array; `tokens`: of the part, as
+    `collectives` has them."""
+
+    binding: Binding
+    meta: Meta
+    take: Callable[[Any], Any] = whole_of
+    tokens: Sequence[Copy] = ()
 
 
 class NodeTransfers:
@@ -143,20 +158,21 @@ class NodeTransfers:
                 half.withdraw(located(session, error, location, "send"))
             self.rejection.deny(session, error, 0, location, "send")
             return
-        self.admit_send(cause, link, half, source, str(LinkLabel.of(SEND, node, transfer)), node)
+        self.admit_send(cause, link, half, Piece(source, known(source.tensor)), node)
         drop_packed(source)
 
-    def admit_send(self, cause: Cause, link: Link, half: Half, source: Binding, label: str, node: str) -> None:
-        """Admit the instruction."""
-        meta = known(source.tensor)
+    def admit_send(self, cause: Cause, link: Link, half: Half, piece: Piece, node: str, limit: int = 0) -> None:
+        """Admit the instruction, which may take so many nanoseconds."""
+        source, meta, take, _ = piece
+        label = str(LinkLabel.of(SEND, node, half.transfer))
         instruction = self.new_instruction(cause, Opcode.SEND, label, source.copy.device)
-        instruction.inputs, instruction.reads = (source,), (source.copy,)
-        instruction.bytes_moved = meta.nbytes
+        instruction.inputs, instruction.reads = (source,), (source.copy, *piece.tokens)
+        instruction.bytes_moved, instruction.limit = meta.nbytes, limit
 
         def offer(array: Any, ended: Told) -> None:
             poison = instruction.poisoned_operand()
             if poison is None:
-                link.offer(half.transfer, meta, array, half.until(ended))
+                link.offer(half.transfer, meta, take(array), half.until(ended))
             else:
                 half.withdraw(poison)
                 ended(poison)
@@ -194,7 +210,7 @@ class NodeTransfers:
             return
         label = LinkLabel.of(RECV, message.node, message.transfer)
         target = self.make_tensor(cause, message.output, meta, home, device, label)
-        self.admit_recv(cause, link, half, target, label)
+        self.admit_recv(cause, link, half, Piece(target, meta), message.node)
 
     def place_for(self, cause: Cause, meta: Meta, home: DeviceState) -> DeviceState:
         """The device where the value lands, once it is certain that it may."""
@@ -223,22 +239,28 @@ class NodeTransfers:
         self.scheduler.bound.append(copy)
         return Binding(copy, tensor, 0, None)
 
-    def admit_recv(self, cause: Cause, link: Link, half: Half, target: Binding, label: LinkLabel) -> None:
-        """Admit both instructions."""
-        meta, device = known(target.tensor), target.copy.device
-        token = self.residency.new_copy(device, 0, 1)
+    def admit_recv(
+        self, cause: Cause, link: Link, half: Half, piece: Piece, node: str, limits: tuple[int, int] = (0, 0)
+    ) -> None:
+        """Admit both instructions, which may take so many nanoseconds each. Of a part of a value that is being made,
+        the Recv writes the token; else it makes the value."""
+        target, meta, take, tokens = piece
+        device, label = target.copy.device, LinkLabel.of(RECV, node, half.transfer)
+        offered = self.residency.new_copy(device, 0, 1)
         first = self.new_instruction(cause, Opcode.EXPECT, str(label._replace(doing=OFFER)), device)
-        first.writes = (token,)
-        first.remote = True
+        first.writes, first.remote, first.limit = (offered,), True, limits[0]
         self.admit(first, half, lambda ended: link.expect(half.transfer, meta, half.on_error(ended)))
         second = self.new_instruction(cause, Opcode.RECV, str(label), device)
-        second.reads, second.outputs, second.writes = (token,), (target,), (target.copy,)
-        second.bytes_moved = meta.nbytes
+        if tokens:
+            second.reads, second.inputs, second.writes = (offered, target.copy), (target,), tuple(tokens)
+        else:
+            second.reads, second.outputs, second.writes = (offered,), (target,), (target.copy,)
+        second.bytes_moved, second.limit = meta.nbytes, limits[1]
 
         def receive(array: Any, ended: Told) -> None:
-            link.receive(half.transfer, array, half.until(ended))
+            link.receive(half.transfer, take(array), half.until(ended))
 
-        self.admit(second, half, receive, self.received, label.node)
+        self.admit(second, half, receive, self.received, node)
 
     def refuse(self, session: VmSession, message: Recv, error: TensordError) -> None:
         """Define the tensor with the error."""
