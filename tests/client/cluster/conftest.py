@@ -9,16 +9,21 @@ import pytest
 
 import tensord as td
 from tensord.client.embedded import local
-from tensord.streams.links.in_memory import pair
+from tensord.streams.links.in_memory import InMemory, pair
 from tensord.vm.machine import VirtualMachine
 
 from .nodes import DEVICES, Keyed, joined
 
 
 @pytest.fixture
-def machines_of_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, td.Session]]:
+def links() -> dict[str, InMemory]:
+    """The links of two machines of this process, by node."""
+    return dict(zip(("node0", "node1"), pair(), strict=True))
+
+
+@pytest.fixture
+def machines_of_nodes(monkeypatch: pytest.MonkeyPatch, links: dict[str, InMemory]) -> Iterator[dict[str, td.Session]]:
     """A session on each of two machines of this process that know each other and send each other values, by node."""
-    links = dict(zip(("node0", "node1"), pair(), strict=True))
 
     def machine(asked: local.Asked) -> VirtualMachine:
         node = asked.node or ""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.embedded import local
 from tensord.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
 from tensord.interpreter.collectives.over_nodes import transfer_of
-from tensord.streams.links.in_memory import InMemory, pair
-from tensord.vm.machine import VirtualMachine
+from tensord.streams.links.in_memory import InMemory
 
 from ...each_case import each_case
-from .nodes import DEVICES, joined
 
 Tensors: TypeAlias = list[td.Tensor]
 
@@ -47,22 +44,8 @@ class Two:
 
 
 @pytest.fixture
-def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
-    first, second = pair()
-    links = {"node0": first, "node1": second}
-
-    def machine(asked: local.Asked) -> VirtualMachine:
-        node = asked.node or ""
-        return VirtualMachine(asked.devices or (), tracing=asked.tracing, node=node, links=links.get(node))
-
-    monkeypatch.setattr(local, "new_machine", machine)
-    with (
-        td.connect("local:node0", node="node0", devices=DEVICES) as one,
-        td.connect("local:node1", node="node1", devices=DEVICES) as other,
-    ):
-        joined({"node0": one, "node1": other})
-        with td.connect_cluster("local:node0") as session:
-            yield Two((first, second), session)
+def two(links: dict[str, InMemory], cluster: td.ClusterSession) -> Two:
+    return Two((links["node0"], links["node1"]), cluster)
 
 
 def values(shape: tuple[int, ...]) -> list[Any]:

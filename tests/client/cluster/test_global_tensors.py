@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.embedded import local
-from tensord.streams.links.in_memory import InMemory, pair
-from tensord.vm.machine import VirtualMachine
+from tensord.streams.links.in_memory import InMemory
 
 from ...each_case import each_case
-from .nodes import DEVICES, joined
 
 WAIT = 60.0
 NAMES = ("node0/sim:0", "node1/sim:0", "node1/sim:1", "node0/sim:1")
@@ -73,22 +70,8 @@ VALUES = np.random.default_rng(5).standard_normal(SHAPE).astype(np.float32)
 
 
 @pytest.fixture
-def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
-    first, second = pair()
-    links = {"node0": first, "node1": second}
-
-    def machine(asked: local.Asked) -> VirtualMachine:
-        node = asked.node or ""
-        return VirtualMachine(asked.devices or (), tracing=asked.tracing, node=node, links=links.get(node))
-
-    monkeypatch.setattr(local, "new_machine", machine)
-    with (
-        td.connect("local:node0", node="node0", devices=DEVICES) as one,
-        td.connect("local:node1", node="node1", devices=DEVICES) as other,
-    ):
-        joined({"node0": one, "node1": other})
-        with td.connect_cluster("local:node0") as session:
-            yield Two((first, second), session)
+def two(links: dict[str, InMemory], cluster: td.ClusterSession) -> Two:
+    return Two((links["node0"], links["node1"]), cluster)
 
 
 def results(session: Any, names: tuple[str, ...], layout: Any, *, rows: bool) -> dict[str, bytes]:
