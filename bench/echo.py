@@ -1,4 +1,4 @@
-"""What a bare ZeroMQ message takes there and back: the floor under one op and its result.
+"""The round trip of a bare ZeroMQ message: the floor under one op and its result.
 
 `python -m bench.echo ADDRESS [SECRET]` sends everything back, until it gets an empty message; with CURVE if it is given
 a secret key.

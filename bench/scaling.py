@@ -1,8 +1,8 @@
 """`python -m bench.scaling`: a simulation of clusters of 2 to 1,024 nodes, from the costs of few.
 
-It says which part ends first as nodes are added (docs/scaling.md). A step of a collective takes the link's latency and
-the time of its bytes, each time longer by what is drawn from a seed; a node begins a step when its own last one and its
-neighbour's have ended, so one slow step delays those behind it, as on machines.
+The simulation shows which part reaches its limit first as nodes are added (docs/scaling.md). A step of a collective takes
+the link's latency and the time of its bytes, and a random delay drawn from a seed. A node begins a step when its own
+last step and its neighbour's have ended, so one slow step delays later ones, as on real machines.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def tree(nodes: int, size: int, costs: Costs, seed: int = 0, piece: int = MIB) -
 
 
 def control(nodes: int, costs: Costs) -> dict[str, float]:
-    """What one daemon, one supervisor and one client have to do."""
+    """The load of one daemon, one supervisor and one client."""
     peers = nodes - 1
     return {
         "connections of a daemon": 2 * peers,

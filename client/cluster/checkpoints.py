@@ -82,7 +82,7 @@ class ClusterCheckpoints(ClusterFacet):
         """Write what is published on all nodes, or these names of it; see `Session.checkpoint`.
 
         Each node writes to a directory of its name below the given one, as its own host has it: names of node1 lie
-        below `directory/node1`. What the nodes have written is of one moment for each node, not for all.
+        below `directory/node1`. Each node writes the values of one moment of its own; the moments of two nodes differ.
         """
         return self._done(checkpointing(self._cluster, directory, names, keep))
 

@@ -8,7 +8,7 @@ into its place in the result. All else is as on one machine (`collectives`).
 No deadlock: transfers match by name, not by order, and a chunk has memory once it is offered. Results have theirs from
 the beginning, so two clients whose collectives do not fit side by side wait for each other until their `timeout`.
 
-Whoever refuses its part tells the other nodes for each of its transfers: their results carry the same error.
+A node that refuses its part tells the other nodes, for each of its transfers: their results carry the same error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Commands on several machines. What they do is done in the machine's `cluster` room, whose part on Ray is imported
-late: it is an extra.
+"""Commands on several machines. Their work is done in `vm/cluster/`, whose part on Ray, an extra, is imported late.
 
 - `cluster`: the group; `up`: bring a cluster up, add nodes; `operate`: take nodes away, restart, rotate keys
 - `status`: a table of the nodes; `logs`: what their daemons have logged; `doctor`: what is wrong
 - `reaching`: options of all of them, and how Ray is reached; `asking`: how supervisors ask their daemons
-- `progress`: what happens while one waits; `access`: a client's keys
+- `progress`: news of the nodes during a wait; `access`: a client's keys
 """

@@ -1,5 +1,4 @@
-"""What happens to the nodes while a command waits: a line that is drawn anew, or where stderr cannot do that a line for
-each change."""
+"""News of the nodes while a command waits: one line that is redrawn, or one for each change if stderr is no terminal."""
 
 from __future__ import annotations
 

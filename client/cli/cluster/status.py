@@ -43,7 +43,7 @@ def devices_of(row: Mapping[str, Any]) -> str:
 
 
 def remark(row: Mapping[str, Any]) -> str:
-    """What is wrong, and when it is tried again."""
+    """The failure of a node's daemon, and when the next start is due."""
     again = row.get("next")
     return f"{row.get('wrong', '')}{f'; next start in {duration(max(again, 0.0))}' if again else ''}"
 

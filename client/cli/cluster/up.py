@@ -125,7 +125,7 @@ def add(*, name: str, ray: str | None, nodes: int, keys: Path | None, cpus: floa
 
 
 def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Specification:
-    """What is wanted of each node. StartError or MetadataError for a setting that no daemon could start with."""
+    """The settings that the nodes have in common. StartError or MetadataError for a setting that no daemon could start with."""
     from ....vm.cluster.ports import parse_range
     from ....vm.cluster.specification import Specification
     from ....vm.service.settings.config import load
@@ -159,7 +159,7 @@ def read(file: Path | None) -> dict[str, Any]:
 
 
 def tell_up(name: str, rows: Sequence[Mapping[str, Any]], directory: Path, seconds: float, ray: str | None) -> None:
-    """What there is now, and how a client gets in."""
+    """Print the nodes, and the keys with which a client connects."""
     if in_json():
         told = {"cluster": name, "nodes": rows, "keys": str(directory), "seconds": seconds}
         print_json(told | ({"ray": ray} if ray else {}))

@@ -147,7 +147,7 @@ class SupervisorActor:
         return await self.supervisor.reached(frozenset(states), seconds) | self.about
 
     async def specification(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is wanted of each node, and the credentials, for a node that is added."""
+        """The common settings of all nodes, and the credentials, for a node that is added."""
         return self.wanted, self.supervisor.credentials.to_plain()
 
     async def admit(self, credentials: Mapping[str, Any]) -> None:

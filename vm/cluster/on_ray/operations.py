@@ -310,7 +310,7 @@ def admit(namespace: str, change: Callable[[Credentials], Credentials]) -> Crede
 
 
 def specification(namespace: str) -> tuple[Specification, Credentials]:
-    """What is wanted of each node of a cluster that is up, and its credentials."""
+    """The common settings of the nodes of a cluster that is up, and its credentials."""
     for answer in answers({node: one.specification.remote() for node, one in running(namespace).items()}).values():
         if _is_row(answer):
             return Specification.from_plain(answer[0]), Credentials.from_plain(answer[1])
