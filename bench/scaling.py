@@ -1,8 +1,8 @@
 """`python -m bench.scaling`: a simulation of clusters of 2 to 1,024 nodes, from the costs of few.
 
-The simulation shows which part reaches its limit first as nodes are added (docs/scaling.md). A step of a collective takes
-the link's latency and the time of its bytes, and a random delay drawn from a seed. A node begins a step when its own
-last step and its neighbour's have ended, so one slow step delays later ones, as on real machines.
+The simulation shows which part reaches its limit first as nodes are added (docs/scaling.md). A step of a collective
+takes the link's latency and the time of its bytes, and a random delay drawn from a seed. A node begins a step when its
+own last step and its neighbour's have ended, so one slow step delays later ones, as on real machines.
 """
 
 from __future__ import annotations

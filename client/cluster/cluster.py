@@ -1,8 +1,8 @@
 """The nodes of a cluster session, and the session on each: found, opened at first use, lost, found again.
 
 Theory of operation. Each node has an ordinary session. Tensors have the core of their node's, so an op on a tensor is
-what it is on one machine, and knows nothing of this file. Functions that make tensors ask here for the core of a device's node.
-The nodes are those that a member has told (`members`). They are asked for anew when a name is unknown, or a node's
+what it is on one machine, and knows nothing of this file. Functions that make tensors ask here for the core of a
+device's node. The nodes are those that a member has told (`members`). They are asked for anew when a name is unknown, or a node's
 session has ended: a daemon that was started again has another incarnation, address and key.
 
 Ownership. The facade keeps the cores, and each tensor its own; a core keeps the cluster, and the cluster no core. So
@@ -48,8 +48,8 @@ PATIENCE: Final = 5.0  # seconds for a node to say who the members are
 
 
 class Cluster:
-    """The state that the sessions of the nodes share. `table`: the members, as they were last told; `home`: the node that was
-    asked first, where things are made unless a device or a placement says otherwise."""
+    """The state that the sessions of the nodes share. `table`: the members, as they were last told; `home`: the node
+    that was asked first, where things are made unless a device or a placement says otherwise."""
 
     def __init__(self, home: Parts, rows: Any, wanted: Wanted) -> None:
         self.wanted = wanted

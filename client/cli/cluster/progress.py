@@ -1,4 +1,4 @@
-"""News of the nodes while a command waits: one line that is redrawn, or one for each change if stderr is no terminal."""
+"""News of the nodes while a command waits: one line that is redrawn, or a line for each change."""
 
 from __future__ import annotations
 

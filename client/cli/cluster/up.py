@@ -125,7 +125,7 @@ def add(*, name: str, ray: str | None, nodes: int, keys: Path | None, cpus: floa
 
 
 def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Specification:
-    """The settings that the nodes have in common. StartError or MetadataError for a setting that no daemon could start with."""
+    """The settings that the nodes have in common. StartError or MetadataError for one with which no daemon starts."""
     from ....vm.cluster.ports import parse_range
     from ....vm.cluster.specification import Specification
     from ....vm.service.settings.config import load

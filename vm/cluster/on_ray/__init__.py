@@ -1,4 +1,4 @@
-"""Supervisors on Ray, which says which nodes there are, and starts supervisors again. Imported late, since Ray is an extra.
+"""Supervisors on Ray, which says which nodes there are, and starts supervisors again. Imported late.
 
 - `actor`: a supervisor as an actor; `metrics`: a daemon's figures as gauges
 - `cluster`: the supervisors as an operator's process finds them; `placing`: on which nodes they are
