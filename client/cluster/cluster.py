@@ -2,8 +2,8 @@
 
 Theory of operation. Each node has an ordinary session. Tensors have the core of their node's, so an op on a tensor is
 what it is on one machine, and knows nothing of this file. Functions that make tensors ask here for the core of a
-device's node. The nodes are those that a member has told (`members`). They are asked for anew when a name is unknown, or a node's
-session has ended: a daemon that was started again has another incarnation, address and key.
+device's node. The nodes are those that a member has told (`members`). They are asked for anew when a name is unknown,
+or a node's session has ended: a daemon that was started again has another incarnation, address and key.
 
 Ownership. The facade keeps the cores, and each tensor its own; a core keeps the cluster, and the cluster no core. So
 a session that was dropped ends with its last tensor, as on one machine.
