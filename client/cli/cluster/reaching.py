@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -43,16 +44,24 @@ def reached(ray: str | None, name: str) -> Iterator[None]:
     """A connection to Ray. NoDaemon without the extra, and where nothing listens; ClusterError for what Ray refuses."""
     if installed("ray") is None:
         raise NoDaemon(f"Ray is not installed here: {EXTRA}")
-    address = ray or os.environ.get("RAY_ADDRESS", "")
+    address = ray or os.environ.get("RAY_ADDRESS") or address_here()
     check_listens(address)
-    if address.startswith(
-        LOOPBACK
-    ):  # else Ray, which reads this as it is imported, would take this host's other address
+    if address.startswith(LOOPBACK):
+        # Else Ray, which reads the variable as it is imported, would take this host's other address.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     from ....vm.cluster.on_ray.cluster import connected
 
     with connected(address or None, name):
         yield
+
+
+def address_here() -> str:
+    """The address of the Ray cluster that was last started on this machine, as Ray notes it; "" if none was."""
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")  # noqa: S108 - Ray's own
+    try:
+        return note.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def check_listens(address: str) -> None:

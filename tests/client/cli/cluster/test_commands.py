@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tensord.client.cli.cluster import reaching
 from tensord.client.cli.cluster.access import own_key, write_nodes_keys
 from tensord.client.cli.cluster.progress import Progress
 from tensord.client.cli.cluster.reaching import check_listens
@@ -71,6 +72,19 @@ def test_an_address_where_nothing_listens_is_told_at_once():
             check_listens(f"127.0.0.1:{port}")
     check_listens("auto")
     check_listens("")
+
+
+def test_a_ray_cluster_of_which_only_the_note_is_left_is_told_of_at_once(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setattr(reaching, "installed", lambda _extra: "2.60.0")
+    assert reaching.address_here() == ""
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(f"{address}\n")
+    with pytest.raises(NoDaemon, match=f"no Ray cluster is running at {address}"), reaching.reached(None, "tensord"):
+        pass
 
 
 def test_a_cluster_has_a_name_that_directories_can_have(capsys):
