@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ....interpreter.errors import MetadataError
+from ....interpreter.types.device_names import kind_of
 from ..drawing.figures import duration, plural
 from ..line import options
 from ..line.options import in_json, print_json
@@ -37,7 +38,7 @@ wait = click.option(
 @click.command()
 @on_a_cluster
 @click.option("--nodes", type=click.IntRange(1), help="How many nodes; by default all that Ray has.")
-@click.option("--device", "devices", multiple=True, help="A device of each node, such as sim:0; may be repeated.")
+@click.option("--device", "devices", multiple=True, help="A device of each node beside cpu:0, such as sim:0; may be repeated.")
 @click.option("--config", type=options.FILE, help="A configuration file for each daemon; options override it.")
 @click.option("--memory", help="Memory of each daemon, such as 8GiB or 50%.")
 @click.option("--ports", default="7700-7799", metavar="FIRST-LAST", help="Ports that daemons may use.")
@@ -133,7 +134,7 @@ def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Spe
     settings = read(given["config"])
     if wrong := OURS & settings.keys() - {"devices"}:
         raise MetadataError(f"{given['config']}: {min(wrong)} is a node's own, which its supervisor sets: leave it out")
-    devices = tuple(given["devices"]) or tuple(settings.pop("devices", ("cpu:0",)))
+    devices = with_a_cpu(tuple(given["devices"]) or tuple(settings.get("devices", ())))
     settings.pop("devices", None)
     if given["memory"] or simulated:
         settings["memory"] = given["memory"] or settings.get("memory", f"{60 / simulated:.3g}%")
@@ -149,6 +150,12 @@ def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Spe
         durable=not given["no_durable"],
         grace=checked.grace,
     )
+
+
+def with_a_cpu(devices: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The devices, with cpu:0 in front unless one is a cpu: durable names and values of GPUs leave a node from there."""
+    names = [one.get("name", "") if isinstance(one, Mapping) else one for one in devices]
+    return devices if any(kind_of(str(name)) == "cpu" for name in names) else ("cpu:0", *devices)
 
 
 def read(file: Path | None) -> dict[str, Any]:

@@ -42,6 +42,12 @@ def test_a_node_has_the_devices_of_the_command_line_before_those_of_the_file(tmp
     assert wanted(config=file, devices=("cpu:0",)).devices == ("cpu:0",)
 
 
+def test_a_node_has_a_cpu_whatever_else_it_has():
+    assert wanted().devices == ("cpu:0",)
+    assert wanted(devices=("sim:0", "sim:1")).devices == ("cpu:0", "sim:0", "sim:1")
+    assert wanted(devices=("sim:0", "cpu:1")).devices == ("sim:0", "cpu:1")
+
+
 def test_simulated_nodes_share_the_memory_of_the_machine():
     assert wanted(simulated=4).settings == {"memory": "15%"}
     assert wanted(simulated=4, memory="1 GiB").settings == {"memory": "1 GiB"}
