@@ -38,7 +38,7 @@ wait = click.option(
 @click.command()
 @on_a_cluster
 @click.option("--nodes", type=click.IntRange(1), help="How many nodes; by default all that Ray has.")
-@click.option("--device", "devices", multiple=True, help="A device of each node beside cpu:0, such as sim:0; may be repeated.")
+@click.option("--device", "devices", multiple=True, help="A device of each node, beside cpu:0; may be repeated.")
 @click.option("--config", type=options.FILE, help="A configuration file for each daemon; options override it.")
 @click.option("--memory", help="Memory of each daemon, such as 8GiB or 50%.")
 @click.option("--ports", default="7700-7799", metavar="FIRST-LAST", help="Ports that daemons may use.")
@@ -153,7 +153,7 @@ def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Spe
 
 
 def with_a_cpu(devices: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The devices, with cpu:0 in front unless one is a cpu: durable names and values of GPUs leave a node from there."""
+    """The devices, with cpu:0 in front unless one is a cpu: durable names are written from a cpu."""
     names = [one.get("name", "") if isinstance(one, Mapping) else one for one in devices]
     return devices if any(kind_of(str(name)) == "cpu" for name in names) else ("cpu:0", *devices)
 
