@@ -20,7 +20,6 @@ from tensord.streams.cuda.cuda import MOST_AXES, CudaDevice
 from tensord.streams.launching.launcher import Launcher
 from tensord.vm.scheduler.fences import AHEAD_NS, MOST, OFTEN
 
-from ..puppet import eventually
 from ..streams.fake_cuda.gpu import Gpu, IllegalAddress, illegal_address
 from ..streams.fake_cuda.module import installed
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, until
@@ -396,16 +395,18 @@ def test_what_is_sent_while_a_session_is_flooded_keeps_its_order(
     session.sync()
     monkeypatch.setattr(machine_of(session), "await_credit", lambda _session: None)
     hold(gpu, session)
-    for _ in range(MOST + 100):
-        x = x + one
-    session._core.outbox.flush_if_free()  # unless another thread sends already
-    assert eventually(lambda: machine_of(session).engine.held)
+    ops = 0
+    while not machine_of(session).engine.held:  # a batch that is sent once the session is flooded
+        assert ops < 4 * MOST
+        x, ops = x + one, ops + 1
+        if ops > MOST:
+            session._core.outbox.flush_if_free()
     gpu.release("compute")
     while gpu.step():
         pass  # the device has done it, and the machine does not know that yet
     x = x + one
     session._core.outbox.flush_if_free()
-    assert x.numpy()[0] == MOST + 102
+    assert x.numpy()[0] == ops + 2
 
 
 def test_arrays_of_more_axes_than_the_device_has_fail_alone(session: Any) -> None:
