@@ -21,8 +21,8 @@ class Limits:
     and of its spans; beyond it the oldest are forgotten. `operands`: operands of all signatures of a session. `chains`,
     `names`: chains that a session may make, names that it may publish. `programs`, `steps`: programs and routines of a
     session, each, and the steps of all of them. `iterations`: rounds of the loops of one run. `files`: files that
-    tensors of a session lie in. `segments`, `mapped`: upload segments of a session, and their bytes. `sessions`:
-    sessions open at a time.
+    tensors of a session lie in. `transfers`: values of a session that wait at once for another node to take them.
+    `segments`, `mapped`: upload segments of a session, and their bytes. `sessions`: sessions open at a time.
     """
 
     header: int = MIB
@@ -45,6 +45,7 @@ class Limits:
     steps: int = 1 << 18
     iterations: int = 1 << 20
     files: int = 256
+    transfers: int = 8192
     segments: int = 128
     mapped: int = 1 << 62
     sessions: int = 256

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ...interpreter.errors import MetadataError, ProtocolError, TensordError
+from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import DTYPES, Meta
@@ -40,7 +40,7 @@ from ..scheduler.scheduler import Scheduler
 from ..tracing.link_labels import OFFER, RECV, SEND, LinkLabel
 from .lookup import check_new, define, device_of, note_maker, refuse_cancelled, tensor_of
 from .packing import drop_packed, packed
-from .quotas import check_results
+from .quotas import check_offers, check_results
 from .rejection import Rejection, located
 
 Withdraw: TypeAlias = Callable[[bytes, TensordError], None]  # `fail` or `refuse` of a link
@@ -87,6 +87,7 @@ class Half:
 
     def doomed(self, instruction: Instruction) -> None:
         """An instruction of this half will not run, or not to its end."""
+        instruction.session.offered.discard(instruction.id)
         if instruction.error is not None and not self.ended:
             self.withdraw(instruction.describe(instruction.error))
 
@@ -170,12 +171,13 @@ class NodeTransfers:
         instruction.bytes_moved, instruction.limit = meta.nbytes, limit
 
         def offer(array: Any, ended: Told) -> None:
-            poison = instruction.poisoned_operand()
-            if poison is None:
+            error = instruction.poisoned_operand() or refused_offer(cause.session)
+            if error is None:
+                cause.session.offered.add(instruction.id)
                 link.offer(half.transfer, meta, take(array), half.until(ended))
             else:
-                half.withdraw(poison)
-                ended(poison)
+                half.withdraw(instruction.describe(error))
+                ended(error)
 
         self.admit(instruction, half, offer, self.sent, node)
 
@@ -288,12 +290,22 @@ class NodeTransfers:
         if counted is not None:
 
             def count(done: Instruction) -> None:
+                done.session.offered.discard(done.id)
                 if done.error is None:
                     add_to(counted.setdefault(node, [0, 0]), done.bytes_moved)
                     add_to(done.author.moved, done.bytes_moved)
 
             instruction.on_retire = count
         self.scheduler.admit(instruction)
+
+
+def refused_offer(session: VmSession) -> TensordError | None:
+    """The error of a session that has offered as many values as it may."""
+    try:
+        check_offers(session)
+    except QuotaError as error:
+        return error
+    return None
 
 
 def known(tensor: Tensor) -> Meta:

@@ -114,6 +114,16 @@ def check_operands(session: VmSession, more: int) -> None:
         )
 
 
+def check_offers(session: VmSession) -> None:
+    """QuotaError if the session may not offer one more value to another node."""
+    quota = session.limits.transfers
+    if len(session.offered) >= quota:
+        raise QuotaError(
+            f"1 transfer more: other nodes have yet to take {quota} values of the session, of {quota}; receive those "
+            "first, or raise the quota (transfers)"
+        )
+
+
 def check_chains(session: VmSession) -> None:
     """QuotaError if the session may not have one more chain."""
     quota = session.limits.chains

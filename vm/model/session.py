@@ -88,6 +88,7 @@ class VmSession:
         "moving",
         "name",
         "newest",
+        "offered",
         "open_file",
         "opened",
         "operands",
@@ -142,6 +143,7 @@ class VmSession:
         self.refused_chains: dict[int, TensordError] = {}  # what the side effects of a refused chain get
         self.plans: dict[int, Plan | TensordError] = {}
         self.immediate: dict[int, Plan] = {}  # those of the plans whose ops may run, or take effect, at admission
+        self.offered: set[int] = set()  # its live instructions whose values wait for another node to take them
         self.operands = 0  # of all plans
         self.programs: dict[int, Program | Reader | TensordError] = {}
         self.routines: dict[int, Linked | TensordError] = {}

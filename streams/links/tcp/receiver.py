@@ -8,13 +8,16 @@ import numpy as np
 
 from ....interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from ....interpreter.types.meta import Meta
+from ....interpreter.wire.limits import Limits
 from ..link import Array, Told
 from .frames import Frame, Kind
 from .halves import RECEIVER, Call, Event, Half, State, Violation, bytes_of
 from .outgoing import Failures, Outgoing
 from .sender import WINDOW, cost, under_way
 
-ARRIVED: Final = 1 << 16  # offers for which nobody has asked yet
+ARRIVED: Final = (
+    Limits().sessions * Limits().transfers
+)  # offers for which nobody has asked yet: a peer's sessions have no more
 OFFERED_STATES: Final = frozenset({State.READY, State.FAILED})
 
 

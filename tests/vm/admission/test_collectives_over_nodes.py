@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import CancelledError, MetadataError, ProtocolError, QuotaError, TensordError
-from tensord.interpreter.wire.messages import Collective
+from tensord.interpreter.wire.messages import Collective, Send
 from tensord.streams.links.in_memory import InMemory, pair
 from tensord.vm.reporting.invariants import violations
 
@@ -112,6 +112,21 @@ def test_the_other_node_is_told_of_a_part_that_is_refused(first: bool) -> None:
     drain(nodes)
     for node, id_ in zip(nodes, made, strict=True):
         assert isinstance(error_of(node, id_), QuotaError)
+    check_idle(nodes)
+
+
+def test_chunks_beyond_what_a_session_may_offer_fail_at_both_nodes() -> None:
+    links = pair()
+    nodes = Node(links[0], transfers=1), Node(links[1])
+    here, there = nodes
+    here.client.send(Send(here.x, "node1", b"v" * 16, 1))  # nobody receives it
+    here.bare.drain()
+    made = [node.reduce() for node in nodes]
+    drain(nodes)
+    assert isinstance(error_of(there, made[1]), QuotaError)
+    assert QuotaError in {type(error) for error in here.bare.errors}
+    here.bare.engine.cancel(here.client.session)
+    drain(nodes)
     check_idle(nodes)
 
 

@@ -442,6 +442,52 @@ def test_a_lost_device_at_each_step_ends_both_halves(step: str, which: str) -> N
         assert "the device is lost" in str(error_of(two.second, y))
 
 
+class TestTheLimit:
+    def names(self, count: int) -> list[bytes]:
+        return [bytes([number]) * 16 for number in range(1, count + 1)]
+
+    def test_of_what_a_session_may_offer_fails_one_value_more_at_both_nodes(self) -> None:
+        two = Two(transfers=2)
+        *taken, refused, later = self.names(4)
+        for name in (*taken, refused):
+            two.send(transfer=name)
+        y = two.recv(refused)
+        assert "of 2; receive those first, or raise the quota (transfers)" in error_of(two.second, y).message
+        assert [type(error) for error in two.first.bare.errors] == [QuotaError]
+        assert two.first.statuses() == ["Send FAILED"]
+        received = [two.recv(name) for name in taken]
+        two.drain()
+        two.send(transfer=later)
+        received.append(two.recv(later))
+        two.drain()
+        assert all(two.second.client.fetch(id_) == VALUES for id_ in received)
+        two.check_idle()
+
+    def test_is_one_of_each_session(self) -> None:
+        two = Two(transfers=1)
+        first, refused, others = self.names(3)
+        two.send(transfer=first)
+        two.send(transfer=refused)
+        client = two.first.bare.client(transfers=1)
+        client.send(Send(client.upload(VALUES), "node1", others, 1))
+        y = two.recv(others)
+        two.drain()
+        assert two.second.client.fetch(y) == VALUES
+
+    def test_counts_no_value_that_waits_for_its_own_operands_or_was_withdrawn(self) -> None:
+        two = Two(transfers=1)
+        first, second = self.names(2)
+        two.send(transfer=first)
+        two.first.cancel()
+        two.first.client.send(Restart(1))
+        two.first.bare.schedule()
+        assert not two.first.client.session.offered
+        y = two.recv(second)
+        two.send(two.first.client.upload(VALUES), transfer=second)
+        two.drain()
+        assert two.second.client.fetch(y) == VALUES
+
+
 class TestMemory:
     def test_that_is_full_after_the_offer_fails_both_halves(self) -> None:
         two = Two()
