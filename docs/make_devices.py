@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tensord.streams.catalogue import KINDS
+from tensord.streams.catalogue import KINDS  # with all of this tree
 from tensord.streams.options import rows
 
 PAGE = Path(__file__).parent / "devices.md"
@@ -13,7 +13,7 @@ PAGE = Path(__file__).parent / "devices.md"
 
 def table() -> str:
     """The table, one line per option."""
-    kinds = {name: kind.options for name, kind in KINDS.items()}
+    kinds = {name: kind.options for name, kind in sorted(KINDS.items())}
     head = ("option", "unit", *(f"`{name}`" for name in kinds), "meaning")
     lines = [head, ("---",) * len(head), *rows(kinds)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("| --- ", "|---").replace("|--- |", "|---|")

@@ -1,51 +1,31 @@
 """From names and tables of options, as in `connect(devices=...)` or a configuration file, to open devices.
 
 A device is "cpu:0", or a table with its name and options: {"name": "sim:0", "memory": "64MiB", "bandwidth": 1e9}.
-`CpuOptions`, `SimOptions` and `CudaOptions` declare the options, which `options` reads and describes. Everything is
-checked here, before the first device is opened.
+Each kind declares its options, which `options` reads and describes. Everything is checked here, before the first
+device is opened.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..interpreter.errors import MetadataError, MetadataTypeError, TensordError
 from ..interpreter.types.device_names import on_node
-from .cuda.cuda import CudaDevice, CudaOptions, available
 from .device import Device
-from .disk.store import NAME, StoreDevice, StoreOptions
-from .host.cpu import CpuDevice, CpuOptions
+from .disk.store import NAME, StoreDevice
+from .kinds import KINDS as KINDS  # noqa: PLC0414 - exported, with all kinds of this tree
+from .kinds import DeviceKind, find_kinds, unknown
 from .options import read_options
-from .sim.launching_sim import LaunchingSimDevice
-from .sim.sim import SimDevice, SimOptions
 from .stream import Sink
 
 DEFAULT: Final = ("cpu:0",)
 
 _NAME: Final = re.compile(r"([a-z]+):(0|[1-9]\d{0,2})")
 
-
-class Kind(NamedTuple):
-    """A kind of device: its constructor and its options."""
-
-    open: Callable[[str, Sink, Any], Device]
-    options: type[Any]
-
-
-def open_sim(name: str, sink: Sink, options: SimOptions) -> SimDevice:
-    """A sim device, which may launch."""
-    return LaunchingSimDevice(name, sink, options) if options.launches else SimDevice(name, sink, options)
-
-
-KINDS: Final = {
-    "cpu": Kind(CpuDevice, CpuOptions),
-    "sim": Kind(open_sim, SimOptions),
-    "cuda": Kind(CudaDevice, CudaOptions),
-    "store": Kind(StoreDevice, StoreOptions),
-}
+find_kinds(str(__package__))
 
 
 def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink, node: str = "") -> dict[str, Device]:
@@ -76,11 +56,14 @@ def open_tiers(specs: Sequence[str | Mapping[str, object]], sink: Sink, node: st
 def _opened(name: str, kind: str, sink: Sink, options: Any) -> Device:
     """An open device; MetadataError if it does not open."""
     try:
-        return KINDS[kind].open(name, sink, options)
+        device = KINDS[kind].open(name, sink, options)
     except TensordError:
         raise
     except Exception as error:
         raise MetadataError(f"device {name!r} does not open: {type(error).__name__}: {error}") from error
+    if not isinstance(device, Device):
+        raise MetadataError(f"device {name!r} does not open: {kind!r} opens a {type(device).__name__}, no Device")
+    return device
 
 
 def check_devices(specs: Sequence[str | Mapping[str, object]], *, present: bool = True) -> dict[str, tuple[str, Any]]:
@@ -98,9 +81,9 @@ def check_devices(specs: Sequence[str | Mapping[str, object]], *, present: bool 
         if name in planned:
             raise MetadataError(f"device {name!r} is given twice")
         planned[name] = (kind, options)
-    if planned.keys() <= {NAME}:
-        raise MetadataError(f"{NAME} computes nothing: name another device, too, such as {DEFAULT[0]}")
-    if NAME in planned and planned[NAME][1].durable and all(kind != "cpu" for kind, _ in planned.values()):
+    if not any(KINDS[kind].computes for kind, _ in planned.values()):
+        raise MetadataError(f"{next(iter(planned))} computes nothing: name another device, too, such as {DEFAULT[0]}")
+    if NAME in planned and planned[NAME][1].durable and not any(KINDS[kind].host for kind, _ in planned.values()):
         raise MetadataError(f"durable names are written from a cpu device: name one, too, such as {DEFAULT[0]}")
     return planned
 
@@ -112,6 +95,14 @@ def close_devices(devices: Mapping[str, Device], timeout: float) -> bool:
     return all(ended)
 
 
+def _unavailable(kind: DeviceKind, number: int) -> str | None:
+    """Why there is no device of that number here."""
+    try:
+        return kind.available(number)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
 def _parse(spec: str | Mapping[str, object], *, present: bool) -> tuple[str, str, Any]:
     if not isinstance(spec, str | Mapping):
         raise MetadataError(f'a device is a name such as "cpu:0", or a table with a name, not {spec!r}')
@@ -119,10 +110,10 @@ def _parse(spec: str | Mapping[str, object], *, present: bool) -> tuple[str, str
     name = table.pop("name", None)
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if not isinstance(name, str) or match is None or match[1] not in KINDS:
-        raise MetadataError(f'there is no device {name!r}; devices are named like "cpu:0" (known: {", ".join(KINDS)})')
-    kind = match[1]
-    if kind == "store" and name != NAME:
-        raise MetadataError(f"there is one store, {NAME}, and no {name}")
-    if present and kind == "cuda" and (reason := available(int(match[2]))):
+        raise unknown(name)
+    kind, number = KINDS[match[1]], int(match[2])
+    if kind.only not in {None, number}:
+        raise MetadataError(f"there is one {kind.name}, {kind.name}:{kind.only}, and no {name}")
+    if present and (reason := _unavailable(kind, number)):
         raise MetadataError(f"device {name!r} is not available: {reason}")
-    return name, kind, read_options(name, KINDS[kind].options, table)
+    return name, kind.name, read_options(name, kind.options, table)

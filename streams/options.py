@@ -50,7 +50,12 @@ def read_options(device: str, kind: type[Options], table: Mapping[str, object]) 
             checked[key] = known[key].read(value)
         except (TypeError, ValueError, OverflowError) as error:
             raise MetadataError(f"device {device!r}, option {key!r}: {error}") from None
-    return kind(**checked)
+    try:
+        return kind(**checked)
+    except MetadataError:
+        raise
+    except Exception as error:  # of a kind from outside, which checks more than each option by itself
+        raise MetadataError(f"device {device!r}: {error}") from error
 
 
 def options_of(kind: type[Any]) -> dict[str, Option]:

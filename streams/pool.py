@@ -217,7 +217,7 @@ def bytes_of(owner: Any) -> int:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PooledDevice(Device):
-    """A device whose memory comes from a pool; the accounting. Subclasses say how a block is made (`_new_memory`).
+    """A device whose memory comes from a pool; the accounting. Subclasses say how a block is made (`new_memory`).
 
     `keep`: bytes of freed memory kept for reuse, at most; they are dropped first when memory gets short.
     `refusing`: ask `refuses_allocation` about each allocation.
@@ -225,11 +225,11 @@ class PooledDevice(Device):
 
     def __init__(self, name: str, xp: Any, limit: int, missing: Iterable[str], keep: int) -> None:
         super().__init__(name, xp, limit, frozenset(missing))
-        self.pool = Pool(keep, self._new_memory, self._capacity, self.order)
+        self.pool = Pool(keep, self.new_memory, self._capacity, self.order)
         self.refusing = False
 
     @abstractmethod
-    def _new_memory(self, nbytes: int) -> Any:
+    def new_memory(self, nbytes: int) -> Any:
         """A fresh block, at least one byte; MemoryError if there is none."""
 
     def _capacity(self, nbytes: int) -> int:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from inspect import unwrap
 from typing import Any, NoReturn
 from unittest.mock import patch
 
-from tensord.streams.catalogue import KINDS, Kind
-from tensord.streams.cuda.cuda import CudaDevice, CudaOptions
+from tensord.streams.catalogue import KINDS
+from tensord.streams.cuda.cuda import CudaDevice
+from tensord.streams.cuda.options import CudaOptions
 from tensord.streams.device import Device
 from tensord.streams.stream import Sink
 
@@ -131,7 +132,7 @@ def installed(refuse: Refuse = nothing) -> Iterator[None]:
         yield
         return
     kind, device = choice
-    with patch.dict(KINDS, {kind: Kind(opener(device, refuse), KINDS[kind].options)}):
+    with patch.dict(KINDS, {kind: replace(KINDS[kind], open=opener(device, refuse))}):
         yield
 
 

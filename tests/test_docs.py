@@ -22,7 +22,7 @@ from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.op_table import TABLE, read_table, table_of
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.schema.opdoc import description_of
-from tensord.streams.cuda.cuda import CudaOptions
+from tensord.streams.cuda.options import CudaOptions
 from tensord.streams.disk.store import StoreOptions
 from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.host.cpu import CpuOptions
@@ -132,7 +132,7 @@ def test_no_page_hides_python_from_its_test():
         assert len(re.findall(r"```\s*(?:py|python|pycon)\b", page.read_text())) == len(blocks_of(page)), page
 
 
-@pytest.mark.parametrize(("column", "options"), [(1, CpuOptions), (2, SimOptions), (3, CudaOptions), (4, StoreOptions)])
+@pytest.mark.parametrize(("column", "options"), [(1, CpuOptions), (2, CudaOptions), (3, SimOptions), (4, StoreOptions)])
 def test_every_option_of_a_device_is_in_the_table(column, options):
     table = {name: row for name, row in table_rows("## Options").items() if len(row) == 6}
     assert {name for name, row in table.items() if row[column] != "-"} == {field.name for field in fields(options)}

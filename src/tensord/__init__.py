@@ -6,7 +6,7 @@
         x = s.asarray([[1.0, 2.0], [3.0, 4.0]])
         print((x @ x + 1).to_device("sim:0").numpy())
 
-The names below, `tensord.array_api` and `tensord.handlers`, are the public surface; everything else may change.
+The names below and in `tensord.array_api`, `collectives`, `devices` and `handlers` are the public surface; everything else may change.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 if TYPE_CHECKING:
     from . import array_api as array_api
     from . import collectives as collectives
+    from . import devices as devices
     from .client.calls.contexts import Context
     from .client.cluster.session import ClusterSession
     from .client.global_tensors.tensor import GlobalTensor
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .interpreter.layouts.layout import broadcast, partial, split
     from .interpreter.layouts.placement import placement
     from .interpreter.programs.program import Program
+    from .streams.kinds import define_device
     from .vm.tracing.analysis.trace import Trace
 
     P = ParamSpec("P")
@@ -79,6 +81,7 @@ __all__ = [
     "connect_async",
     "connect_cluster",
     "connect_cluster_async",
+    "define_device",
     "partial",
     "pipeline",
     "placement",
@@ -98,13 +101,14 @@ _HOMES = {
     "Tensor": "client.tensor.tensor",
     "Trace": "vm.tracing.analysis.trace",
     "broadcast": "interpreter.layouts.layout",
+    "define_device": "streams.kinds",
     "build_info": "interpreter.build_info",
     "partial": "interpreter.layouts.layout",
     "pipeline": "client.pipelines.pipeline",
     "placement": "interpreter.layouts.placement",
     "split": "interpreter.layouts.layout",
 }
-_MODULES = ("array_api", "collectives", "handlers")
+_MODULES = ("array_api", "collectives", "devices", "handlers")
 _Given = ParamSpec("_Given")
 
 

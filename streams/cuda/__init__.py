@@ -1,5 +1,6 @@
 """NVIDIA GPUs, through CuPy.
 
+- `kind`: what is known of the kind before a device is opened; `options`: of which kind they are
 - `cuda`: the device; `direct`: elementwise calls as kernels that are launched by one call; `loops`: the device code of
   CuPy's ufuncs; `own_kernel`: what a kernel of our own is to those that launch it
 - `fused`: fusions as one kernel each, and single ops that CuPy computes by several; `traced`: the loops that an op

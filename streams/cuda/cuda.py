@@ -18,10 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, sleep
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,25 +29,11 @@ from ...interpreter.programs.fusion import Fusion, Terms
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import Array, BoundKernel, OutputMetas
 from ...interpreter.types.meta import Meta, OperandMeta
-from ..device import BlockUser, Buffer, Device, Eviction, FusionKernel, KernelCall
+from ..device import BlockUser, Buffer, Device, FusionKernel, KernelCall
 from ..graph import Call, LaunchGraph, Moving, Refused
-from ..host.host import GIB, physical_memory
 from ..launching.launch_stream import LaunchStream
 from ..launching.launcher import Launcher
-from ..options import (
-    CACHE,
-    CEILING,
-    COMPUTE_STREAMS,
-    EVICTION,
-    FLOOR,
-    LAUNCH_BLOCKING,
-    MEMORY,
-    MISSING_OPS,
-    PEER,
-    Option,
-    ceiling_of,
-    parse_size,
-)
+from ..options import ceiling_of
 from ..pool import PooledBuffer
 from ..stream import Sink, StreamKind
 from .compiling import Compiling
@@ -58,6 +43,7 @@ from .fused import FusedKernels
 from .graphs import CudaGraph, Graphs
 from .ipc import SharedBlock, SharedBlocks, whole_pages
 from .nodes import ALIGNMENT
+from .options import CudaOptions, available
 from .scratch import least_temporaries
 
 GRAPHS: Final = 8  # the part of the memory that graphs may have
@@ -68,47 +54,10 @@ MOST_AXES: Final = 32  # of CuPy's arrays
 _NOT_READY: Final = 600  # cudaErrorNotReady
 _NO_MEMORY: Final = 2  # cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for which CuPy has no name
 
-RESERVE: Final = Option(
-    "bytes", parse_size, "taken from the GPU when it is opened; what fits costs no call of the driver"
-)
-PINNED: Final = Option("bytes", parse_size, "page-locked host memory for copies, at most; beyond it copies are slower")
-
-
-@dataclass(frozen=True, slots=True)
-class CudaOptions:
-    """Options of a cuda device. `memory`: 0 is five sixths of the memory free when the device is opened."""
-
-    memory: Annotated[int, MEMORY, "5/6 of what is free when it is opened"] = 0
-    cache: Annotated[int, CACHE] = 2 << 30
-    eviction: Annotated[Eviction, EVICTION] = Eviction.COST
-    floor: Annotated[int, FLOOR] = 0
-    ceiling: Annotated[int | str, CEILING] = 0
-    compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
-    missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
-    peer: Annotated[bool, PEER] = True
-    launch_blocking: Annotated[bool, LAUNCH_BLOCKING] = False
-    reserve: Annotated[int, RESERVE, "1 GiB, but at most `memory`"] = GIB
-    pinned: Annotated[int, PINNED, "4 GiB, but at most a quarter of the machine's memory"] = field(
-        default_factory=lambda: min(4 * GIB, physical_memory() // 4)
-    )
-
 
 def _most_of_pool(limit: int) -> int:
     """Bytes that CuPy's pool may take from the driver for that many bytes in the ledger."""
     return limit + limit // 8 + (256 << 20)
-
-
-def available(ordinal: int = 0) -> str | None:
-    """None if this CUDA device can be opened, else the reason."""
-    try:
-        import cupy
-    except Exception as error:
-        return f"CuPy cannot be imported ({type(error).__name__}: {error}); install tensord[cuda12] or tensord[cuda13]"
-    try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except Exception as error:
-        return f"CUDA does not work ({error})"
-    return None if ordinal < count else f"there are {count} CUDA devices"
 
 
 class CudaDevice(CopyingDevice):
@@ -196,7 +145,7 @@ class CudaDevice(CopyingDevice):
 
     # -- memory ------------------------------------------------------------------------------------------------
 
-    def _new_memory(self, nbytes: int) -> Any:
+    def new_memory(self, nbytes: int) -> Any:
         """A block from CuPy's pool, after dropping free memory if need be. MemoryError if there is none now, or if the
         device turns out to be lost."""
         try:

@@ -1,5 +1,5 @@
 """The tier below the host: values in files.
 
-- `store`: the device; `spill`: its file
+- `kind`: the kind "store"; `store`: the device; `spill`: its file
 - `stored`: arrays whose bytes lie in a file; `kept`: the same for those of checkpoints
 """

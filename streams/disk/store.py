@@ -90,7 +90,7 @@ class StoreDevice(HostDevice):
         self.file = SpillFile(options.directory, self.limit) if self.limit else None
         self.readers = [self._stream(StreamKind.READ, n, sink) for n in range(READERS)]
         writers = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.WRITE, StreamKind.SAVE)}
-        self._set_streams(self.readers, writers)
+        self.set_streams(self.readers, writers)
         for fault in options.faults:
             self.inject(fault)
 
@@ -115,7 +115,7 @@ class StoreDevice(HostDevice):
     def _capacity(self, nbytes: int) -> int:
         return whole_pages(nbytes)
 
-    def _new_memory(self, nbytes: int) -> Any:
+    def new_memory(self, nbytes: int) -> Any:
         if self.file is None:
             raise MemoryError("the store has no directory")
         return self.file.block(nbytes)

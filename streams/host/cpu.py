@@ -87,7 +87,7 @@ class CpuDevice(HostDevice):
         self.ceiling = ceiling_of(options.ceiling, self.limit)
         compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.workers)]
         copies = self._stream(StreamKind.P2P, 0, sink)
-        self._set_streams(compute, dict.fromkeys((StreamKind.H2D, StreamKind.D2H, StreamKind.P2P), copies))
+        self.set_streams(compute, dict.fromkeys((StreamKind.H2D, StreamKind.D2H, StreamKind.P2P), copies))
         if options.workers > 1:
             self.crew = Crew(name, options.workers - 1, compute)
         self._asked_blas = options.blas_threads
@@ -101,23 +101,14 @@ class CpuDevice(HostDevice):
         stream.late_errors = self.options.late_errors
         return stream
 
-    def _new_memory(self, nbytes: int) -> Memory:
-        return shared_block(nbytes) if self.shared else super()._new_memory(nbytes)
+    def new_memory(self, nbytes: int) -> Memory:
+        return shared_block(nbytes) if self.shared else super().new_memory(nbytes)
 
     def reaches(self, other: Device) -> bool:
         return other.host
 
-    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
-        np.copyto(target, source, casting="no")
-
-    def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
-        np.copyto(target, source, casting="no")
-
     def drain(self, source: Array, write: Callable[[NDArray[np.uint8], int], None]) -> None:
         write(source.reshape(-1).view(np.uint8), 0)
-
-    def peer_copy(self, target: Array, source: Array) -> None:
-        np.copyto(target, source, casting="no")
 
     def close(self, timeout: float) -> bool:
         ended = super().close(timeout)

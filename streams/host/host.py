@@ -20,11 +20,11 @@ from ...interpreter.schema.pieces import in_pieces, length_of_pieces
 from ...interpreter.schema.scratch import largest
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.host_memory import room_of
-from ..device import Buffer, FusionKernel, KernelCall
+from ..device import Buffer, Device, FusionKernel, KernelCall
 from ..faults import Fault, Faults
 from ..merging import merge_in_pieces
 from ..pool import PooledBuffer, PooledDevice
-from ..stream import StreamKind
+from ..stream import Sink, StreamKind
 from ..threads.crew import Crew, InParts
 from ..threads.worker import WorkerStream
 from .fused_kernel import FusedKernel
@@ -77,8 +77,18 @@ class HostDevice(PooledDevice):
             return fused
         return InParts(fused.split(PARTS * (crew.size + 1)), crew)
 
-    def _set_streams(self, compute: Iterable[WorkerStream], copies: dict[StreamKind, WorkerStream]) -> None:
-        """Called once, at the end of a subclass's `__init__`."""
+    def open_streams(self, sink: Sink, compute: int = 1, *, may_inline: bool = True) -> None:
+        """Open so many compute streams, and one for copies of each kind, each with a thread. Called once, at the end of
+        a subclass's `__init__`. `may_inline`: small ops may run on the thread that submits them."""
+
+        def stream(kind: StreamKind, index: int = 0) -> WorkerStream:
+            return WorkerStream(self.name, kind, index, sink, self.faults, may_inline=may_inline)
+
+        copies = {kind: stream(kind) for kind in (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)}
+        self.set_streams([stream(StreamKind.COMPUTE, index) for index in range(compute)], copies)
+
+    def set_streams(self, compute: Iterable[WorkerStream], copies: dict[StreamKind, WorkerStream]) -> None:
+        """Have these streams. Called once, at the end of a subclass's `__init__`."""
         self._compute = tuple(compute)
         self._copies = MappingProxyType(copies)
         self._streams = tuple(dict.fromkeys((*self._compute, *copies.values())))
@@ -95,9 +105,21 @@ class HostDevice(PooledDevice):
     def copy_stream(self, kind: StreamKind) -> WorkerStream:
         return self._copies[kind]
 
+    def reaches(self, other: Device) -> bool:  # noqa: ARG002 - for subclasses
+        return False
+
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
+        np.copyto(target, source, casting="no")
+
+    def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
+        np.copyto(target, source, casting="no")
+
+    def peer_copy(self, target: Array, source: Array) -> None:
+        np.copyto(target, source, casting="no")
+
     # -- memory ------------------------------------------------------------------------------------------------
 
-    def _new_memory(self, nbytes: int) -> Memory:
+    def new_memory(self, nbytes: int) -> Memory:
         return np.empty(nbytes, np.uint8)
 
     def refuses_allocation(self) -> bool:
@@ -105,9 +127,10 @@ class HostDevice(PooledDevice):
 
     def adopt(self, array: Array) -> Buffer | None:
         buffer = _adopted(array)
-        return self._adopt_copy(array) if buffer is None else self.account(buffer)
+        return self.adopt_copy(array) if buffer is None else self.account(buffer)
 
-    def _adopt_copy(self, array: NDArray[np.generic]) -> Buffer | None:
+    def adopt_copy(self, array: NDArray[np.generic]) -> Buffer | None:
+        """A buffer of this device with the values of an array that lies elsewhere; None if it does not fit."""
         buffer = self.allocate(array.nbytes)
         if buffer is not None:
             np.copyto(self.bind(buffer, Meta.of(array.shape, array.dtype)), array)

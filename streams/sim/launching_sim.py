@@ -188,7 +188,7 @@ class LaunchingSimDevice(SimDevice):
 
     def adopt(self, array: Array) -> Buffer | None:
         """Copy the array to memory that no launch may still use."""
-        memory = self._new_memory(max(array.nbytes, 1))
+        memory = self.new_memory(max(array.nbytes, 1))
         buffer = PooledBuffer(array.nbytes, memory, None)
         if self.account(buffer) is None:
             return None

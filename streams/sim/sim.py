@@ -121,7 +121,7 @@ class SimDevice(HostDevice):
         super().__init__(name, options.memory, options.missing, options.cache, late_errors=late)
         compute = [self._stream(StreamKind.COMPUTE, i, sink) for i in range(options.compute_streams)]
         copies = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.H2D, StreamKind.D2H, StreamKind.P2P)}
-        self._set_streams(compute, copies)
+        self.set_streams(compute, copies)
         self.linked = not options.launches
         if options.compute_rate:
             self.pace = options.compute_rate / 1e9
@@ -143,17 +143,17 @@ class SimDevice(HostDevice):
         """Does this array lie in this device's memory? For checks that no host array gets into a kernel here."""
         return owner_of(array) == self.name
 
-    def _new_memory(self, nbytes: int) -> Memory:
+    def new_memory(self, nbytes: int) -> Memory:
         memory = SimMemory((nbytes,), np.uint8)
         memory.owner = self.name
         return memory
 
     def workspace(self, nbytes: int) -> Array:
-        return self._new_memory(nbytes)
+        return self.new_memory(nbytes)
 
     def adopt(self, array: Array) -> Buffer | None:
         """Copy the array, since the memory of a kernel's result is the host's."""
-        return self._adopt_copy(array)
+        return self.adopt_copy(array)
 
     def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
         self._check("copy_in", target, self.name, source, "")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tensord.streams.cuda.cuda import available
+from tensord.streams.cuda.options import available
 
 from ..daemon import Daemon
 from ..forked import run_script

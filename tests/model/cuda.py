@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tensord.streams.cuda.cuda import CudaDevice, CudaOptions
+from tensord.streams.cuda.cuda import CudaDevice
+from tensord.streams.cuda.options import CudaOptions
 from tensord.streams.stream import Sink, StreamKind
 
 from ..streams.fake_cuda.gpu import Gpu

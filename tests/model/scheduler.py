@@ -25,7 +25,7 @@ from tensord.interpreter.files.open_file import OpenFile
 from tensord.interpreter.programs.fusion import finding_fusions
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import File, Load, encode_message
-from tensord.streams.cuda.cuda import CudaOptions
+from tensord.streams.cuda.options import CudaOptions
 from tensord.streams.device import Eviction
 from tensord.streams.disk.store import NAME as STORE
 from tensord.streams.disk.store import StoreOptions

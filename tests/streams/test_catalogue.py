@@ -10,7 +10,7 @@ import pytest
 
 from tensord.interpreter.errors import MetadataError
 from tensord.streams.catalogue import KINDS, check_devices, close_devices, open_devices
-from tensord.streams.cuda.cuda import available
+from tensord.streams.cuda.options import available
 from tensord.streams.host.blas import BlasLimit
 from tensord.streams.options import MEMORY, count, defaults_of, options_of, parse_size, read_options, rows
 
@@ -60,7 +60,7 @@ def test_what_is_no_size(value):
 @each_case(
     ("specs", "message"),
     [
-        (["gpu:0"], "known: cpu, sim, cuda"),
+        (["gpu:0"], r"known: cpu, cuda, sim, store.*other kinds come with plugins"),
         (["cpu"], "no device 'cpu'"),
         (["cpu:01"], "no device 'cpu:01'"),
         (["sim:0\n"], "no device"),

@@ -18,6 +18,7 @@ from ...interpreter.types.sizes import size
 from ...interpreter.wire.addresses import pid_of
 from ...streams.catalogue import check_devices
 from ...streams.cuda import kernel_cache
+from ...streams.kinds import KINDS
 from ...streams.links.link import Links
 from ...streams.stream import Sink
 from ..engine import INLINE_WORK
@@ -33,7 +34,6 @@ from .settings.checks import available_memory
 from .settings.config import Config, LogConfig
 from .warming import Warming
 
-IN_MAIN_MEMORY = frozenset({"cpu", "sim"})  # kinds of devices
 CLOSED = 2.0  # seconds for the streams of devices to end that were opened to try them
 
 
@@ -59,8 +59,8 @@ def doubts(config: Config) -> list[str]:
     most = available_memory()
     asked = {"the daemon (memory)": config.memory}
     for name, (kind, options) in check_devices(config.opened).items():
-        if kind in IN_MAIN_MEMORY and config.memory <= most:  # else a share of that is what cpu devices have
-            asked[f"{name} (its option memory)"] = options.memory
+        if KINDS[kind].main_memory and config.memory <= most:  # else a share of that is what cpu devices have
+            asked[f"{name} (its option memory)"] = getattr(options, "memory", 0)
     told = [
         f"{name} may take {size(nbytes)}, and this machine or its control group has {size(most)}: set it lower"
         for name, nbytes in asked.items()

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import find
 from ...interpreter.schema.sample_calls import Sample, Wish, ops_of, samples, values_of
-from ...interpreter.types.device_names import kind_of, own_name
+from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import (
     Call,
@@ -29,6 +29,7 @@ from ...interpreter.wire.messages import (
     encode_message,
     encode_meta,
 )
+from ...streams.kinds import compiles
 from ..log import log
 from ..model.device_state import DeviceState
 from ..model.session import VmSession
@@ -76,7 +77,7 @@ class Warming:
         devices = self.runtime.engine.devices
         if not wish.device:
             # Where kernels are compiled when they are first called, or that is simulated.
-            return [one for one in devices.values() if one.launches is not None or kind_of(one.name) == "cuda"]
+            return [one for one in devices.values() if one.launches is not None or compiles(one.name)]
         name = own_name(wish.device, devices)
         if name not in devices:
             raise StartError(f"warm: {wish.op}: there is no device {wish.device} (there are: {', '.join(devices)})")

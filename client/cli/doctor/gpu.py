@@ -99,7 +99,7 @@ def check_cupy(driver: int) -> Iterator[Finding]:
             f"pip uninstall {name}; then {wanted}",
         )
         return
-    from ....streams.cuda.cuda import available
+    from ....streams.cuda.options import available
 
     reason = available()
     if reason:

@@ -6,7 +6,7 @@ import pytest
 from tensord.interpreter.programs.fusion import finding_fusions
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda.block_kernel import BlockKernel
-from tensord.streams.cuda.cuda import available
+from tensord.streams.cuda.options import available
 from tensord.streams.stream import StreamKind
 
 from ..conftest import FakeTask

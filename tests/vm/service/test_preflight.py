@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_a_device_that_does_not_open_is_found_by_both(home: Path, monkeypatch: p
     def fail(*_: object) -> Any:
         raise RuntimeError("no more threads")
 
-    monkeypatch.setitem(catalogue.KINDS, "sim", catalogue.KINDS["sim"]._replace(open=fail))
+    monkeypatch.setitem(catalogue.KINDS, "sim", replace(catalogue.KINDS["sim"], open=fail))
     for ask in (preflight.check, run):
         with pytest.raises(StartError, match="'sim:0' does not open: RuntimeError: no more threads"):
             ask(given(home, devices=["cpu:0", "sim:0"]))

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ....interpreter.errors import MetadataError
-from ....interpreter.types.device_names import kind_of
 from ....interpreter.wire.addresses import default_address
 from ....interpreter.wire.limits import Limits
 from ....streams.cuda.kernel_cache import directory_of
+from ....streams.kinds import compiles, is_host
 from ...runtime import HANG_AFTER
 from ..process.errors import StartError
 from ..process.logs import FORMATS, LEVELS, Format
@@ -125,7 +125,7 @@ class Config:
         tables: list[dict[str, object]] = [
             {"name": spec} if isinstance(spec, str) else dict(spec) for spec in self.devices
         ]
-        cpus = [table for table in tables if kind_of(str(table["name"])) == "cpu"]
+        cpus = [table for table in tables if is_host(str(table["name"]))]
         for table in cpus:
             table.setdefault("memory", int(self.memory * TENSORS / len(cpus)))
             table.setdefault("shared", True)
@@ -134,7 +134,7 @@ class Config:
     @property
     def kernels(self) -> Path | None:
         """Where kernels that are compiled here are kept; None if no device compiles any."""
-        if not any(kind_of(str(table["name"])) == "cuda" for table in self.opened):
+        if not any(compiles(str(table["name"])) for table in self.opened):
             return None
         return directory_of(self.kernel_cache)
 

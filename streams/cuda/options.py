@@ -1,0 +1,59 @@
+"""The options of CUDA devices, and whether there are any: known without what kernels take to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+from ..device import Eviction
+from ..host.host import GIB, physical_memory
+from ..options import (
+    CACHE,
+    CEILING,
+    COMPUTE_STREAMS,
+    EVICTION,
+    FLOOR,
+    LAUNCH_BLOCKING,
+    MEMORY,
+    MISSING_OPS,
+    PEER,
+    Option,
+    parse_size,
+)
+
+RESERVE: Final = Option(
+    "bytes", parse_size, "taken from the GPU when it is opened; what fits costs no call of the driver"
+)
+PINNED: Final = Option("bytes", parse_size, "page-locked host memory for copies, at most; beyond it copies are slower")
+
+
+@dataclass(frozen=True, slots=True)
+class CudaOptions:
+    """Options of a cuda device. `memory`: 0 is five sixths of the memory free when the device is opened."""
+
+    memory: Annotated[int, MEMORY, "5/6 of what is free when it is opened"] = 0
+    cache: Annotated[int, CACHE] = 2 << 30
+    eviction: Annotated[Eviction, EVICTION] = Eviction.COST
+    floor: Annotated[int, FLOOR] = 0
+    ceiling: Annotated[int | str, CEILING] = 0
+    compute_streams: Annotated[int, COMPUTE_STREAMS] = 1
+    missing: Annotated[frozenset[str], MISSING_OPS] = frozenset()
+    peer: Annotated[bool, PEER] = True
+    launch_blocking: Annotated[bool, LAUNCH_BLOCKING] = False
+    reserve: Annotated[int, RESERVE, "1 GiB, but at most `memory`"] = GIB
+    pinned: Annotated[int, PINNED, "4 GiB, but at most a quarter of the machine's memory"] = field(
+        default_factory=lambda: min(4 * GIB, physical_memory() // 4)
+    )
+
+
+def available(ordinal: int = 0) -> str | None:
+    """None if this CUDA device can be opened, else the reason."""
+    try:
+        import cupy
+    except Exception as error:
+        return f"CuPy cannot be imported ({type(error).__name__}: {error}); install tensord[cuda12] or tensord[cuda13]"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:
+        return f"CUDA does not work ({error})"
+    return None if ordinal < count else f"there are {count} CUDA devices"

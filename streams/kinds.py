@@ -1,0 +1,160 @@
+"""Kinds of devices. Each is defined once, by `define_device(...)`, and nothing else in the tree names one to open it.
+
+Those of this tree are in a module `kind` of the package of each (`host/kind.py` defines "cpu"), and are found by that
+name, as tinygrad finds its devices by module. Those of other packages call the same function (docs/plugins.md). What
+takes long to import is imported by `open`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, is_dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
+from typing import Any, Final
+
+from ..interpreter.errors import MetadataError
+from ..interpreter.types.device_names import kind_of
+from .device import Device
+from .options import options_of
+from .stream import Sink
+
+GROUP: Final = "tensord.devices"  # of entry points, each named as the kind that it defines
+MODULE: Final = "kind"  # in the package of a kind
+
+_NAME: Final = re.compile(r"[a-z]{1,32}")
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """The options of a kind that has none."""
+
+
+def anywhere(_number: int) -> str | None:
+    """The answer of a kind of which any machine has any number."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKind:
+    """What is known of a kind before one of it is open.
+
+    `name`: "cpu" of "cpu:0". `open`: makes a device of a name, what takes its finished tasks, and its options.
+    `options`: a dataclass, whose fields are declared as `options` says. `available`: why there is none of that number
+    here, None if there is. `host`: its arrays are the host's own memory, of which a daemon gives each a part.
+    `main_memory`: what its tensors take is the machine's main memory. `compiles`: CuPy compiles its kernels when they
+    are first called. `only`: the number of the one device that there may be. `computes`: ops run there. `defined`:
+    where that was, for people.
+    """
+
+    name: str
+    open: Callable[[str, Sink, Any], Device]
+    options: type[Any]
+    available: Callable[[int], str | None] = anywhere
+    host: bool = False
+    main_memory: bool = False
+    compiles: bool = False
+    only: int | None = None
+    computes: bool = True
+    defined: str = ""
+
+    @property
+    def module(self) -> str:
+        """The module that defines it."""
+        return self.defined.partition(":")[0]
+
+
+KINDS: Final[dict[str, DeviceKind]] = {}
+
+
+def define_device(
+    name: str,
+    open: Callable[[str, Sink, Any], Device],  # noqa: A002 - what `KINDS[name].open` does
+    options: type[Any] = NoOptions,
+    *,
+    available: Callable[[int], str | None] = anywhere,
+    host: bool = False,
+    main_memory: bool = False,
+    compiles: bool = False,
+    only: int | None = None,
+    computes: bool = True,
+) -> DeviceKind:
+    """Define a kind of device, whose devices are then named "name:0", "name:1" and so on (docs/plugins.md).
+
+    `open(name, sink, options)` makes a `tensord.devices.Device`; it may raise, and is not called before a device of the
+    kind is asked for, so import there what takes long. `options`: a frozen dataclass, whose fields are annotated with a
+    `tensord.devices.Option` each. `available(number)`: why there is no such device on this machine, or None. `host`:
+    its arrays are ordinary arrays of NumPy in the host's memory; `main_memory`: they take the machine's main memory.
+    `compiles`: CuPy compiles its kernels when they are first called. `only`: the one number that there may be.
+    `computes`: ops run there.
+
+    Raises MetadataError for a name that is taken, or is no name, and for options that are not declared.
+    """
+    frame = sys._getframe(1)  # noqa: SLF001 - where the definition is
+    where = f"{frame.f_globals.get('__name__', '?')}:{frame.f_lineno}"
+    check(name, options)
+    if name in KINDS:
+        raise MetadataError(f"the kind of device {name!r} is defined twice: at {KINDS[name].defined} and at {where}")
+    KINDS[name] = DeviceKind(name, open, options, available, host, main_memory, compiles, only, computes, defined=where)
+    return KINDS[name]
+
+
+def check(name: object, options: object) -> None:
+    """MetadataError unless a kind of that name may have these options."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise MetadataError(f'a kind of device is named by up to 32 lower-case letters, such as "cpu", not {name!r}')
+    if not isinstance(options, type) or not is_dataclass(options):
+        raise MetadataError(f"the options of {name!r} are a dataclass, not {options!r}")
+    try:
+        options_of(options)
+    except (TypeError, NameError) as error:
+        raise MetadataError(f"the options of {name!r}: {error}") from None
+
+
+def find_kinds(package: str) -> None:
+    """Have the kinds of this tree defined: import the module `kind` of each package that lies in `package`."""
+    for name in sorted(found.name for found in iter_modules(import_module(package).__path__) if found.ispkg):
+        inner = import_module(f"{package}.{name}")
+        if any(found.name == MODULE for found in iter_modules(inner.__path__)):
+            import_module(f"{package}.{name}.{MODULE}")
+
+
+def kind_named(device: str) -> DeviceKind | None:
+    """The kind of a device by its name, on whatever node; None if it is not defined here."""
+    return KINDS.get(kind_of(device))
+
+
+def compiles(device: str) -> bool:
+    """Are kernels compiled for a device of that name when they are first called, as far as is known here?"""
+    kind = kind_named(device)
+    return kind is not None and kind.compiles
+
+
+def is_host(device: str) -> bool:
+    """Are the arrays of a device of that name the host's own memory?"""
+    kind = kind_named(device)
+    return kind is not None and kind.host
+
+
+def unknown(name: object) -> MetadataError:
+    """The error for the name of a device of which there is no kind, with what may be the fix."""
+    kind = name.partition(":")[0] if isinstance(name, str) else ""
+    known = f'devices are named like "cpu:0" (known: {", ".join(sorted(KINDS))})'
+    offered = sorted(set(offering(kind))) if _NAME.fullmatch(kind) and kind not in KINDS else []
+    if offered:
+        known += f'; {kind!r} comes with the package {" or ".join(offered)}: name it, plugins = ["{offered[0]}"]'
+    elif _NAME.fullmatch(kind) and kind not in KINDS:
+        known += "; other kinds come with plugins (docs/plugins.md)"
+    return MetadataError(f"there is no device {name!r}; {known}")
+
+
+def offering(kind: str) -> Iterator[str]:
+    """The installed packages that say they define a kind of that name."""
+    with suppress(Exception):  # whatever is wrong with the metadata of some package: this is for a better message
+        for found in entry_points(group=GROUP, name=kind):
+            if found.dist is not None:
+                yield found.dist.name

@@ -1,0 +1,16 @@
+"""The kind "sim"."""
+
+from __future__ import annotations
+
+from ..kinds import define_device
+from ..stream import Sink
+from .launching_sim import LaunchingSimDevice
+from .sim import SimDevice, SimOptions
+
+
+def open_sim(name: str, sink: Sink, options: SimOptions) -> SimDevice:
+    """A sim device, which may launch."""
+    return LaunchingSimDevice(name, sink, options) if options.launches else SimDevice(name, sink, options)
+
+
+define_device("sim", open_sim, SimOptions, main_memory=True)
