@@ -13,6 +13,7 @@
 - `host_arrays/`: from arrays to tensors, and results that come near the host
 - `collectives/`: tensors on several devices, computed with together
 - `global_tensors/`: one value in parts on several devices
+- `own_ops/`: ops of users, as the client calls them
 - `array_api/`: the namespace of the standard, and functions beyond it
 - `pipelines/`: stages on several devices, one microbatch behind the other
 - `capture/`: from a Python function to a program

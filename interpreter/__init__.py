@@ -1,6 +1,7 @@
 """The vocabulary of both sides: of the thin client and of the machine. Knows nothing of devices or scheduling.
 
 - `ops/`: the ops themselves, by family
+- `own_ops/`: ops of users, made of plain functions
 - `schema/`: what an op is: its definition, its infer function, its attributes
 - `layouts/`: how a global tensor lies on its devices, and what ops make of that
 - `programs/`: programs: ops in order, to be run as one message

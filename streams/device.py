@@ -20,6 +20,7 @@ from ..interpreter.compilation import mypyc_attr
 from ..interpreter.programs.fusion import Fusion, Terms
 from ..interpreter.programs.program import Program
 from ..interpreter.schema.opdef import Array, ArrayModule, BoundKernel, OpDef, OutputMetas, lacking
+from ..interpreter.types.device_names import kind_of
 from ..interpreter.types.meta import Meta, OperandMeta
 from .graph import Call, LaunchGraph, Moving, Refused
 from .stream import Stream, StreamKind
@@ -160,7 +161,7 @@ class Device(ABC):
         """The kernel of a call, and the bytes of its temporaries: 0 if it can work on pieces, or operands are not known
         yet."""
         op, given, metas, outputs, aliased, _ = call
-        kernel = op.bind(self.xp, len(metas), given, aliased=aliased, room=self.limit)
+        kernel = op.bind(self.xp, len(metas), given, aliased=aliased, room=self.limit, kind=kind_of(self.name))
         known = tuple([meta for meta in metas if meta is not None])
         if len(known) < len(metas):
             return kernel, 0

@@ -19,7 +19,9 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
+from ...interpreter.schema.own_op import check_there
 from ...interpreter.schema.promotion import check_scalars
+from ...interpreter.types.device_names import kind_of
 from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.fields import HOST
 from ...interpreter.wire.messages import CALL, Hint, ToDevice, encode_message
@@ -224,7 +226,7 @@ class Calls:
 
     def supports(self, op: OpDef, device: str) -> bool:
         missing = self._outbox.transport.devices.get(device)
-        return missing is None or op.name not in missing
+        return (missing is None or op.name not in missing) and op.serves(kind_of(device))
 
     def place(self, core: Core, invocation: Invocation) -> str:
         """The device that will run an invocation."""
@@ -241,6 +243,9 @@ class Calls:
         """
         if is_global(core, invocation):
             return core.global_calls.carry_out(core, invocation)
+        there = self._outbox.transport.own_ops
+        if invocation.op.own is not None and there is not None:
+            check_there(invocation.op.name, invocation.op.own, there)
         capture = CURRENT.capture
         if capture is not None:
             refuse_other_nodes(capture.core, core)

@@ -44,6 +44,7 @@ class InProcessTransport:
         self._closed = False
         self.new_array = new_array
         self.devices = dict(devices)
+        self.own_ops: Mapping[str, tuple[str, str]] | None = None
         self.inline_work = inline_work
         self.node, self.incarnation = node, 0
         self.maps = self.eager = self.away = False

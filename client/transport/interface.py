@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -68,6 +68,8 @@ class Transport(Protocol):
 
     # Device name -> names of ops without a kernel there; the first device is the default one.
     devices: dict[str, frozenset[str]]
+    # Name -> (version, digest) of the ops from outside that the other side has; None: it has those of this process.
+    own_ops: Mapping[str, tuple[str, str]] | None
     # Ops of more work than this (element operations) leave at once, since they do not run on the scheduler's thread.
     inline_work: int
     # A large result may be read in place, in the memory of the other side.
@@ -150,6 +152,7 @@ class ClosedTransport:
 
     def __init__(self, devices: dict[str, frozenset[str]], why: str = CLOSED) -> None:
         self.devices = devices
+        self.own_ops: Mapping[str, tuple[str, str]] | None = None
         self.why = why
         self.inline_work = 0
         self.node, self.incarnation = "", 0

@@ -64,6 +64,9 @@ class RemoteTransport:
         self._link = link = Link(address, options, name, strict=strict)
         settings = link.welcome.settings
         self.devices = link.welcome.devices
+        self.own_ops: Mapping[str, tuple[str, str]] | None = {
+            str(name): (str(one[0]), str(one[1])) for name, one in settings["ops"].items()
+        }
         self.inline_work = int(settings["inline_work"])
         self.node, self.incarnation = str(settings["node"]), int(settings["incarnation"])
         self._bell = PolledBell()

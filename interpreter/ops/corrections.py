@@ -43,6 +43,7 @@ class CorrectedUfunc(OpDef):
         *,
         aliased: bool = False,  # noqa: ARG002 - of an op in general
         room: int = LARGEST,  # noqa: ARG002 - of an op in general
+        kind: str = "cpu",  # noqa: ARG002 - of an op in general
     ) -> BoundKernel:
         """The correction for one array module, or NumPy's ufunc where that needs none."""
         if xp is np and not self.of_numpy:

@@ -1,6 +1,6 @@
 """Definitions of ops, and checks of their arguments.
 
-- `opdef`: an op's definition, and the registry of them
+- `opdef`: an op's definition, and the registry of them; `own_op`: what those from outside have besides
 - `infer`: the metas of results from those of operands, and checks of `out=`
 - `attributes`, `indexing`: checks and normal forms of attributes and indices
 - `promotion`: the result's dtype, and what a Python scalar must satisfy

@@ -33,6 +33,7 @@ from ..types.meta import LARGEST, Meta, Metas, OperandMeta
 from ..wire.forms import shown
 from .library import Library
 from .op_table import similar
+from .own_op import OwnOp
 
 # An attribute value as it travels: hashable and made of msgpack's types. A dtype is its name, an axis list a tuple.
 AttributeValue: TypeAlias = Any
@@ -125,7 +126,8 @@ class OpDef:
     no data of operands that it takes, or of which; so a call whose result nobody needs may be left out. `direct`: what
     does the same as the kernel with fewer calls in between, for some operands on the host: most ops are small, and a
     call of Python's costs as much as a hundred elements. `layouts`: with which layouts of global tensors each device
-    computes its own part of the op (`layouts.rules`); or why each device computes all of it.
+    computes its own part of the op (`layouts.rules`); or why each device computes all of it. `own`: what an op has that
+    was defined outside of this package.
     """
 
     name: str
@@ -158,6 +160,7 @@ class OpDef:
     needs: tuple[str, ...] = ()
     library: Library | None = None
     layouts: Rule | str = ""
+    own: OwnOp | None = None
 
     @property
     def prompt(self) -> bool:
@@ -258,10 +261,21 @@ class OpDef:
             found += sum(m.nbytes for m in outputs if m is not None)
         return found if found > UNNOTICED else 0
 
+    def serves(self, kind: str) -> bool:
+        """Is there a kernel for devices of that kind, as far as the definition says?"""
+        return self.own is None or self.own.serves(kind)
+
     def bind(
-        self, xp: ArrayModule, count: int, attributes: Attributes, *, aliased: bool = False, room: int = LARGEST
+        self,
+        xp: ArrayModule,
+        count: int,
+        attributes: Attributes,
+        *,
+        aliased: bool = False,
+        room: int = LARGEST,
+        kind: str = "cpu",
     ) -> BoundKernel:
-        """The kernel for one array module, number of inputs and set of attributes. `room`: see above.
+        """The kernel for one array module, kind of device, number of inputs and set of attributes. `room`: see above.
 
         `aliased`: an output may share memory with an input although the op is not elementwise, so results are
         computed apart and stored last.
@@ -269,9 +283,9 @@ class OpDef:
         if self.ufunc is not None:
             function: BoundKernel = getattr(xp, self.ufunc)
             return function
-        kernel = self.kernel
+        kernel = self.kernel if self.own is None else self.own.kernel(kind, self.kernel)
         if kernel is None:
-            raise MetadataError(f"{self.name} has no kernel", op=self.name)
+            raise MetadataError(f"{self.name} has no kernel for devices of the kind {kind}", op=self.name)
         if self.dynamic:
             attributes = {**attributes, "room": room}
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .client.cluster.session import ClusterSession
     from .client.global_tensors.tensor import GlobalTensor
     from .client.host_arrays.host_arrays import HostPool
+    from .client.own_ops.op import Op, op
     from .client.pipelines.pipeline import Pipeline, Stage, pipeline
     from .client.routines.routine import Routine
     from .client.session.session import Session
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from .interpreter.layouts.placement import placement
     from .interpreter.programs.program import Program
     from .streams.kinds import define_device
+    from .interpreter.types.meta import Meta
     from .vm.tracing.analysis.trace import Trace
 
     P = ParamSpec("P")
@@ -64,8 +66,10 @@ __all__ = [
     "GlobalTensor",
     "HostPool",
     "KernelError",
+    "Meta",
     "MetadataError",
     "NodeLost",
+    "Op",
     "Pipeline",
     "Program",
     "ProtocolError",
@@ -82,6 +86,7 @@ __all__ = [
     "connect_cluster",
     "connect_cluster_async",
     "define_device",
+    "op",
     "partial",
     "pipeline",
     "placement",
@@ -95,6 +100,8 @@ _HOMES = {
     "Context": "client.calls.contexts",
     "GlobalTensor": "client.global_tensors.tensor",
     "HostPool": "client.host_arrays.host_arrays",
+    "Meta": "interpreter.types.meta",
+    "Op": "client.own_ops.op",
     "Pipeline": "client.pipelines.pipeline",
     "Stage": "client.pipelines.pipeline",
     "Session": "client.session.session",
@@ -103,6 +110,7 @@ _HOMES = {
     "broadcast": "interpreter.layouts.layout",
     "define_device": "streams.kinds",
     "build_info": "interpreter.build_info",
+    "op": "client.own_ops.op",
     "partial": "interpreter.layouts.layout",
     "pipeline": "client.pipelines.pipeline",
     "placement": "interpreter.layouts.placement",

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ....interpreter.errors import ConnectionLost, ProtocolError, QuotaError
+from ....interpreter.schema.opdef import REGISTRY
+from ....interpreter.schema.own_op import own_ops
 from ....interpreter.wire.fields import is_natural, is_text
 from ....interpreter.wire.forms import shown
 from ....interpreter.wire.frames import HELLO, VERSION, WELCOME, host_identity
@@ -200,6 +202,7 @@ class ConnectionRegistry:
             "mapped": self.limits.mapped,
             "shared": peer.shared,
             "gpus": self.gpus_for(peer),
+            "ops": own_ops(REGISTRY),
             "files": bool(self.files) and not peer.shared,
             "lease": self.lease if peer.resumable else 0,
         }

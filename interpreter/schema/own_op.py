@@ -1,0 +1,81 @@
+"""What an op that was defined outside of this package has besides its definition.
+
+Client and machine must mean the same by its name. So both sides have its version, and a digest of its definition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MetadataError
+
+if TYPE_CHECKING:
+    from .opdef import Kernel, OpDef
+
+HERE = "__main__"  # the module of a script or a notebook
+
+
+class OwnOp:
+    """`version`, and the `module` that defines the op. `kinds`: of devices that `OpDef.kernel` is for, None: all.
+    `sources`: what the digest is made of.
+    """
+
+    def __init__(self, version: str, module: str, kinds: frozenset[str] | None, sources: list[Any]) -> None:
+        self.version = version
+        self.module = module
+        self.kinds = kinds
+        self.kernels: dict[str, Kernel] = {}  # by the kind of device
+        self._sources = sources
+        self._digest = ""
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits of SHA-256. From then on there are no further kernels."""
+        if not self._digest:
+            self._digest = hashlib.sha256(json.dumps(self._sources).encode()).hexdigest()[:16]
+        return self._digest
+
+    def add_kernel(self, kind: str, kernel: Kernel, source: Any) -> None:
+        """Have another kernel for devices of a kind; ValueError if it is too late, or there is one."""
+        if self._digest:
+            raise ValueError(f"a kernel for {kind} comes too late: the op was used already")
+        if kind in self.kernels:
+            raise ValueError(f"the op has a kernel for {kind}")
+        self.kernels[kind] = kernel
+        self._sources.append([kind, source])
+
+    def serves(self, kind: str) -> bool:
+        """Is there a kernel for devices of that kind?"""
+        return kind in self.kernels or self.kinds is None or kind in self.kinds
+
+    def kernel(self, kind: str, default: Kernel | None) -> Kernel | None:
+        """The kernel for devices of that kind."""
+        found = self.kernels.get(kind)
+        return default if found is None and self.serves(kind) else found
+
+
+def own_ops(registry: Mapping[str, OpDef]) -> dict[str, tuple[str, str]]:
+    """Name -> (version, digest) of the ops that were defined outside of this package."""
+    return {name: (op.own.version, op.own.digest) for name, op in registry.items() if op.own is not None}
+
+
+def check_there(op: str, own: OwnOp, there: Mapping[str, tuple[str, str]]) -> None:
+    """MetadataError, with what to do, if a daemon has no such op, or another one of that name."""
+    found = there.get(op)
+    if found is None:
+        raise MetadataError(f"{op}: the daemon does not have this op: {advice(own)}", op=op)
+    if found != (own.version, own.digest):
+        here, other = (f"{version or 'unknown'} ({digest})" for version, digest in ((own.version, own.digest), found))
+        message = f"{op}: this process has version {here}, the daemon {other}: install the same one on both sides"
+        raise MetadataError(f"{message}, and restart the one that was changed", op=op)
+
+
+def advice(own: OwnOp) -> str:
+    """What to do where the daemon lacks an op of that module."""
+    if own.module == HERE:
+        return "put its definition into a package, and the package where the daemon runs (docs/own_ops.md)"
+    package = own.module.partition(".")[0]
+    return f'install {package} where the daemon runs, and name it in its configuration: plugins = ["{package}"]'
