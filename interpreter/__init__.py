@@ -9,6 +9,7 @@
 - `checkpoints/`: generations of what has a name, on disk: writing, reading, collecting them
 - `collectives/`: what several devices compute together, as steps between two of them
 - `wire/`: messages, frames, addresses
+- `metrics/`: what the figures of a daemon are called where it is monitored
 - `types/`: metas and dtypes
 - `concurrency/`: how threads wait: leader and followers, the background thread, Ctrl-C
 - `opcodes`: kinds of instructions; `errors`: what is raised; `version`: of the package

@@ -47,6 +47,7 @@ from .model.device_state import DeviceState, Uses
 from .model.directory import Directory
 from .model.instruction import Instruction
 from .model.session import ReplySink, VmSession, rest_of_run
+from .model.tally import Tally
 from .placement.residency import Residency
 from .scheduler.fences import is_unfenced
 from .scheduler.lost_devices import abandon_lost, launched_since
@@ -84,14 +85,17 @@ class Engine:
     ) -> None:
         self.inline_work = inline_work
         late = any(stream.late_errors for backend in backends.values() for stream in backend.streams)
-        uses = Uses()
-        self.tiers = {name: DeviceState(b, inline_work, late_errors=late, uses=uses) for name, b in backends.items()}
+        uses, tally = Uses(), Tally()
+        self.tiers = {
+            name: DeviceState(backend, inline_work, late_errors=late, uses=uses, tally=tally)
+            for name, backend in backends.items()
+        }
         self.devices = {name: device for name, device in self.tiers.items() if device.backend.computes}
         self.store = next((device for device in self.tiers.values() if not device.backend.computes), None)
         self.directory = Directory()
         self.infer = InferCache()
         self.ring = Ring(enabled=tracing, capacity=trace_capacity)
-        self.scheduler = Scheduler(self.devices, clock, self.infer, self.ring, self.tiers)
+        self.scheduler = Scheduler(self.devices, clock, self.infer, self.ring, self.tiers, tally)
         host = next((device for device in self.devices.values() if device.backend.host), None)
         self.scheduler.storages = self.directory.storages
         self.residency = Residency(self.scheduler, host, self.store)

@@ -7,6 +7,7 @@ called by the driving thread, or while no thread drives; those two take the `dri
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -68,6 +69,7 @@ class Runtime:
         self.watch_period = min(HANG_CHECK, hang_after / 3)
         self.hung: dict[int, dict[str, object]] = {}
         self.recent_errors: list[TensordError] = []
+        self.errors_by_type: Counter[str] = Counter()
         self.failures = Failures(time.monotonic)
         self._kept_at = time.monotonic()
         self._told_of: dict[str, str] = {}  # what is wrong with a device, or with durable names, as the log has it
@@ -87,7 +89,11 @@ class Runtime:
         self.places = Places(self.engine)
         self.engine.scheduler.dispatcher.holders = Largest(self.engine.directory, self.places, time.perf_counter).on
         self.about = About(
-            self.places, Process(), hung=lambda: list(self.hung.values()), errors=lambda: self.recent_errors
+            self.places,
+            Process(),
+            hung=lambda: list(self.hung.values()),
+            errors=lambda: self.recent_errors,
+            errors_by_type=self.errors_by_type,
         )
         self._loopback = Loopback(node) if node and links is None else None
         joined = links or self._loopback
@@ -110,6 +116,7 @@ class Runtime:
     def report(self, session: VmSession, error: TensordError) -> None:
         """Keep the newest errors, each once, at its origin; log those that nobody waits for."""
         self.recent_errors = [*self.recent_errors[1 - ERRORS_KEPT :], error]
+        self.errors_by_type[type(error).__name__] += 1
         self.failures.add(session.id, error, session.name)
 
     def departing(self, session: VmSession) -> list[Line]:

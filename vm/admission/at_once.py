@@ -107,4 +107,5 @@ def end_failed(scheduler: Scheduler, instruction: Instruction, status: Status) -
         release(copy)
     instruction.finished = scheduler.latest = scheduler.clock()
     instruction.move(status)
+    scheduler.count(instruction)
     scheduler.ring.add(instruction, scheduler.tick)

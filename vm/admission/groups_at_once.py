@@ -222,6 +222,7 @@ class GroupAtOnce:
         scheduler.ids += 1
         scheduler.tick += 2
         scheduler.retired += 1
+        scheduler.counts[opcode.value].done += 1
         if not scheduler.ring.enabled:
             return
         kinds = "r" * len(reads) + "w" * len(writes)

@@ -213,6 +213,7 @@ class Inline:
                 scheduler.fences.await_launches(device)  # the fence tells whether the device is lost
             else:
                 scheduler.latest = finished = clock()
+                plan.counted.done += 1
                 if ring.enabled:
                     copies = traced + (copy.id, copy.version)  # noqa: RUF005 - half the time of a display with a star
                     allocated = device.backend.allocated

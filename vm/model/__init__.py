@@ -11,5 +11,5 @@
 - `texts`: a session's lines and spans, by number
 - `linked`: a program, linked to devices and tensors; `unfolding`: a run in the middle of being admitted op by op
 - `plan`: a resolved signature; `number`: the number among a call's operands, as an array
-- `signature`: what an instruction is of, as plain values
+- `signature`: what an instruction is of, as plain values; `tally`: how many have ended, and how long they took
 """

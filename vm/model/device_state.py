@@ -24,6 +24,7 @@ Only `memory` writes the fields of the ledger. Their invariants:
 - `pins` counts the pins of tensors whose home it is, `pinned` the pinned tensors of each storage (`memory.pins`);
 - `alone`: the device, as where a storage is placed that no session has placed elsewhere, too;
 - `uses` numbers the uses of storages, for all devices of an engine;
+- `tally` counts what has run, for all devices of an engine;
 - `standby` are stale copies that keep their memory until the transfer has retired; each counts as one of its `uses`;
 - `mapped` counts the exports of each copy that clients read in place;
 - `leaving`: ended sessions have handles that are still to be released, so memory here may become free, and `planned`
@@ -42,6 +43,7 @@ from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer, Device
 from ...streams.stream import Stream
 from .expected import Expected
+from .tally import Tally
 
 if TYPE_CHECKING:
     from .instruction import Instruction
@@ -102,6 +104,7 @@ class DeviceState:
         "short",
         "spares",
         "standby",
+        "tally",
         "tiers",
         "unknown",
         "unreserved",
@@ -113,7 +116,13 @@ class DeviceState:
     )
 
     def __init__(
-        self, backend: Device, inline_work: int, *, late_errors: bool = False, uses: Uses | None = None
+        self,
+        backend: Device,
+        inline_work: int,
+        *,
+        late_errors: bool = False,
+        uses: Uses | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self.backend = backend
         self.late_errors = late_errors  # may errors of some device surface late, and so those of values that come here?
@@ -136,6 +145,7 @@ class DeviceState:
         self.floor = backend.floor
         self.ceiling = backend.ceiling
         self.uses = uses or Uses()
+        self.tally = tally or Tally()
         self.evicted = [0, 0]
         self.dropped = [0, 0]
         self.returned = [0, 0]

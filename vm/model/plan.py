@@ -31,6 +31,7 @@ class Plan:
         "blocking",
         "certain",
         "count",
+        "counted",
         "device",
         "forward",
         "heirs",
@@ -76,6 +77,7 @@ class Plan:
         self.op = op
         self.session = session
         self.label = op.name
+        self.counted = device.tally.of(op.name)
         self.attributes = attributes
         self.metas = metas
         self.count = len(metas)

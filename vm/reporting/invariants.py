@@ -373,6 +373,15 @@ def the_living_are_listed(census: Census) -> Iterator[str]:
             yield f"the list of {device.name} is not in program order"
 
 
+def the_tally_adds_up(census: Census) -> Iterator[str]:
+    """Each instruction that has ended is in the tally once."""
+    scheduler = census.engine.scheduler
+    tally = scheduler.tally
+    counted = sum(one.done for one in tally.counts.values()) + sum(tally.ended.values())
+    if counted != scheduler.retired:
+        yield f"the tally counts {counted} instructions, and {scheduler.retired} have ended"
+
+
 def name(storage: Storage) -> str:
     """A storage, for people."""
     return f"<storage of {storage.nbytes} bytes, copies {storage.current()}>"
@@ -397,4 +406,5 @@ CHECKS: tuple[Callable[[Census], Iterator[str]], ...] = (
     nothing_is_forgotten,
     streams_are_counted,
     the_living_are_listed,
+    the_tally_adds_up,
 )

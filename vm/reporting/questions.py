@@ -9,7 +9,7 @@ no session is opened any more, and `evict`, `join` and `withdraw` act.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
@@ -24,6 +24,7 @@ from .memory.extents import Walk
 from .memory.held import DEVICE, SESSION, Sums, by_what, held_slices
 from .rows.devices import cached, describe, lost, plain, transfers
 from .rows.eviction import evict, eviction_row, returning_slices, total
+from .rows.metrics import metrics_slices
 from .rows.routines import routine_row
 from .rows.statistics import residency, share_rows, statistics, tensor_asked
 from .rows.tensors import name_kind, name_slices, state_row, tensor_slices
@@ -53,6 +54,7 @@ class About:
     kernels: str = ""  # the directory where a daemon with cuda devices keeps compiled kernels
     hung: Callable[[], Iterable[Mapping[str, Any]]] = tuple
     errors: Callable[[], Sequence[TensordError]] = tuple
+    errors_by_type: Mapping[str, int] = field(default_factory=dict)  # how many there were
     drain: Callable[[], None] | None = None  # take no new sessions from now on; None for a machine that is no daemon
     members: Membership | None = None  # of the cluster; None for a machine without a node name
 
@@ -279,6 +281,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "trace": _trace,
     "status": _status,
     "checkpoints": _checkpoints,
+    "metrics": lambda asked: metrics_slices(asked.engine, asked.about),
     "sessions": _sessions,
     "tensors": _tensors,
     "memory": _memory,

@@ -44,6 +44,7 @@ from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
 from ..model.launches import Fence, Launches, strides_of
 from ..model.reason import EVICT, REPLAN, Reason
 from ..model.session import Cause, VmSession
+from ..model.tally import Tally
 from ..model.tensor import Binding, Copy, Storage
 from ..tracing.ring import Ring
 from . import edges, errors
@@ -69,11 +70,14 @@ class Scheduler:
         infer: InferCache,
         ring: Ring,
         tiers: Mapping[str, DeviceState] | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self.devices = devices
         self.tiers = tiers = tiers or devices
         self.clock = clock
         self.ring = ring
+        self.tally = tally or Tally()
+        self.counts = self.tally.counts
         self.now = clock()  # stamped once per pass
         self.latest = self.now  # when the newest message was admitted
         self.ids = 0  # of instructions, also of those that ran at admission or were rejected
@@ -357,6 +361,7 @@ class Scheduler:
         self.ids += 1
         self.tick += 2
         self.retired += 1
+        self.counts[traits[1]].done += 1
         ring = self.ring
         if ring.enabled:
             entry = (self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, used)
@@ -406,6 +411,13 @@ class Scheduler:
         self.retire(instruction)
         return True
 
+    def count(self, instruction: Instruction) -> None:
+        """Count an instruction that has its last status."""
+        opcode, plan = instruction.opcode, instruction.plan
+        op = opcode._value_ if plan is None or opcode is not Opcode.CALL else plan.op.name
+        times = (instruction.received, instruction.started, instruction.finished)
+        self.tally.add(op, instruction.status._value_, *times)
+
     def retire(self, instruction: Instruction) -> None:
         """Erase an instruction: drop its accesses, release its successors, report its outcome."""
         if instruction.status in PENDING:
@@ -415,6 +427,7 @@ class Scheduler:
             note_warm(instruction)
         edges.release_accesses(instruction)
         self.tick += 1
+        self.count(instruction)
         self.ring.add(instruction, self.tick)
         self._leave(instruction)
         self.retired += 1

@@ -62,6 +62,10 @@ def test_the_engine_that_is_corrupted_below_is_sound(busy: Busy) -> None:
     assert not busy.engine.live
 
 
+def ended_and_not_counted(busy: Busy) -> None:
+    busy.scheduler.retired += 1
+
+
 def late_version(busy: Busy) -> None:
     copy_of(busy.x).version += 1
 
@@ -322,6 +326,7 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     order_on_the_device: "the_living_are_listed",
     missing_in_the_session: "the_living_are_listed",
     retired_and_listed: "the_living_are_listed",
+    ended_and_not_counted: "the_tally_adds_up",
 }
 
 

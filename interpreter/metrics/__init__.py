@@ -1,0 +1,5 @@
+"""Metrics: what a daemon's figures are called, for exporters and for clusters.
+
+- `family`: a metric and its samples; `bounds`: how many label values there may be
+- `table`: every metric
+"""
