@@ -175,7 +175,12 @@ class ConnectionLost(TensordError, ConnectionError):  # noqa: N818 - named for t
 
 
 class NodeLost(ConnectionLost):
-    """Another node is gone, or the connection to it: its name is in the message."""
+    """Another node is gone, or the connection to it: its name is in the message, as `node_lost` has it."""
+
+
+def node_lost(node: str, why: str) -> NodeLost:
+    """The error for what needs a lost node."""
+    return NodeLost(f"node {node} is lost: {why}")
 
 
 class NoDaemon(ConnectionLost):

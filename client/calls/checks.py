@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from ...interpreter.errors import CaptureError, ConnectionLost, MetadataError, MetadataTypeError, NodeLost, TensordError
+from ...interpreter.errors import (
+    CaptureError,
+    ConnectionLost,
+    MetadataError,
+    MetadataTypeError,
+    TensordError,
+    node_lost,
+)
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.opdef import no_kernel
 from ...interpreter.types.device_names import kind_of, own_name
@@ -44,7 +51,7 @@ def foreign(tensor: Tensor, core: Core | None = None, beside: Any = None) -> Ten
 def on_two_nodes(tensor: Tensor, core: Core, beside: Any) -> TensordError:
     """The error for a tensor of another node than what it is used with."""
     if tensor._core.closed:
-        return NodeLost(f"node {tensor._core.node} was lost, and the tensor with it")
+        return node_lost(tensor._core.node, "the tensor was there, and is gone")
     here = beside.device if isinstance(beside, Tensor) else core.node
     where = here if isinstance(here, str) else here.names[0]
     there = tensor.device

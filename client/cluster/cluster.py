@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from ...interpreter.errors import ConnectionLost, MetadataError, NodeLost, TensordError
+from ...interpreter.errors import ConnectionLost, MetadataError, TensordError, node_lost
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.device_names import node_of
 from ...interpreter.wire.forms import shown
@@ -172,7 +172,7 @@ class Cluster:
         for node, core in list(self._living.items()):
             if core.closed and node not in self._stale:
                 self._stale.add(node)
-                found.append(NodeLost(f"node {node} was lost, and all tensors on it"))
+                found.append(node_lost(node, "all tensors that were there are gone"))
         return found
 
     # -- opening ---------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Cluster:
             if former is not None or not self._is_up(node):
                 self.refresh()
             if not self._is_up(node):
-                raise located(NodeLost(f"node {node} is {self.table[node].state if node in self.table else 'gone'}"))
+                raise located(node_lost(node, self._why_not(node)))
             core = self._opened(node)
             if former is not None:
                 former.transport.close()  # its threads; its tensors say that the node was lost
@@ -198,14 +198,19 @@ class Cluster:
         try:
             core = opened(member, self.wanted)
         except ConnectionLost as error:
-            raise located(NodeLost(f"node {node} cannot be reached: {error.message}")) from None
+            raise located(node_lost(node, f"it cannot be reached: {error.message}")) from None
         if core.node != node:
             core.outbox.close()
-            raise located(NodeLost(f"node {node} is gone: at {member.address} is {core.node or 'another daemon'}"))
+            raise located(node_lost(node, f"at {member.address} is {core.node or 'another daemon'}"))
         return core
 
     def _is_up(self, node: str) -> bool:
         return node in self.table and self.table[node].is_up
+
+    def _why_not(self, node: str) -> str:
+        """The reason why no session is opened on a node."""
+        state = self.table[node].state if node in self.table else "left"
+        return "it has left the cluster" if state == "left" else "its daemon has not been started again"
 
     def reached(self, node: str) -> Member:
         """The member at the address by which this process reaches it: not by tcp, if it was asked otherwise."""
@@ -214,7 +219,10 @@ class Cluster:
         return member if node != self.home or by_tcp else member._replace(address=self.address)
 
     def open_all(self, wanted: Collection[str] | None = None) -> list[Parts]:
-        """The cores of these nodes, or of all, as far as they can be reached, opened side by side."""
+        """The cores of these nodes, or of all, as far as they can be reached, opened side by side. Whether those that
+        were lost are back is asked."""
+        if any(each.state == "lost" and (wanted is None or each.node in wanted) for each in self.table.values()):
+            self.refresh()
         nodes = [node for node in self.nodes() if (wanted is None or node in wanted) and self._is_closed(node)]
         threads = [threading.Thread(target=self._try_to_open, args=(node,)) for node in nodes[1:]]
         for thread in threads:

@@ -58,13 +58,16 @@ def send_parts(
     kind, homes = str(asked.collective.kind), tuple([tensor._home for tensor in tensors])
     transfer = cluster.transfer(len(schedule_of(asked.collective).steps))
     metas = tuple([encode_meta(meta) for meta in asked.collective.inputs])
+    incarnations = tuple([core.transport.incarnation for core in cores.values()])
     made: dict[int, Tensor] = {}
     for node, core in cores.items():
         ids = [tensor._id for tensor in tensors if node_of(tensor._home) == node]
         with core.outbox.lock, SHIELD:
             mine = handles(core, asked, node)
             outputs, location = [tensor._id for tensor in mine.values()], core.outbox.locations.issued()
-            message = Collective(kind, ids, outputs, tuple(devices), attributes, location, homes, metas, transfer)
+            message = Collective(
+                kind, ids, outputs, tuple(devices), attributes, location, homes, metas, transfer, incarnations
+            )
             core.outbox.messages.append(encode_message(message))
         made |= mine
     for core in cores.values():  # none is asked for anything by whoever waits for another

@@ -35,11 +35,13 @@ def moved(cluster: Cluster, tensor: Tensor, device: str) -> Tensor:
 def issue(source: Core, tensor: Tensor, target: Core, home: str, meta: Meta, transfer: bytes) -> Tensor:
     """Send each node its half of a transfer."""
     with source.outbox.lock, SHIELD:
-        sent = Send(tensor._id, target.node, transfer, source.outbox.locations.issued())
+        location = source.outbox.locations.issued()
+        sent = Send(tensor._id, target.node, transfer, location, target.transport.incarnation)
         source.outbox.messages.append(encode_message(sent))
     with target.outbox.lock, SHIELD:
         id_, location = target.outbox.new_id(), target.outbox.locations.issued()
-        received = Recv(id_, meta.shape, name_of(meta.dtype), home, source.node, transfer, location)
+        said = (id_, meta.shape, name_of(meta.dtype), home, source.node, transfer, location)
+        received = Recv(*said, source.transport.incarnation)
         target.outbox.messages.append(encode_message(received))
         made = Tensor(target, id_, meta, home)
     source.outbox.flush()  # whoever waits for the tensor asks the other node, and flushes there

@@ -20,7 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from ...interpreter.errors import MetadataError, NodeLost, TensordError
+from ...interpreter.errors import MetadataError, TensordError, node_lost
 from ...interpreter.wire.addresses import is_local, parse
 from ...interpreter.wire.members import Member, table_of
 from ..transport.keys import socket_options
@@ -64,7 +64,7 @@ def follow(cluster: Cluster, node: str, transport: RemoteTransport) -> None:
         elif not why and monotonic() - listened > REFUSED:
             why = f"nobody listens at {member.address} any more"
         if why:
-            transport.give_up(NodeLost(f"node {node} is lost: {why}"))
+            transport.give_up(node_lost(node, why))
         elif cluster.ended.wait(PAUSE if why is not None else ALIVE):
             return
 

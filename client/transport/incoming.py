@@ -14,9 +14,9 @@ from ...interpreter.errors import (
     CancelledError,
     ConnectionLost,
     KernelError,
-    NodeLost,
     ProtocolError,
     TensordError,
+    node_lost,
     text_of,
     without_frames,
 )
@@ -177,7 +177,7 @@ class Incoming:
         """The error; of a node that is lost, NodeLost."""
         if not self.node or type(error) is not ConnectionLost or error.message == CLOSED_HERE:
             return error
-        return NodeLost(f"node {self.node} is lost: {error.message}")
+        return node_lost(self.node, error.message)
 
 
 def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:

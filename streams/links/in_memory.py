@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...interpreter.errors import MetadataError, NodeLost
+from ...interpreter.errors import MetadataError, node_lost
 from .exchange import Carry, Exchange, at_once
 from .link import Link
 
@@ -17,9 +17,9 @@ class InMemory:
         self.exchanges = dict(exchanges)
         self.lost: dict[str, str] = {}  # nodes that are lost -> why
 
-    def to(self, node: str) -> Link:
+    def to(self, node: str, incarnation: int = 0) -> Link:  # noqa: ARG002 - nothing here is started anew
         if node in self.lost:
-            raise NodeLost(f"node {node!r} is lost: {self.lost[node]}")
+            raise node_lost(node, self.lost[node])
         if node not in self.exchanges:
             raise MetadataError(f"{self.node!r} knows no node {node!r}; it knows {', '.join(sorted(self.exchanges))}")
         return self.exchanges[node]
@@ -27,7 +27,7 @@ class InMemory:
     def lose(self, node: str, why: str) -> None:
         """Take a node for lost: what is pending there fails, and nothing more begins."""
         self.lost[node] = why
-        self.exchanges[node].cut(NodeLost(f"node {node!r} is lost: {why}"))
+        self.exchanges[node].cut(node_lost(node, why))
 
     def cut_off(self, node: str) -> None:
         """What this machine sends to the node from now on goes nowhere, and nobody is told."""

@@ -55,6 +55,6 @@ class Links(Protocol):
 
     node: str
 
-    def to(self, node: str) -> Link:
+    def to(self, node: str, incarnation: int = 0) -> Link:
         """The link to a node, which may be this one. MetadataError, saying which there are, if there is none of that
-        name; NodeLost if the node is lost."""
+        name; NodeLost if the node is lost, or its daemon is of another incarnation than is meant (0: of any)."""

@@ -59,7 +59,7 @@ def test_on_a_cluster_that_is_up_nothing_is_killed(tmp_path):
         daemons.start("node0")
         daemons.start("node1")
         daemons.join()
-        shutil.copy(tmp_path / "node0-1" / "server.key", daemons.keys)
+        shutil.copy(next(tmp_path.glob("node0-1-*/server.key")), daemons.keys)
         there = ["--address", daemons.members["node0"].address, "--keys", str(daemons.keys)]
         printed = run(*there, "--file", str(tmp_path / "weights.npz"))
         few = run(*there, "--kind", "cpu", ends=1)

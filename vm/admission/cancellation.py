@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from ...interpreter.errors import CancelledError, NodeLost
+from ...interpreter.errors import CancelledError, node_lost
 from ...interpreter.opcodes import Opcode
 from ..memory.pins import end_pins
 from ..model.device_state import DeviceState
@@ -86,8 +86,10 @@ class Cancellation:
         victims = [one for one in live if one.error is None and node is not None and awaited_node(one) == node]
         for instruction in victims:
             if instruction.error is None and not instruction.retired:
-                text = f"node {node!r} is lost to this session, and with it what it was to send and receive"
-                error = instruction.describe(NodeLost(text))
+                what = "has taken" if instruction.opcode is Opcode.SEND else "has sent"
+                error = instruction.describe(
+                    node_lost(str(node), f"the session there has ended before it {what} the value")
+                )
                 if instruction.status in UNDER_WAY:
                     self.scheduler.revoke(instruction, error)
                 else:

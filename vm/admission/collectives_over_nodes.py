@@ -25,6 +25,7 @@ from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Collective, decode_meta
+from ...streams.links.link import Link
 from ...streams.stream import StreamKind
 from ..model.device_state import DeviceState
 from ..model.session import Cause, VmSession
@@ -38,12 +39,13 @@ from .rejection import located
 
 class Participation(NamedTuple):
     """What the nodes do together, as this one sees it. `homes`: of all tensors; `first`: the name of the first
-    transfer."""
+    transfer; `incarnations`: of the nodes' daemons that are meant."""
 
     asked: Asked
     homes: Sequence[str]
     node: str
     first: bytes
+    incarnations: Mapping[str, int]
 
     @property
     def ranks(self) -> list[int]:
@@ -105,7 +107,7 @@ class CollectivesOverNodes:
         except (TypeError, ValueError, KeyError, TensordError):
             raise MetadataError(f"{message.kind}: what is no meta was given as one", op=message.kind) from None
         asked = asked_over_nodes(message.kind, message.homes, metas, message.devices, message.attributes)
-        return Participation(asked, message.homes, node, message.transfer)
+        return Participation(asked, message.homes, node, message.transfer, incarnations_of(message, asked))
 
     def devices_of(self, message: Collective, mine: Participation) -> dict[int, DeviceState]:
         """The devices of this node's ranks."""
@@ -138,10 +140,14 @@ class CollectivesOverNodes:
             if mine.node in {source, target} and source != target:
                 self.withdraw_step(mine, number, source, target, error)
 
+    def link_to(self, mine: Participation, node: str) -> Link:
+        """The link to another node that takes part."""
+        return self.transfers.link_to(node, mine.incarnations.get(node, 0))
+
     def withdraw_step(self, mine: Participation, number: int, source: str, target: str, error: TensordError) -> None:
         name = transfer_of(mine.first, number)
         try:
-            link = self.transfers.link_to(target if source == mine.node else source)
+            link = self.link_to(mine, target if source == mine.node else source)
         except TensordError:
             return  # a node that is gone is not told
         (link.fail if source == mine.node else link.refuse)(name, error)
@@ -164,7 +170,7 @@ class GroupOverNodes(Group):
         self.participation = mine
         self.received = 0  # chunks, each of which waits for those before
         others = {node for step in self.steps for node in mine.nodes(step)} - {mine.node}
-        self.links = {node: self.transfers.link_to(node) for node in others}
+        self.links = {node: admission.link_to(mine, node) for node in others}
 
     def admit_step(self, number: int, label: str) -> None:
         """Admit what this node does of a step."""
@@ -234,6 +240,16 @@ class GroupOverNodes(Group):
         if host is None:
             raise MetadataError(f"chunks of {device.name} are exchanged on a cpu device, and this machine has none")
         return host
+
+
+def incarnations_of(message: Collective, asked: Asked) -> dict[str, int]:
+    """The incarnations of the nodes' daemons that are meant, if they were named; MetadataError for too few."""
+    nodes = list(dict.fromkeys(node_of(name) for name in (*message.homes, *asked.devices)))
+    if message.incarnations and len(message.incarnations) != len(nodes):
+        raise MetadataError(
+            f"{message.kind}: {len(message.incarnations)} incarnations for {len(nodes)} nodes", op=message.kind
+        )
+    return dict(zip(nodes, message.incarnations, strict=False))
 
 
 def as_meta(wire: Any) -> Meta | None:

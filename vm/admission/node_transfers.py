@@ -23,7 +23,7 @@ from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, Tens
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import DTYPES, Meta
-from ...interpreter.wire.fields import Role, is_name, is_transfer
+from ...interpreter.wire.fields import Role, is_name, is_natural, is_transfer
 from ...interpreter.wire.forms import name_fields
 from ...interpreter.wire.messages import Recv, Send
 from ...interpreter.wire.roles import messages_of, number_of
@@ -119,11 +119,11 @@ class NodeTransfers:
             raise MetadataError(NO_NODE)
         return self.links.node
 
-    def link_to(self, node: str) -> Link:
-        """The link to a node."""
+    def link_to(self, node: str, incarnation: int = 0) -> Link:
+        """The link to a node, and to that daemon of it unless any is meant."""
         if self.links is None:
             raise MetadataError(NO_NODE)
-        return self.links.to(node)
+        return self.links.to(node, incarnation)
 
     def refused(self, session: VmSession, array: Any, error: TensordError) -> None:
         """Halves in a message that was refused as damaged, a group for one, are told to their nodes."""
@@ -133,7 +133,7 @@ class NodeTransfers:
             if message is None or not is_transfer(message.transfer) or not is_name(message.node):
                 continue
             with suppress(TensordError):
-                link = self.link_to(message.node)
+                link = self.link_to(message.node, message.incarnation if is_natural(message.incarnation) else 0)
                 half = Half(message.transfer, link.refuse if send is None else link.fail)
                 half.withdraw(
                     located(session, error, number_of(one, Role.LOCATION), "recv" if send is None else "send")
@@ -143,11 +143,11 @@ class NodeTransfers:
 
     def send(self, session: VmSession, message: Send) -> None:
         """Admit a Send; the other node gets the error of one that is refused."""
-        id_, node, transfer, location = message
+        id_, node, transfer, location, incarnation = message
         half: Half | None = None
         cause = Cause(session, location)
         try:
-            link = self.link_to(node)
+            link = self.link_to(node, incarnation)
             half = Half(transfer, link.fail)
             refuse_cancelled(session)
             tensor = tensor_of(session, id_)
@@ -199,7 +199,7 @@ class NodeTransfers:
         half: Half | None = None
         cause = Cause(session, message.location)
         try:
-            link = self.link_to(message.node)
+            link = self.link_to(message.node, message.incarnation)
             half = Half(message.transfer, link.refuse)
             refuse_cancelled(session)
             check_new(session, (message.output,))

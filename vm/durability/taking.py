@@ -88,6 +88,11 @@ class Checkpoints:
         self.due: deque[None] = deque()  # durable names are to be written again
         self.publish: Publish = lambda _session, _names, _found: None  # set by admission
 
+    def hold_durable(self) -> None:
+        """Take the directory of durable names, if there is one. For a machine that serves nobody yet."""
+        if self.durable is not None:
+            self.targets.of(self.durable).open()
+
     def keep_durable(self, session: VmSession, told: Told, location: int = 0) -> None:
         """Write the durable names that have changed. What is written already does not count: then once more.
 

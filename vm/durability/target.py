@@ -61,7 +61,8 @@ class Last(NamedTuple):
 
 
 class Target:
-    """A directory. Only the driving thread changes what is known of it; only the store's opens it.
+    """A directory. Only the driving thread changes what is known of it; only the store's opens it, and that of durable
+    names a daemon that starts.
 
     `holds`: keep it open, and locked, once it was opened: no other machine may write there until this one is closed.
     `busy`: is a checkpoint being written? `note`: that of the last one.

@@ -50,7 +50,7 @@ from .process.instance import Instance, private
 from .process.logs import logging_to
 from .process.notify import Notifier
 from .process.signals import Signals, signals
-from .restored import restore
+from .restored import hold_durable, restore
 from .settings.config import Config
 
 LAST_WORDS = 0.1  # seconds for a refusal to be sent before its connection is cut
@@ -103,6 +103,7 @@ class Service:
         self.listeners: list[Listener] = []
         try:
             self.warming = warming_of(config, self.runtime)
+            hold_durable(self.runtime.engine)
             restore(self.runtime.engine, config)
             self.open_listeners(keepers)
             self.shares = share_out(len(self.listeners))

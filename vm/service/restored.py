@@ -92,6 +92,15 @@ def refuse_damage(failed: Mapping[str, str], path: Path) -> None:
         raise StartError(f"{path}: {some}{more}; `tensord restore --list` shows all, and without --strict we start")
 
 
+def hold_durable(engine: Engine) -> None:
+    """Have the directory of durable names for this daemon alone; StartError while another machine has it. Before it is
+    read: what another one still writes there is not served here as well."""
+    try:
+        engine.admission.durable.checkpoints.hold_durable()
+    except TensordError as error:
+        raise StartError(f"durable names: {error.message}") from None
+
+
 def restore(engine: Engine, config: Config) -> None:
     """Publish what is to be restored, and log what is not as it was. StartError as in `found_in`."""
     began = monotonic()

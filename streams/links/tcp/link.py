@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ....interpreter.errors import NodeLost, TensordError
+from ....interpreter.errors import NodeLost, TensordError, node_lost
 from ....interpreter.types.meta import Meta
 from ...stream import LOG
 from ..link import Array, Told
@@ -201,7 +201,7 @@ class TcpLink:
             self._dead.append(connection)
 
     def _error(self) -> NodeLost:
-        return NodeLost(f"the link to node {self.node!r} is broken: {self._why}")
+        return node_lost(self.node, f"the link to it is broken: {self._why}")
 
     # -- the writer ----------------------------------------------------------------------------------------------------
 
@@ -320,9 +320,7 @@ class TcpLink:
         with self._changed:
             if self._lost is not None or time.monotonic() - self._down_since < self._patience:
                 return
-            error = NodeLost(
-                f"node {self.node!r} cannot be reached: {self._why or 'its connection does not come back'}"
-            )
+            error = node_lost(self.node, f"it cannot be reached: {self._why or 'its connection does not come back'}")
             calls = self._protocol.broken(error)
         make(calls)
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from ....interpreter.errors import MetadataError, NodeLost, ProtocolError, TensordError
+from ....interpreter.errors import MetadataError, NodeLost, ProtocolError, TensordError, node_lost
 from ....interpreter.wire.members import Member, Place
 from ..link import Link
 from ..loopback import Loopback
@@ -67,14 +67,16 @@ class TcpLinks:
         self._acceptor = threading.Thread(target=self._accept, name="tensord-accepts-values", daemon=True)
         self._acceptor.start()
 
-    def to(self, node: str) -> Link:
+    def to(self, node: str, incarnation: int = 0) -> Link:
         if node == self.node:
+            check_incarnation(self.own, incarnation)
             return self._loopback.to(node)
         member, link = self._members.get(node), self._links.get(node)
         if member is None:
             raise MetadataError(f"{self.node!r} knows no node {node!r}; it knows {', '.join(sorted(self._known()))}")
         if not member.is_up:
-            raise NodeLost(f"node {node!r} is {'lost' if member.state == 'lost' else 'not in the cluster any more'}")
+            raise gone(member, member)
+        check_incarnation(member, incarnation)
         if link is None:
             raise MetadataError(f"node {node!r} takes no values: its daemon was started without an address for them")
         return link
@@ -90,7 +92,7 @@ class TcpLinks:
         for node, member in before.items():
             now = members.get(node)
             if not same_daemon(member, now):
-                self._lose(node, gone(node, member, now))
+                self._lose(node, gone(member, now))
         for node, member in members.items():
             if node != self.node and member.is_up and member.values and node not in self._links:
                 self._link(member)
@@ -259,7 +261,7 @@ class TcpLinks:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         for node in nodes:
-            self._lose(node, NodeLost(f"this daemon ends, and with it its link to node {node!r}"))
+            self._lose(node, node_lost(self.node, "its daemon ends"))
         ended = self._loopback.close(timeout)
         self._acceptor.join(max(0.0, deadline - time.monotonic()))
         self._listener.close()
@@ -275,6 +277,14 @@ class TcpLinks:
         return ended and not any(thread.is_alive() for thread in (self._acceptor, *threads))
 
 
+def check_incarnation(member: Member, wanted: int) -> None:
+    """NodeLost unless that incarnation of a node is meant, or any."""
+    node, known = member.node, member.incarnation
+    if wanted not in {0, known}:
+        why = "was started anew" if wanted < known else f"is known here in incarnation {known}"
+        raise node_lost(node, f"its daemon {why}, and incarnation {wanted} is meant")
+
+
 def same_daemon(before: Member, now: Member | None) -> bool:
     """Is that the same daemon, still there?"""
     if now is None or not now.is_up:
@@ -283,12 +293,12 @@ def same_daemon(before: Member, now: Member | None) -> bool:
     return told == (now.incarnation, now.values, now.fingerprint, True)
 
 
-def gone(node: str, before: Member, now: Member | None) -> NodeLost:
+def gone(before: Member, now: Member | None) -> NodeLost:
     """The error for a node that is lost, or not the same any more."""
     if now is None or now.state == "left":
-        return NodeLost(f"node {node!r} has left the cluster")
+        return node_lost(before.node, "it has left the cluster")
     if not now.is_up:
-        return NodeLost(f"node {node!r} is lost")
+        return node_lost(before.node, "its daemon has ended")
     if now.incarnation != before.incarnation:
-        return NodeLost(f"node {node!r} was started anew: its incarnation {before.incarnation} is gone")
-    return NodeLost(f"node {node!r} takes values elsewhere now")
+        return node_lost(before.node, f"its daemon was started anew, and incarnation {before.incarnation} is gone")
+    return node_lost(before.node, "it takes values elsewhere now")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -57,19 +59,19 @@ class Keyed:
         self._allow.write_bytes(keys.read_public(public) + b" me\n")
         self._allow.chmod(0o600)
 
-    def start(self, node: str, incarnation: int = 1) -> Daemon:
-        """Start the daemon of a node, on ipc and on a port of its own."""
-        home = self.home / f"{node}-{incarnation}"
-        home.mkdir()
+    def start(self, node: str, incarnation: int = 1, durable: Path | None = None) -> Daemon:
+        """Start the daemon of a node, on ipc and on a port of its own. `durable`: where its durable names lie."""
+        home = Path(tempfile.mkdtemp(prefix=f"{node}-{incarnation}-", dir=self.home))
         public, secret = keys.create(home, "server")
         config = home / "c.toml"
         security = f'[security]\nserver_secret = "{secret}"\nallow = "{self._allow}"'
-        config.write_text(f"{self._settings}\n{security}\n[cluster]\n{self._cluster}")
+        store = "" if durable is None else f', {{name = "store:0", durable = "{durable}"}}'
+        devices = f"devices = [{', '.join(map(json.dumps, DEVICES))}{store}]"
+        config.write_text(f"{self._settings}\n{devices}\n{security}\n[cluster]\n{self._cluster}")
         address = f"tcp://127.0.0.1:{free_port()}"
         options = ["--address", address, "--node", node, "--incarnation", str(incarnation), "--config", str(config)]
         options += ["--values", "127.0.0.1:0"]  # by TLS
-        devices = [word for name in DEVICES for word in ("--device", name)]
-        daemon = self._undo.enter_context(Daemon.start(home, *options, *devices))
+        daemon = self._undo.enter_context(Daemon.start(home, *options))
         self.running[node] = daemon
         with daemon.connect() as session:
             key = keys.read_public(public).decode()

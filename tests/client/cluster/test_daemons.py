@@ -77,7 +77,7 @@ def test_keys_that_are_not_allowed_are_refused_with_the_node(keyed, tmp_path):
     keys.create(tmp_path, "stranger")
     with (
         td.connect_cluster(keyed.running["node0"].address, keys=tmp_path) as session,
-        pytest.raises(td.NodeLost, match=r"node1 cannot be reached.*allow list"),
+        pytest.raises(td.NodeLost, match=r"node node1 is lost: it cannot be reached.*allow list"),
     ):
         on(session, "node1")
 
@@ -128,7 +128,7 @@ def test_a_lost_node_ends_what_is_on_it_and_nothing_else_and_comes_back_anew(mor
         mortal.start("node1", incarnation=2)
         mortal.join()
         assert (on(session, "node1") + 1).tolist() == [2.0, 3.0]
-        with pytest.raises(td.NodeLost, match="was lost, and the tensor with it"):
+        with pytest.raises(td.NodeLost, match="node node1 is lost: the tensor was there, and is gone"):
             on(session, "node1") + y
         assert session.sync() == 0
 
@@ -150,7 +150,7 @@ def test_a_daemon_of_another_node_at_a_nodes_address_is_not_taken_for_it(mortal)
         address=mortal.members["node0"].address, key=mortal.members["node0"].key
     )
     mortal.join("node0")
-    with mortal.connect() as session, pytest.raises(td.NodeLost, match=r"node1 is gone: at tcp.* is node0"):
+    with mortal.connect() as session, pytest.raises(td.NodeLost, match=r"node1 is lost: at tcp.* is node0"):
         on(session, "node1")
 
 

@@ -245,7 +245,7 @@ class TestLinks:
         halves.offer()
         first.lose("node1", "no heartbeat")
         assert isinstance(halves.sent[0], NodeLost)
-        with pytest.raises(NodeLost, match="node 'node1' is lost: no heartbeat"):
+        with pytest.raises(NodeLost, match="node node1 is lost: no heartbeat"):
             first.to("node1")
 
 

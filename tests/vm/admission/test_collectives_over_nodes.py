@@ -83,6 +83,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "too many devices": ({"homes": [f"node1/cpu:{n}" for n in range(65)], "metas": (META,) * 65}, "64 devices"),
     "a device twice": ({"homes": HOMES[:1] * 2}, "twice"),
     "two tensors for one device": ({"inputs": (1, 1)}, "got 2 tensors for 1 results, and 1 for 1 are named"),
+    "incarnations too few": ({"incarnations": (1,)}, "1 incarnations for 2 nodes"),
     "no tensor": ({"inputs": ()}, "got 0 tensors"),
     "an unknown device": ({"homes": ("node0/cpu:9", HOMES[1])}, "no device|told of"),
     "an unknown node": ({"homes": (HOMES[0], "node7/cpu:0")}, "no node 'node7'"),

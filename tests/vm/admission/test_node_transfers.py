@@ -289,7 +289,7 @@ class TestAnError:
         expected = encode_message(Recv(two.first.client.new(), (4,), "float64", "cpu:0", "node1", b"r" * 16, 1))
         two.first.client.send(Atomic([encode_message(Send(two.x, "node1", NAME, 1)), expected, [404]]))
         two.second.client.send(Send(two.second.client.upload(VALUES), "node0", b"r" * 16, 1))
-        two.second.client.send(Atomic([[33, 9, (4,), "float64", "cpu:0", "node0", bytes(16), "nowhere"]]))
+        two.second.client.send(Atomic([[33, 9, (4,), "float64", "cpu:0", "node0", bytes(16), "nowhere", 0]]))
         two.drain()
         assert isinstance(error_of(two.second, y), ProtocolError)
         assert two.first.statuses() == ["Send SKIPPED"]
@@ -415,7 +415,7 @@ def test_what_waits_for_a_node_fails_when_its_client_has_lost_that_node_and_what
     two.drain()
     two.check_idle()
     if (step, which) in failing:
-        with pytest.raises(NodeLost, match=f"{lost}.* is lost to this session"):
+        with pytest.raises(NodeLost, match=f"node {lost} is lost: the session there has ended before it has "):
             two.second.client.fetch(y)
     elif (step, which) != ("offered", "first"):
         assert two.second.client.fetch(y) == VALUES

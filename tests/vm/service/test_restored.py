@@ -144,6 +144,20 @@ class TestDurableNames:
                     session.publish(f"w{expected}", session.asarray(W), durable=True)
                 assert running.stop() == 0
 
+    def test_of_two_daemons_with_one_directory_the_second_does_not_start_while_the_first_lives(self, tmp_path):
+        homes = [tmp_path / "first", tmp_path / "second"]
+        for home in homes:
+            home.mkdir()
+        with Daemon.start(homes[0], "--config", self.file(tmp_path)) as first:
+            for _ in range(2):  # without a name there, and with one
+                with pytest.raises(AssertionError, match=rf"durable names: .* is in use by process {first.pid};"):
+                    Daemon.start(homes[1], "--config", self.file(tmp_path))
+                with first.connect() as session:
+                    session.publish("w", session.asarray(W), durable=True)
+            first.kill()
+        with Daemon.start(homes[1], "--config", self.file(tmp_path)) as second, second.connect() as session:
+            assert session.names() == ["w"]
+
     def test_another_directory_in_their_place_is_refused(self, tmp_path, monkeypatch):
         tmp_path.chmod(0o700)
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

@@ -87,18 +87,18 @@ def test_a_node_that_is_none_or_lost_or_takes_no_values():
             nodes[0].to("node9")
         with pytest.raises(MetadataError, match="'node2' takes no values"):
             nodes[0].to("node2")
-        with pytest.raises(NodeLost, match="'node3' is lost"):
+        with pytest.raises(NodeLost, match="node node3 is lost: its daemon has ended"):
             nodes[0].to("node3")
-        with pytest.raises(NodeLost, match="'node4' is not in the cluster any more"):
+        with pytest.raises(NodeLost, match="node node4 is lost: it has left the cluster"):
             nodes[0].to("node4")
 
 
 @each_case(
     ("change", "why"),
     [
-        ({"state": "lost"}, "node 'node1' is lost"),
+        ({"state": "lost"}, "node node1 is lost: its daemon has ended"),
         ({"state": "left"}, "has left"),
-        ({"incarnation": 2}, "its incarnation 1 is gone"),
+        ({"incarnation": 2}, "and incarnation 1 is gone"),
     ],
 )
 def test_what_is_pending_with_a_lost_node_fails_at_once(change, why):
@@ -111,6 +111,15 @@ def test_what_is_pending_with_a_lost_node_fails_at_once(change, why):
         assert expected._arrived.wait(WAIT)
         assert why in str(offered.errors["sender"])
         assert isinstance(expected.errors["receiver"], NodeLost)
+
+
+@each_case(("wanted", "why"), [(1, "was started anew, and incarnation 1"), (3, "is known here in incarnation 2")])
+def test_a_link_is_to_the_incarnation_that_is_meant(wanted, why):
+    with Nodes(incarnation=2) as nodes:
+        for node in ("node0", "node1"):
+            assert nodes[0].to(node, 2) is nodes[0].to(node)
+            with pytest.raises(NodeLost, match=f"node {node} is lost: its daemon {why}"):
+                nodes[0].to(node, wanted)
 
 
 def test_a_node_that_was_started_anew_is_linked_anew(tls):
@@ -132,7 +141,7 @@ def test_a_node_that_does_not_answer_fails_what_waits_for_it():
         transfer.source.to("node2").offer(transfer.id, transfer.meta, transfer.value, transfer._done)
         transfer.source.to("node2").expect(os.urandom(16), transfer.meta, transfer._offered)
         assert all(isinstance(error, NodeLost) for error in transfer.wait())
-        assert "'node2' cannot be reached" in str(transfer.errors["sender"])
+        assert "node node2 is lost: it cannot be reached" in str(transfer.errors["sender"])
 
 
 def test_an_end_while_values_are_on_their_way_fails_them(tls):
@@ -144,7 +153,7 @@ def test_an_end_while_values_are_on_their_way_fails_them(tls):
         for transfer in pending:
             assert transfer.wait()[0] is None or isinstance(transfer.errors["sender"], NodeLost)
         assert waiting._sent.wait(WAIT)
-        assert "this daemon ends" in str(waiting.errors["sender"])
+        assert "is lost: its daemon ends" in str(waiting.errors["sender"])
 
 
 # -- who is refused ----------------------------------------------------------------------------------------------------
