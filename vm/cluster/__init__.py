@@ -2,9 +2,10 @@
 
 What needs no Ray, from the bottom to the top:
 
-- `credentials`: the secrets of a cluster; `home`: what a node keeps on its disk; `ports`: which ports a daemon has
+- `errors`: of a cluster; `credentials`: its secrets; `home`: what a node keeps on its disk; `ports`: of a daemon
 - `specification`: what is wanted of every node; `configuration`: of one daemon, as the text of a file
 - `lifecycle`: the states of a daemon under supervision, as a table; `members`: what is known of all nodes
+- `figures`: of a node, for monitoring; `gcs`: Ray's control service, asked without Ray; `tokens`: what it asks for
 - `child`: the daemon's process, which is `bound` to the end of this one; `news`: waiting for changes
 - `keeper`: keeps one daemon running; `supervisor`: that, and what the nodes tell each other
 

@@ -70,9 +70,16 @@ def check_name(name: str) -> str:
 
 
 def gpus_of(devices: tuple[Any, ...]) -> int:
-    """How many GPUs a node with these devices needs."""
+    """How many GPUs a node with these devices needs. MetadataError if their numbers leave one out: Ray decides which
+    GPUs of a host a node has, and the daemon sees those alone, from cuda:0 on."""
     names = [one if isinstance(one, str) else str(one.get("name", "")) for one in devices]
-    return len({name for name in names if name.startswith("cuda:")})
+    found = {name for name in names if name.startswith("cuda:")}
+    for number in range(len(found)):
+        if f"cuda:{number}" not in found:
+            raise MetadataError(
+                f"{max(found)} without cuda:{number}: name the GPUs of a node from cuda:0 on, as Ray hands them out"
+            )
+    return len(found)
 
 
 def node_name(index: int) -> str:

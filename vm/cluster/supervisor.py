@@ -44,7 +44,7 @@ PATIENCE: Final = 5.0  # seconds for the daemon to answer
 FIGURES: Final = 5.0  # seconds between two looks at the daemon's figures
 
 Ask: TypeAlias = Callable[..., Any]  # ask(address, what, *arguments) -> the daemon's answer; blocks
-Observe: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
+Observe: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any] | None], None]
 
 
 class PeerLost(Exception):  # noqa: N818 - names what has happened
@@ -80,10 +80,11 @@ class Supervisor:
         locks: Locks,
         usual: str = "",
         clock: Clock | None = None,
-        observe: Observe = lambda _status, _row: None,
+        observe: Observe = lambda _row, _status: None,
         echo: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`observe`: is given the daemon's status and its row now and then. `echo`: is given each line of its log."""
+        """`observe`: is given the row and the daemon's status, None while it has none, now and then. `echo`: is given
+        each line of the daemon's log."""
         self.node = node
         self.credentials = credentials
         self.members = Members()
@@ -253,12 +254,20 @@ class Supervisor:
             await self.asked("drain")
             self._drained = self.keeper.incarnation
         now = self.keeper.now()
-        if self.keeper.devices and (draining or now - self._looked >= FIGURES):
+        if draining or now - self._looked >= FIGURES:
             self._looked = now
-            status = await self.asked("status")
-            self._observe(status, self.keeper.row())
-            if draining and not status["sessions"] and self.keeper.lifecycle.allows(Event.EMPTIED):
-                self.keeper.take(Event.EMPTIED)
+            await self._read_figures(draining)
+
+    async def _read_figures(self, draining: bool) -> None:
+        """Pass the daemon's figures on, or that it has none; end it if it drains and is empty."""
+        try:
+            status = await self.asked("status") if self.keeper.devices else None
+        except (TensordError, TimeoutError):
+            status = None  # it has just ended, or is busy
+        self._observe(self.keeper.row(), status)
+        empty = status is not None and not status["sessions"]
+        if draining and empty and self.keeper.lifecycle.allows(Event.EMPTIED):
+            self.keeper.take(Event.EMPTIED)
 
     # -- for others ------------------------------------------------------------------------------------------------
 

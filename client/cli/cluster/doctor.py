@@ -64,6 +64,7 @@ def examine_cluster(name: str) -> Iterator[Finding]:
         ("devices", lambda: check_devices(reading.statuses(name))),
         ("links", lambda: check_links(reading.connections(name, alive))),
         ("clocks", lambda: check_clocks(reading.clocks(name))),
+        ("metrics", lambda: check_metrics(reading.scraped())),
     ]
     for what, check in checks:
         yield from guarded(what, check)
@@ -163,3 +164,11 @@ def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[Finding
             if most > SKEW
             else ok("clocks", f"within {duration(most)} of this machine's")
         )
+
+
+def check_metrics(places: Sequence[str]) -> Iterator[Finding]:
+    """Where does Ray offer the nodes' figures?"""
+    if places:
+        yield ok("metrics", f"for Prometheus at {listed([f'http://{place}/metrics' for place in places])}")
+    else:
+        yield note("metrics", "this Ray exports none", 'pip install "ray[default]" on all nodes, and start Ray anew')

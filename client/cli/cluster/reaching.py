@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import click
 
-from ....interpreter.errors import NoDaemon
+from ....interpreter.errors import MetadataError, NoDaemon
 from ..doctor.findings import installed
 
 EXTRA: Final = 'pip install "tensord[cluster]"'
+OLDEST, NEXT = (2, 52), (3, 0)  # versions of Ray, as in pyproject.toml: from that one on, and before this one
 LOOPBACK: Final = ("127.0.0.1:", "localhost:")
-CONNECT: Final = 3.0  # seconds; Ray itself would try for minutes
 
 
 def on_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,10 +42,12 @@ def on_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def reached(ray: str | None, name: str) -> Iterator[None]:
     """A connection to Ray. NoDaemon without the extra, and where nothing listens; ClusterError for what Ray refuses."""
-    if installed("ray") is None:
-        raise NoDaemon(f"Ray is not installed here: {EXTRA}")
+    from ....vm.cluster.tokens import settle
+
+    check_installed()
     address = ray or os.environ.get("RAY_ADDRESS") or address_here()
-    check_listens(address)
+    check_address(address)
+    settle(address, os.environ)
     if address.startswith(LOOPBACK):
         # Else Ray, which reads the variable as it is imported, would take this host's other address.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -55,6 +57,29 @@ def reached(ray: str | None, name: str) -> Iterator[None]:
         yield
 
 
+def check_installed() -> None:
+    """NoDaemon unless Ray is here, in a version that tensord knows."""
+    found = installed("ray")
+    if found is None:
+        raise NoDaemon(f"Ray is not installed here: {EXTRA}")
+    if not OLDEST <= tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < NEXT:
+        known = f"{'.'.join(map(str, OLDEST))} or later, before {NEXT[0]}"
+        raise NoDaemon(f"Ray {found} is installed here, and tensord needs {known}: {EXTRA}, on all nodes")
+
+
+def check_address(address: str) -> None:
+    """MetadataError for what is no address of a Ray cluster; "" is the one that runs here."""
+    from ....vm.cluster.tokens import place_of
+
+    if address.startswith("ray://"):
+        raise MetadataError(
+            f"{address}: Ray Client is not supported, since it needs the same versions of Python and Ray on both "
+            "sides: run this on a node of the cluster, or through `ray job submit`"
+        )
+    if address not in ("", "auto") and place_of(address) is None:
+        raise MetadataError(f"{address!r} is no address of a Ray cluster: HOST:PORT is, such as node0:6379")
+
+
 def address_here() -> str:
     """The address of the Ray cluster that was last started on this machine, as Ray notes it; "" if none was."""
     note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")  # noqa: S108 - Ray's own
@@ -62,18 +87,6 @@ def address_here() -> str:
         return note.read_text().strip()
     except (OSError, UnicodeDecodeError):
         return ""
-
-
-def check_listens(address: str) -> None:
-    """NoDaemon if nothing listens at a Ray cluster's address."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or "://" in address:
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT).close()
-    except OSError as error:
-        start = "start one with `ray start --head`, or name another with --ray or $RAY_ADDRESS"
-        raise NoDaemon(f"no Ray cluster is running at {address} ({error.strerror or error}): {start}") from None
 
 
 node: Final = click.option("--node", "nodes", multiple=True, help="Of this node alone; may be repeated.")

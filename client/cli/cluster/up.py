@@ -128,7 +128,7 @@ def add(*, name: str, ray: str | None, nodes: int, keys: Path | None, cpus: floa
 def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Specification:
     """The settings that the nodes have in common. StartError or MetadataError for one with which no daemon starts."""
     from ....vm.cluster.ports import parse_range
-    from ....vm.cluster.specification import Specification
+    from ....vm.cluster.specification import Specification, gpus_of
     from ....vm.service.settings.config import load
 
     settings = read(given["config"])
@@ -139,6 +139,7 @@ def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Spe
     if given["memory"] or simulated:
         settings["memory"] = given["memory"] or settings.get("memory", f"{60 / simulated:.3g}%")
     checked = load(None, {**settings, "devices": list(devices)})
+    gpus_of(devices)  # their numbers
     directory = given["directory"]
     return Specification(
         cluster=name,

@@ -41,7 +41,7 @@ class Cluster:
             ask=self.daemon.ask,
             peers=self.peers,
             locks=Locks(self.directory / node),
-            observe=lambda status, row: self.observed.append((status, row)),
+            observe=lambda row, status: self.observed.append((row, status)),
         )
         self.all.append(made)
         self.peers.there[node] = made
@@ -68,6 +68,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setattr("tensord.vm.cluster.supervisor.PAUSE", 0.005)
     monkeypatch.setattr("tensord.vm.cluster.supervisor.LOOKING", 0.005)
+    monkeypatch.setattr("tensord.vm.cluster.supervisor.FIGURES", 0.005)
 
     async def main(scenario):
         cluster = Cluster(tmp_path)
@@ -180,6 +181,18 @@ def test_a_daemon_that_does_not_answer_is_told_later(run):
         assert not cluster.all[0].row()["up"]
         cluster.daemon.deaf = False
         await cluster.until(lambda: cluster.sees("node0", node0=("up", 1)))
+
+    run(scenario)
+
+
+def test_figures_are_passed_on_also_while_no_daemon_answers(run):
+    async def scenario(cluster):
+        await cluster.start("node0", serves=False)
+        await cluster.until(lambda: [(row["up"], status) for row, status in cluster.observed[-1:]] == [(False, None)])
+        cluster.starts["node0"].last.serve()
+        await cluster.until(lambda: cluster.observed[-1][1] == {"sessions": 0} and cluster.observed[-1][0]["up"])
+        cluster.daemon.deaf = True
+        await cluster.until(lambda: cluster.observed[-1][1] is None)
 
     run(scenario)
 

@@ -88,6 +88,7 @@ class SupervisorActor:
             "ray_node": context.get_node_id(),
             "supervisor": os.getpid(),
             "ray": ray.__version__,
+            "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),  # as Ray has set it, for the daemon, too
         }
         specification = Specification.from_plain(wanted)
         self.wanted = dict(wanted)

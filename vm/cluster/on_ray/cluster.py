@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayError, RayTaskError
 
 from ....interpreter.errors import TensordError
+from ..errors import ClusterError
+from ..members import LOST
 from ..specification import index_of
+from ..tokens import asks_for_token, check_token
 
 START: Final = "start one with `ray start --head`, name one with --ray or $RAY_ADDRESS, or try `--simulate 2`"
 ANSWER: Final = 5.0  # seconds for a supervisor to answer
+MOMENT: Final = 0.5  # seconds for one that others have as lost
 QUIET: Final = {
     "log_to_driver": False,
     "logging_level": "CRITICAL",
@@ -27,10 +30,6 @@ QUIET: Final = {
 Found = TypeVar("Found")
 
 
-class ClusterError(TensordError):
-    """Something is wrong with a cluster, or with Ray: the message says what to do."""
-
-
 @contextmanager
 def connected(address: str | None, namespace: str) -> Iterator[None]:
     """A connection to the Ray cluster that runs; a ClusterError says why there is none."""
@@ -38,11 +37,6 @@ def connected(address: str | None, namespace: str) -> Iterator[None]:
         yield
         return
     where = address or os.environ.get("RAY_ADDRESS") or "auto"
-    if where.startswith("ray://"):
-        raise ClusterError(
-            f"{where}: Ray Client is not supported, since it needs the same versions of Python and Ray on both sides: "
-            "run this on a node of the cluster, or through `ray job submit`"
-        )
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     try:
         ray.init(address=where, namespace=namespace, **QUIET)
@@ -56,7 +50,7 @@ def connected(address: str | None, namespace: str) -> Iterator[None]:
         raise ClusterError(f"Ray at {where} takes no connection: {first_line(error)}") from None
     silence()
     try:
-        check_token(ray.nodes())
+        check_token(ray.nodes(), asks=asks_for_token(ray.get_runtime_context().gcs_address, os.environ))
         yield
     finally:
         ray.shutdown()
@@ -68,24 +62,6 @@ def silence() -> None:
         from ray._private import worker
 
         worker._worker_logs_enabled = False  # noqa: SLF001 - `log_to_driver` leaves the ends of raylets to be printed
-
-
-def check_token(nodes: Iterable[Mapping[str, Any]], environment: Mapping[str, str] = os.environ) -> None:
-    """ClusterError for a Ray that anybody who reaches it may command, beyond this machine."""
-    beyond = [one["NodeManagerAddress"] for one in nodes if one["Alive"] and not is_loopback(one["NodeManagerAddress"])]
-    if beyond and environment.get("RAY_AUTH_MODE") != "token":
-        raise ClusterError(
-            f"Ray listens beyond this machine (at {beyond[0]}) and asks for no token, so whoever reaches it runs code "
-            "as this user: set RAY_AUTH_MODE=token on every node and here, make a token with "
-            "`ray get-auth-token --generate`, and start Ray anew"
-        )
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def first_line(error: BaseException, lines: int = 1) -> str:
@@ -126,10 +102,30 @@ def chosen(namespace: str, nodes: Sequence[str]) -> dict[str, Any]:
     return {node: found[node] for node in nodes} if nodes else found
 
 
-def answers(asked: Mapping[str, Any], seconds: float = ANSWER) -> dict[str, Any]:
-    """What several supervisors answer, by node; in the place of an answer, the error that came instead."""
-    ray.wait(list(asked.values()), num_returns=len(asked), timeout=seconds) if asked else None
+def answers(asked: Mapping[str, Any], seconds: float = ANSWER, lost: Container[str] = ()) -> dict[str, Any]:
+    """What several supervisors answer, by node; in the place of an answer, the error that came instead. The `lost` have
+    a moment alone."""
+    sure = [reference for node, reference in asked.items() if node not in lost]
+    _await(sure, len(sure), seconds)
+    if len(sure) < len(asked):
+        _await(list(asked.values()), len(asked), MOMENT)
     return {node: _answer(reference) for node, reference in asked.items()}
+
+
+def rows_of(handles: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of each supervisor, or the error that came instead. Nobody waits for those that the first one to answer
+    has as lost."""
+    asked = {node: one.row.remote() for node, one in handles.items()}
+    first = _await(list(asked.values()), 1, ANSWER)
+    row = _answer(first[0]) if first else {}
+    members = row["members"] if isinstance(row, Mapping) and row else ()
+    return answers(asked, lost={one["node"] for one in members if one["state"] == LOST})
+
+
+def _await(references: Sequence[Any], count: int, seconds: float) -> list[Any]:
+    """Wait for so many of these; those that there are."""
+    ready: list[Any] = ray.wait(references, num_returns=count, timeout=seconds)[0] if references else []
+    return ready
 
 
 def _answer(reference: Any) -> Any:

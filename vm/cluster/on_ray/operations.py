@@ -15,12 +15,13 @@ import ray
 
 from ....interpreter.version import version
 from ..credentials import Credentials
+from ..errors import ClusterError
 from ..lifecycle import Event
 from ..specification import Specification, gpus_of
 from ..supervisor import Ask
 from . import placing
 from .actor import SupervisorActor
-from .cluster import ClusterError, answers, ask, chosen, running, said, supervisors
+from .cluster import answers, ask, chosen, rows_of, running, said, supervisors
 from .placing import Bundle
 
 Told: TypeAlias = Callable[[str, str], None]
@@ -70,7 +71,7 @@ def add(
     If one does not come up, or the caller is interrupted, those that were added are taken away again.
     """
     there = supervisors()
-    rows = _rows(there)
+    rows = list(filter(_is_row, rows_of(there).values()))
     bundles = _bundles(wanted, nodes, cpus, wait, rows if len(rows) == len(there) else None)
     last = {entry["node"]: entry["incarnation"] for row in rows for entry in row["members"]}
     names = placing.free_names(nodes, there)
@@ -85,11 +86,6 @@ def add(
         _remove(made, wanted.cluster)
         raise
     return {name: found[name] for name in names}
-
-
-def _rows(handles: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of those that answer."""
-    return list(filter(_is_row, answers({name: one.row.remote() for name, one in handles.items()}).values()))
 
 
 def _bundles(
@@ -173,7 +169,8 @@ def _row_of(node: str, reference: Any) -> dict[str, Any]:
             "on all nodes"
         )
     if row["failures"] >= FAILURES:
-        raise ClusterError(f"{node} ({row['host']}) does not start: {row['wrong']}")
+        gpus = f", GPUs {row['gpus']}" if row["gpus"] else ""
+        raise ClusterError(f"{node} ({row['host']}{gpus}) does not start: {row['wrong']}")
     found: dict[str, Any] = row
     return found
 
@@ -188,7 +185,7 @@ def _remove(made: Mapping[str, Any], namespace: str) -> None:
     for one in made.values():
         ray.kill(one, no_restart=True)
     rest = {node: one for node, one in supervisors().items() if node not in made}
-    rows = answers({node: one.row.remote() for node, one in rest.items()})
+    rows = rows_of(rest)
     if all(map(_is_row, rows.values())):
         placing.remove_groups(namespace, [Bundle(row["group"], row["bundle"]) for row in rows.values()])
 
@@ -199,7 +196,9 @@ def _remove(made: Mapping[str, Any], namespace: str) -> None:
 def down(namespace: str, nodes: Sequence[str], told: Told) -> list[str]:
     """End these nodes, or all: each daemon has its grace period. Their names."""
     leaving = chosen(namespace, nodes)
-    wrong = _wish(leaving, Event.STOP)
+    there = rows_of(leaving)
+    wrong = {node: said(row) for node, row in there.items() if not _is_row(row)}
+    wrong |= _wish({node: one for node, one in leaving.items() if node not in wrong}, Event.STOP)
     for node, error in wrong.items():
         told(node, f"killed: {error}" if error else "stopping")
     _leave(leaving, [node for node, error in wrong.items() if not error], namespace, ENDING, told)
@@ -320,7 +319,7 @@ def specification(namespace: str) -> tuple[Specification, Credentials]:
 def status(namespace: str) -> list[dict[str, Any]]:
     """A row for each node. One whose supervisor does not answer is lost, and the others say what it was."""
     handles = running(namespace)
-    found = answers({node: one.row.remote() for node, one in handles.items()})
+    found = rows_of(handles)
     remembered = {entry["node"]: entry for row in found.values() if _is_row(row) for entry in row["members"]}
     return [
         row if _is_row(row) else {**remembered.get(node, {}), "node": node, "state": "lost", "wrong": said(row)}

@@ -14,8 +14,8 @@ import ray
 from ray.util.placement_group import PlacementGroup, get_placement_group, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from ..errors import ClusterError
 from ..specification import node_name
-from .cluster import ClusterError
 
 REMOVED: Final = "REMOVED"
 LABEL: Final = "ray.io/node-id"  # Ray labels each of its nodes with that
@@ -48,11 +48,12 @@ def check_nodes(
     lacking = [(one, name) for one in free for name, least in bundle.items() if one["Resources"].get(name, 0.0) < least]
     if len(free) - len({one["NodeID"] for one, _ in lacking}) < count:
         who = ", ".join(
-            f"{one['NodeManagerHostname']} ({one['NodeManagerAddress']}) has no {name}" for one, name in lacking
+            f"{one['NodeManagerHostname']} ({one['NodeManagerAddress']}) has {one['Resources'].get(name, 0.0):g} {name}"
+            for one, name in lacking
         )
         raise ClusterError(
-            f"too few nodes have what the devices need, {described(bundle)} each: {who}; name other devices (--device) "
-            "or ask for fewer nodes"
+            f"too few nodes have what the devices need, {described(bundle)} each: {who}; name other devices "
+            "(--device), fewer CPUs (--cpus) or fewer nodes (--nodes), or state more to `ray start` (--num-gpus)"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import ray
 
+from ..configuration import bracketed
 from .cluster import ANSWER, answers, chosen, running, said
 
 HELD: Final = 10.0  # seconds for which a supervisor holds a question about new lines
@@ -63,6 +64,16 @@ def connections(namespace: str, rows: Sequence[Mapping[str, Any]]) -> dict[tuple
 def places(row: Mapping[str, Any]) -> list[str]:
     """Where others reach a node: as clients, and with values."""
     return [place for place in (row["address"].removeprefix("tcp://"), row["values"]) if place]
+
+
+def scraped() -> list[str]:
+    """Where Ray offers metrics to Prometheus, HOST:PORT for each of its nodes; none of a Ray that has no agents."""
+    alive = [one for one in ray.nodes() if one["Alive"]]
+    return [
+        f"{bracketed(one['NodeManagerAddress'])}:{one['MetricsExportPort']}"
+        for one in alive
+        if one["MetricsExportPort"] > 0
+    ]
 
 
 def clocks(namespace: str) -> dict[str, tuple[float, float]]:

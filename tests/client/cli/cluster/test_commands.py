@@ -5,18 +5,21 @@ from __future__ import annotations
 import io
 import socket
 import sys
+import tomllib
 
 import pytest
 
 from tensord.client.cli.cluster import reaching
 from tensord.client.cli.cluster.access import own_key, write_nodes_keys
 from tensord.client.cli.cluster.progress import Progress
-from tensord.client.cli.cluster.reaching import check_listens
+from tensord.client.cli.cluster.reaching import check_address, check_installed
 from tensord.client.cli.cluster.status import show_nodes
 from tensord.client.cli.cluster.up import specification
 from tensord.client.cli.main import main
 from tensord.client.transport.keys import socket_options
 from tensord.interpreter.errors import MetadataError, NoDaemon, TensordError
+
+from ....pages import ROOT
 
 GIVEN = {
     "devices": (),
@@ -57,6 +60,8 @@ def test_simulated_nodes_share_the_memory_of_the_machine():
 def test_settings_with_which_no_daemon_starts_are_refused_before_ray_is_asked(tmp_path):
     with pytest.raises(TensordError, match="there is no device 'simx:0'"):
         wanted(devices=("simx:0",))
+    with pytest.raises(MetadataError, match="cuda:1 without cuda:0: name the GPUs of a node from cuda:0 on"):
+        wanted(devices=("cuda:1",))
     with pytest.raises(MetadataError, match="is no range of ports"):
         wanted(ports="everything")
     file = tmp_path / "tensord.toml"
@@ -70,14 +75,26 @@ def test_what_supervisors_get_travels_as_plain_values():
     assert type(found).from_plain(found.to_plain()) == found
 
 
-def test_an_address_where_nothing_listens_is_told_at_once():
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-        with pytest.raises(NoDaemon, match=rf"no Ray cluster is running at 127.0.0.1:{port} \(Connection refused\)"):
-            check_listens(f"127.0.0.1:{port}")
-    check_listens("auto")
-    check_listens("")
+@pytest.mark.parametrize("address", ["node0", "6379", "local", "node0:http", "ray://node0:10001"])
+def test_what_is_no_address_of_ray_is_refused_before_ray_is_asked(address):
+    with pytest.raises(MetadataError, match=r"is no address of a Ray cluster|Ray Client is not supported"):
+        check_address(address)
+
+
+def test_versions_of_ray_that_tensord_does_not_know_are_refused(monkeypatch):
+    for version in ("2.51.2", "1.13.0", "3.0.0.dev0"):
+        monkeypatch.setattr(reaching, "installed", lambda _extra, version=version: version)
+        with pytest.raises(NoDaemon, match=f"Ray {version} is .* needs 2.52 or later, before 3"):
+            check_installed()
+    for version in ("2.52.0", "2.60.0rc1"):
+        monkeypatch.setattr(reaching, "installed", lambda _extra, version=version: version)
+        check_installed()
+
+
+def test_the_versions_of_ray_are_those_of_the_extra():
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["cluster"]
+    (oldest, newest), major = reaching.OLDEST, reaching.NEXT[0]
+    assert f"ray>={oldest}.{newest},<{major}" in extra
 
 
 def test_a_ray_cluster_of_which_only_the_note_is_left_is_told_of_at_once(tmp_path, monkeypatch):

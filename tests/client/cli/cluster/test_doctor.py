@@ -7,6 +7,7 @@ from tensord.client.cli.cluster.doctor import (
     check_devices,
     check_links,
     check_members,
+    check_metrics,
     check_nodes,
     check_places,
     check_versions,
@@ -84,3 +85,10 @@ def test_clocks_that_differ_by_more_than_the_measurement():
     assert found.message == "node1's clock is 1 min 30 s behind this one"
     assert levels(check_clocks({"node1": (3.0, 5.0)})) == [Level.NOTE]
     assert levels(check_clocks({"node1": (0.001, 0.001)})) == [Level.OK]
+
+
+def test_where_metrics_are_and_what_a_ray_without_them_lacks():
+    (found,) = check_metrics(["a:8080", "b:8080"])
+    assert (found.level, found.message) == (Level.OK, "for Prometheus at http://a:8080/metrics, http://b:8080/metrics")
+    (found,) = check_metrics([])
+    assert (found.level, found.advice[:27]) == (Level.NOTE, 'pip install "ray[default]" ')

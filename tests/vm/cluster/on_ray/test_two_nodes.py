@@ -5,7 +5,9 @@ One test, since what it needs takes longest by far to start; its parts follow ea
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import select
 import signal
 
@@ -13,8 +15,10 @@ import pytest
 
 import tensord as td
 from tensord.client.cli.doctor.findings import installed
+from tensord.vm.cluster.errors import ClusterError
+from tensord.vm.cluster.tokens import asks_for_token, settle
 
-from .two_nodes import TwoNodes, parent_of
+from .two_nodes import TOKEN, TwoNodes, parent_of
 
 NOTICE = 2.0  # seconds in which a killed daemon has to be noticed
 OF_A_RAYLET = 4.0
@@ -32,9 +36,12 @@ def nodes():
 @pytest.mark.timeout(240)
 def test_a_cluster_of_two_nodes(nodes):
     every_node_serves_and_clients_get_in(nodes)
+    ray_refuses_callers_without_its_token_and_that_is_told_at_once(nodes)
     a_killed_daemon_is_noticed_and_back_with_its_durable_names(nodes)
     a_killed_supervisor_takes_its_daemon_along_and_both_are_back(nodes)
     the_doctor_finds_nothing_wrong(nodes)
+    gpus_are_in_the_bundle_and_seen_by_the_daemon(nodes)
+    figures_are_among_rays_metrics(nodes)
     a_second_up_says_that_there_is_one(nodes)
     rotated_keys_shut_the_old_ones_out(nodes)
     a_drained_node_leaves_and_another_takes_its_name(nodes)
@@ -80,6 +87,39 @@ def the_doctor_finds_nothing_wrong(nodes):
     assert "node1  " in nodes.run("logs", "--node", "node1", "--lines", "3").stdout
 
 
+def ray_refuses_callers_without_its_token_and_that_is_told_at_once(nodes):
+    address = nodes.environment["RAY_ADDRESS"]
+    for given, told in ({"RAY_AUTH_TOKEN": "wrong"}, "not accept the token of"), ({}, "there is none here"):
+        with pytest.raises(ClusterError, match=told):
+            settle(address, {"RAY_AUTH_TOKEN_PATH": str(nodes.home / "no file"), **given})
+    settle(address, {"RAY_AUTH_TOKEN": TOKEN})
+    assert asks_for_token(address, {})
+
+
+def gpus_are_in_the_bundle_and_seen_by_the_daemon(nodes):
+    three = [word for number in range(3) for word in ("--device", f"cuda:{number}")]
+    assert "3 GPU each: " in (ended := nodes.run("up", "--name", "gpus", "--nodes", "1", *three)).stderr, ended
+    assert " has 2 GPU" in ended.stderr
+    ended = nodes.run("up", "--name", "gpus", "--nodes", "1", "--device", "cuda:0", "--json")
+    told = json.loads(ended.stdout)
+    if ended.returncode:  # as without a GPU, or without CuPy
+        assert ", GPUs 0) does not start: " in told["error"]
+        assert "cuda:0" in told["error"] or "CuPy" in told["error"]
+    else:
+        assert [row["gpus"] for row in told["nodes"]] == ["0"]
+        nodes.told("down", "--name", "gpus")
+
+
+def figures_are_among_rays_metrics(nodes):
+    (found,) = [one for one in json.loads(nodes.run("doctor", "--json").stdout) if one["check"] == "metrics"]
+    addresses = re.findall(r"http://\S+/metrics", found["message"])
+    if not addresses:
+        assert found["level"] == "note"  # this Ray is without [default], and has no agents
+        return
+    wanted = {f'ray_tensord_up{{node="{node}"}} 1.0' for node in nodes.rows}
+    nodes.await_metrics(addresses, wanted | {'ray_tensord_device_lost{node="node1",device="node1/sim:0"} 0.0'})
+
+
 def a_second_up_says_that_there_is_one(nodes):
     ended = nodes.run("up")
     assert ended.stderr.startswith("tensord: the cluster 'tensord' is up already, with node0, node1")
@@ -99,7 +139,7 @@ def rotated_keys_shut_the_old_ones_out(nodes):
 
 def a_drained_node_leaves_and_another_takes_its_name(nodes):
     assert nodes.told("drain", "node1")["ended"] == ["node1"]
-    assert nodes.seen("node0", "node1") == ("left", 4)
+    nodes.await_seen("node0", "node1", ("left", 4))
     (row,) = nodes.told("add")["nodes"]
     assert (row["node"], row["incarnation"], row["state"]) == ("node1", 5, "serving")
     nodes.await_seen("node0", "node1", ("up", 5))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,24 +27,36 @@ from ....pages import ROOT
 
 LIMIT = 60.0
 TENSORD = [sys.executable, "-m", "tensord.client.cli"]
-# Runs commands one after the other, which share one connection to Ray: to import and connect takes seconds.
+# Runs commands one after the other, which share a connection to Ray: to import and connect takes seconds.
 OPERATOR = """
 import io, json, os, sys
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # where Ray prints what happens
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from tensord.client.cli.cluster.reaching import reached
 from tensord.client.cli.main import main
-with reached(None, "tensord"):
+connection, cluster = ExitStack(), None
+with connection:
     for line in sys.stdin:
-        out, err = io.StringIO(), io.StringIO()
+        words, out, err = json.loads(line), io.StringIO(), io.StringIO()
+        name = words[words.index("--name") + 1] if "--name" in words else "tensord"
+        if name != cluster:  # a connection is to the supervisors of one cluster
+            connection.close()
+            connection.enter_context(reached(None, name))
+            cluster = name
         with redirect_stdout(out), redirect_stderr(err):
             try:
-                main(["cluster", *json.loads(line)])
+                main(["cluster", *words])
             except SystemExit as left:
                 code = left.code
         print(json.dumps([code, out.getvalue(), err.getvalue()]), file=answers, flush=True)
 """
+TOKEN = "t" * 64
+OF_RAY = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": TOKEN,
+    "RAY_OVERRIDE_RESOURCES": '{"GPU": 2}',  # of each node, though there may be none
+}
 DIRECTORIES = ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
 
 
@@ -54,6 +68,7 @@ class TwoNodes:
         self.environment = {**os.environ, **{name: str(self.home / name[4:-4]) for name in DIRECTORIES}}
         self.environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
         self.environment.pop("RAY_ADDRESS", None)
+        self.environment |= OF_RAY
         for name in DIRECTORIES:
             Path(self.environment[name]).mkdir(mode=0o700)
         self.log = self.home / "log"
@@ -125,6 +140,13 @@ class TwoNodes:
             time.sleep(0.01)
         return time.monotonic() - began
 
+    def await_metrics(self, addresses: list[str], wanted: set[str]) -> None:
+        """Wait until Ray offers these lines, of whose tags there are the node and the device alone."""
+        deadline = time.monotonic() + LIMIT
+        while missing := wanted - {line for address in addresses for line in ours(address)}:
+            assert time.monotonic() < deadline, f"Ray does not offer {missing}"
+            time.sleep(0.2)
+
     def processes(self) -> dict[int, str]:
         """All processes of the cluster, with their command lines."""
         mark, found = f"{self.home}/".encode(), {}
@@ -154,6 +176,18 @@ class TwoNodes:
                 if stream is not None:
                     stream.close()
         shutil.rmtree(self.home, ignore_errors=True)
+
+
+def ours(address: str) -> list[str]:
+    """What a metrics agent of Ray offers of tensord."""
+    with urllib.request.urlopen(address, timeout=LIMIT) as answer:  # noqa: S310 - it is http
+        lines = [line for line in answer.read().decode().splitlines() if line.startswith("ray_tensord_")]
+    return [re.sub(r"{(.*)}", lambda tags: f"{{{only(tags[1])}}}", line) for line in lines]
+
+
+def only(tags: str) -> str:
+    found = dict(re.findall(r'(\w+)="([^"]*)"', tags))
+    return ",".join(f'{name}="{found[name]}"' for name in ("node", "device") if name in found)
 
 
 def parent_of(pid: int) -> int:

@@ -1,0 +1,59 @@
+"""A node's figures for monitoring: their names, what they mean, and where they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+Row: TypeAlias = Mapping[str, Any]
+
+
+class Figure(NamedTuple):
+    """`text`: what it means. `of`: reads it from a row."""
+
+    text: str
+    of: Callable[[Row], float]
+
+
+# From the supervisor's row: also while no daemon serves.
+OF_A_NODE: Final[Mapping[str, Figure]] = {
+    "tensord_up": Figure("1 while the node's daemon serves", lambda row: float(row["up"])),
+    "tensord_incarnation": Figure("Starts of the node's daemon", lambda row: row["incarnation"]),
+    "tensord_uptime_seconds": Figure("Seconds since the daemon began to serve", lambda row: row["uptime"] or 0.0),
+    "tensord_failures": Figure("Starts in a row that have failed", lambda row: row["failures"]),
+}
+# From what the daemon says of itself.
+OF_A_DAEMON: Final[Mapping[str, Figure]] = {
+    "tensord_memory_bytes": Figure("Resident memory of the daemon", lambda row: row["memory"]),
+    "tensord_sessions": Figure("Open sessions", lambda row: row["sessions"]),
+    "tensord_tensors": Figure("Live tensors", lambda row: row["tensors"]),
+    "tensord_names": Figure("Published names", lambda row: row["names"]),
+    "tensord_instructions_live": Figure(
+        "Instructions admitted and not finished", lambda row: row["instructions"]["live"]
+    ),
+    "tensord_instructions_finished": Figure("Instructions finished so far", lambda row: row["instructions"]["retired"]),
+    "tensord_instructions_failed": Figure("Instructions failed so far", lambda row: row["instructions"]["failed"]),
+    "tensord_kernels_hanging": Figure("Kernels that hang", lambda row: len(row["hung"])),
+}
+OF_A_DEVICE: Final[Mapping[str, Figure]] = {
+    "tensord_device_used_bytes": Figure("Memory of tensors on a device", lambda device: device["used"]),
+    "tensord_device_limit_bytes": Figure("Memory that a device has for tensors", lambda device: device["limit"]),
+    "tensord_device_evicted_bytes": Figure(
+        "Bytes of tensors that had to leave a device so far", lambda device: device["eviction"]["evicted"]["bytes"]
+    ),
+    "tensord_device_lost": Figure("1 for a lost device", lambda device: float(bool(device["lost"]))),
+}
+
+
+def figures(row: Row, status: Row | None) -> Iterator[tuple[str, str, float]]:
+    """Each figure's name, its device ("" for the whole node) and its value. `status`: None while no daemon answers."""
+    yield from _read(OF_A_NODE, row)
+    if status is not None:
+        yield from _read(OF_A_DAEMON, status)
+        for device, one in status["devices"].items():
+            yield from _read(OF_A_DEVICE, one, device)
+
+
+def _read(table: Mapping[str, Figure], row: Row, device: str = "") -> Iterator[tuple[str, str, float]]:
+    for name, figure in table.items():
+        yield name, device, float(figure.of(row))

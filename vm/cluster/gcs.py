@@ -1,0 +1,129 @@
+"""Ray's control service (GCS), asked by one call before Ray is imported: is it there, and does it let in this token?
+
+Ray itself tries to connect for 20 seconds, and does not say what is in the way. So the first call of each of Ray's
+clients, `GetClusterId`, is made here by hand: one request of HTTP/2 (RFC 9113) as gRPC has it, with header fields that
+are neither compressed nor indexed. A Ray that wants a token refuses with the code 16; a reply in a DATA frame says that
+the caller was let in, and is not read. Whatever else comes, perhaps of a later Ray, decides nothing: Ray's own attempt
+does.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final
+
+METHOD: Final = "/ray.rpc.NodeInfoGcsService/GetClusterId"
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+EMPTY_MESSAGE: Final = b"\0\0\0\0\0"  # not compressed, of no bytes
+LONGEST: Final = 1 << 14  # of a frame, unless its reader has allowed more
+MOST: Final = 32  # frames that are read
+
+# Frames (RFC 9113, section 6) and their flags.
+DATA, HEADERS, SETTINGS, GOAWAY = 0, 1, 4, 7
+END_STREAM, END_HEADERS = 1, 4
+STREAM: Final = 1  # of the one request
+
+UNAUTHENTICATED: Final = b"grpc-status\x0216"  # as gRPC writes it: the length of the value, and the value
+UNIMPLEMENTED: Final = b"grpc-status\x0212"
+
+
+class Answer(StrEnum):
+    """What a call has brought."""
+
+    ADMITTED = "admitted"
+    REFUSED = "refused"  # the token is missing or wrong
+    FOREIGN = "foreign"  # something else than Ray's GCS listens there
+    UNKNOWN = "unknown"
+
+
+def call(host: str, port: int, token: str, seconds: float) -> Answer:
+    """Whether Ray's GCS lets in a caller with that token, "" for none. OSError if nobody listens or answers."""
+    deadline = time.monotonic() + seconds
+    with socket.create_connection((host, port), seconds) as connection:
+        connection.sendall(request(f"{host}:{port}", token))
+        return judged(frames(connection, deadline))
+
+
+def request(authority: str, token: str) -> bytes:
+    """The whole of what is sent."""
+    fields = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": METHOD,
+        ":authority": authority,
+        "te": "trailers",
+        "content-type": "application/grpc",
+        **({"authorization": f"Bearer {token}"} if token else {}),
+    }
+    block = b"".join(b"\0" + _text(name) + _text(value) for name, value in fields.items())
+    return (
+        PREFACE
+        + _frame(SETTINGS, 0, 0, b"")
+        + _frame(HEADERS, END_HEADERS, STREAM, block)
+        + _frame(DATA, END_STREAM, STREAM, EMPTY_MESSAGE)
+    )
+
+
+def judged(received: Iterator[tuple[int, int, int, bytes]]) -> Answer:
+    """What the frames of the other side say."""
+    first = next(received, None)
+    if first is None or first[0] != SETTINGS:
+        return Answer.FOREIGN
+    for kind, flags, stream, payload in received:
+        if stream == STREAM and kind == DATA:
+            return Answer.ADMITTED
+        if stream == STREAM and kind == HEADERS and flags & END_STREAM:
+            return _refusal(payload)
+        if kind == GOAWAY:
+            break
+    return Answer.UNKNOWN
+
+
+def _refusal(fields: bytes) -> Answer:
+    if UNAUTHENTICATED in fields:
+        return Answer.REFUSED
+    return Answer.FOREIGN if UNIMPLEMENTED in fields else Answer.UNKNOWN
+
+
+def frames(connection: socket.socket, deadline: float) -> Iterator[tuple[int, int, int, bytes]]:
+    """The kind, flags, stream and payload of each frame, until the other side ends, or sends what is no frame."""
+    for _ in range(MOST):
+        head = _read(connection, 9, deadline)
+        size = int.from_bytes(head[:3])
+        if len(head) < 9 or size > LONGEST:
+            return
+        yield head[3], head[4], int.from_bytes(head[5:]) & 0x7FFFFFFF, _read(connection, size, deadline)
+
+
+def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
+    """So many bytes, or fewer if the other side ends before; TimeoutError at the deadline."""
+    found = b""
+    while len(found) < size:
+        rest = deadline - time.monotonic()
+        if rest <= 0:
+            raise TimeoutError("it does not answer")
+        connection.settimeout(rest)
+        chunk = connection.recv(size - len(found))
+        if not chunk:
+            break
+        found += chunk
+    return found
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
+
+
+def _text(text: str) -> bytes:
+    """A string literal of HPACK (RFC 7541, section 5.2), without Huffman's code."""
+    raw = text.encode()
+    if len(raw) < 0x7F:
+        return bytes((len(raw),)) + raw
+    prefix, rest = [0x7F], len(raw) - 0x7F
+    while rest >= 0x80:
+        prefix.append(rest % 0x80 | 0x80)
+        rest //= 0x80
+    return bytes((*prefix, rest)) + raw

@@ -1,0 +1,119 @@
+"""Ray's token authentication: is a token needed, is there one, is it right? Settled before Ray tries to connect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ...interpreter.errors import NoDaemon
+from .errors import ClusterError
+from .gcs import Answer, call
+
+SECONDS: Final = 3.0
+MODE, TOKEN, FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+START: Final = "start one with `ray start --head`, or name another with --ray or $RAY_ADDRESS"
+OWN: Final = ("RAY_USE_TLS", "RAY_ENABLE_K8S_TOKEN_AUTH")  # with which a Ray is reached by Ray's own code alone
+GET: Final = (
+    f"`ray get-auth-token` prints it on the cluster's head; set it as ${TOKEN}, or write it to ~/.ray/auth_token"
+)
+
+
+class Token(NamedTuple):
+    """A token, and where it was found."""
+
+    text: str
+    source: str
+
+
+def place_of(address: str) -> tuple[str, int] | None:
+    """The host and the port of a Ray cluster; None for other addresses."""
+    host, _, port = address.rpartition(":")
+    if not host or "://" in address or not (port.isdecimal() and 0 < int(port) < 1 << 16):
+        return None
+    return host.strip("[]"), int(port)
+
+
+def settle(address: str, environment: MutableMapping[str, str]) -> None:
+    """Have Ray use its token if the Ray cluster there asks for one. NoDaemon if no Ray is there; ClusterError if the
+    token is missing or wrong."""
+    place = place_of(address)
+    if place is None or _is_for_ray_alone(environment):
+        return
+    answer = _asked(address, place, "")
+    if answer is Answer.FOREIGN:
+        raise ClusterError(
+            f"what listens at {address} is no Ray cluster: name the address that `ray start --head` has printed, whose "
+            "port is 6379 unless another was chosen"
+        )
+    if answer is not Answer.REFUSED:
+        return
+    found = _own_token(address, environment)
+    if _asked(address, place, found.text) is Answer.REFUSED:
+        raise ClusterError(f"Ray at {address} does not accept the token of {found.source}. The right one: {GET}")
+    environment[MODE] = "token"
+
+
+def asks_for_token(address: str, environment: Mapping[str, str]) -> bool:
+    """Does the Ray cluster there refuse callers without a token? Where that cannot be found out, as the mode says."""
+    place = place_of(address)
+    answer = Answer.UNKNOWN
+    if place is not None and not _is_for_ray_alone(environment):
+        answer = _asked(address, place, "")
+    if answer in (Answer.ADMITTED, Answer.REFUSED):
+        return answer is Answer.REFUSED
+    return environment.get(MODE, "").lower() in ("token", "k8s")
+
+
+def check_token(nodes: Iterable[Mapping[str, Any]], *, asks: bool) -> None:
+    """ClusterError for a Ray that anybody who reaches it may command, beyond this machine. `asks`: for a token."""
+    beyond = [one["NodeManagerAddress"] for one in nodes if one["Alive"] and not is_loopback(one["NodeManagerAddress"])]
+    if beyond and not asks:
+        raise ClusterError(
+            f"Ray listens beyond this machine (at {beyond[0]}) and asks for no token, so whoever reaches it runs code "
+            "as this user: make a token with `RAY_AUTH_MODE=token ray get-auth-token --generate`, copy "
+            "~/.ray/auth_token to every node, and start Ray anew with RAY_AUTH_MODE=token on each"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_for_ray_alone(environment: Mapping[str, str]) -> bool:
+    return any(environment.get(name, "").lower() in ("1", "true") for name in OWN)
+
+
+def _asked(address: str, place: tuple[str, int], token: str) -> Answer:
+    try:
+        return call(*place, token, SECONDS)
+    except OSError as error:
+        raise NoDaemon(f"no Ray cluster is running at {address} ({error.strerror or error}): {START}") from None
+
+
+def _own_token(address: str, environment: Mapping[str, str]) -> Token:
+    """The token with which Ray would connect; ClusterError if there is none, or Ray would not use it."""
+    mode = environment.get(MODE, "").lower()
+    if mode not in ("", "token"):
+        raise ClusterError(f"Ray at {address} asks for a token, and {MODE} is {mode!r} here: set {MODE}=token")
+    found = find(environment)
+    if found is None:
+        raise ClusterError(f"Ray at {address} asks for a token, and there is none here: {GET}")
+    return found
+
+
+def find(environment: Mapping[str, str]) -> Token | None:
+    """The token of this user, where Ray looks for it, in Ray's order; None if there is none."""
+    if environment.get(TOKEN):
+        return Token(environment[TOKEN].strip(), f"${TOKEN}")
+    named = environment.get(FILE)
+    file = Path(named) if named else Path.home() / ".ray" / "auth_token"
+    try:
+        text = file.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    return Token(text, str(file)) if text else None
