@@ -107,14 +107,31 @@ def extensions() -> list[Extension]:
 
 
 class BuildSources(build_py):
-    """The package's sources, with a record of what was compiled of them."""
+    """The package's sources, with a table of its ops, and a record of what was compiled."""
 
     def run(self) -> None:
         super().run()
+        if not self.editable_mode:
+            write_op_table(Path(self.build_lib, "tensord", "interpreter", "schema", "ops.json"))
         record = Path(self.build_lib, "tensord", "compiled.json")
         record.unlink(missing_ok=True)  # of an earlier build in the same folder
         if self.distribution.has_ext_modules() and not self.editable_mode:
             record.write_text(json.dumps(described(engine()), indent=1) + "\n")
+
+
+def write_op_table(path: Path) -> None:
+    """Write the table of ops that the command line reads. Without NumPy there is none, and it reads the definitions."""
+    path.unlink(missing_ok=True)  # of an earlier build in the same folder
+    command = [sys.executable, "-B", "-m", "tensord.interpreter.op_descriptions"]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own command
+            command, env=os.environ | {"PYTHONPATH": str(SOURCES)}, check=True, capture_output=True, text=True
+        )
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr.splitlines() or ["?"])[-1]
+        say(f"no table of ops, so that `tensord ops` will take longer ({reason}): the build goes on")
+    else:
+        path.write_text(done.stdout)
 
 
 def described(paths: Iterable[Path]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pkgutil import iter_modules
 from typing import Any, Final
 
 from ..interpreter.errors import MetadataError
+from ..interpreter.submodules import submodules
 from ..interpreter.types.device_names import kind_of
 from .device import Device
 from .options import options_of
@@ -117,10 +118,9 @@ def check(name: object, options: object) -> None:
 
 def find_kinds(package: str) -> None:
     """Have the kinds of this tree defined: import the module `kind` of each package that lies in `package`."""
-    for name in sorted(found.name for found in iter_modules(import_module(package).__path__) if found.ispkg):
-        inner = import_module(f"{package}.{name}")
-        if any(found.name == MODULE for found in iter_modules(inner.__path__)):
-            import_module(f"{package}.{name}.{MODULE}")
+    for found in iter_modules(import_module(package).__path__):
+        if found.ispkg and MODULE in submodules(f"{package}.{found.name}"):
+            import_module(f"{package}.{found.name}.{MODULE}")
 
 
 def kind_named(device: str) -> DeviceKind | None:

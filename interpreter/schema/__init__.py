@@ -7,5 +7,5 @@
 - `library`: what kernels call besides NumPy and CuPy
 - `scratch`: the memory of kernels' temporaries; `pieces`: kernels that work piece by piece
 - `sample_calls`: valid calls of an op, made from its definition
-- `opdoc`: descriptions of ops for people; `op_table`: the same, read without importing the definitions
+- `opdoc`: descriptions of ops for people; `op_table`: the same as a table
 """

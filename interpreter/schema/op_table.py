@@ -1,21 +1,14 @@
-"""The descriptions of all ops, read from a table, so that listing them imports no kernels.
-
-`ops.json` beside this file is written from the definitions, and a test compares it with them:
-.venv/bin/python docs/make_op_table.py > interpreter/schema/ops.json
-"""
+"""Descriptions of ops, as a table (`interpreter.op_descriptions`) and for people. Imports no kernels."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from pathlib import Path
 from typing import Any, TypeAlias
 
 # Made of JSON's types: name, family, summary, operands, attributes, results, and special properties.
 Description: TypeAlias = dict[str, Any]
-
-TABLE = Path(__file__).with_name("ops.json")
 
 
 def table_of(descriptions: Iterable[Description]) -> str:
@@ -27,15 +20,6 @@ def table_of(descriptions: Iterable[Description]) -> str:
         operands = [{**operand, "dtypes": None} for operand in op["operands"]]
         lines.append(json.dumps({**op, "operands": operands}))
     return f'{{"kinds": {json.dumps(kinds)},\n"ops": [\n' + ",\n".join(lines) + "\n]}\n"
-
-
-def read_table() -> dict[str, Description]:
-    """Name -> the description of that op, in the order of their definition."""
-    table = json.loads(TABLE.read_text())
-    for op in table["ops"]:
-        for operand in op["operands"]:
-            operand["dtypes"] = table["kinds"][operand["takes"]]
-    return {op["name"]: op for op in table["ops"]}
 
 
 def by_family(descriptions: Iterable[Description]) -> dict[str, list[Description]]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tensord.interpreter.op_descriptions import make_table
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -104,3 +106,20 @@ def test_no_named_tuple_names_a_class_behind_it(tmp_path):
     wrong.write_text("class A(NamedTuple):\n    b: tuple[B, ...]\n\nclass B: ...\n\nclass C(NamedTuple):\n    b: B\n")
     assert list(later_classes(wrong)) == ["wrong.py: A names B"]
     assert [found for path in (ROOT / "vm").glob("*/*.py") for found in later_classes(path)] == []
+
+
+def test_the_table_of_ops_is_written_from_the_definitions(load, tmp_path):
+    table = tmp_path / "ops.json"
+    load("build")["write_op_table"](table)
+    assert table.read_text() == make_table()
+
+
+def test_where_ops_cannot_be_described_the_build_goes_on_without_a_table(load, tmp_path, monkeypatch, capfd):
+    table = tmp_path / "ops.json"
+    table.write_text("of an earlier build")
+    names = load("build")
+    (tmp_path / "numpy.py").write_text("raise ImportError('no NumPy here')")
+    monkeypatch.setitem(names["write_op_table"].__globals__, "SOURCES", f"{tmp_path}:{ROOT / 'src'}")
+    names["write_op_table"](table)
+    assert not table.exists()
+    assert "no table of ops" in capfd.readouterr().err

@@ -32,7 +32,7 @@ def ops(name: str | None) -> None:
 
     Example: tensord ops matmul
     """
-    from ....interpreter.schema.op_table import read_table
+    from ....interpreter.op_descriptions import read_table
 
     described = read_table()
     if name is None:

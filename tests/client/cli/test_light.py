@@ -15,6 +15,7 @@ import pytest
 
 from tensord.client.cli.application import application
 from tensord.client.cli.line.commands import Commands
+from tensord.interpreter.op_descriptions import make_table
 
 from ...daemon import Daemon
 from ...each_case import each_case
@@ -42,12 +43,14 @@ print(json.dumps(told), file=sys.stderr)
 """
 
 
-def imported(*lines: str, address: str = "", status: int = 0, folder: Path | None = None) -> list[set[str]]:
+def imported(
+    *lines: str, address: str = "", status: int = 0, folder: Path | None = None, first: str = ""
+) -> list[set[str]]:
     """The modules that command lines import, one after the other in one process; each ends with that status.
 
-    What an earlier one has imported counts for that one alone.
+    What an earlier one has imported counts for that one alone. `first`: statements that come before them.
     """
-    command = [sys.executable, "-c", PROGRAM, *lines]
+    command = [sys.executable, "-c", first + PROGRAM, *lines]
     there = os.environ | {"TENSORD_ADDRESS": address}
     done = subprocess.run(  # noqa: S603
         command, env=there, cwd=folder, capture_output=True, text=True, check=True, timeout=60
@@ -79,10 +82,15 @@ def test_a_light_command_imports_nothing_that_it_does_not_need(line: str, more: 
     assert_light((line,), (*HEAVY, *more))
 
 
-def test_a_question_about_ops_needs_neither_their_kernels_nor_a_daemon() -> None:
+def test_a_question_about_ops_needs_neither_their_kernels_nor_a_daemon_where_a_build_has_described_them(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "ops.json"
+    table.write_text(make_table())
     assert_light(
         ("ops --help", "ops", "ops matmul", "ops --json"),
         (*NEVER, "zmq", "tensord.vm", "tensord.streams", "tensord.interpreter.ops"),
+        first=f"import pathlib, tensord.interpreter.op_descriptions as d; d.TABLE = pathlib.Path({str(table)!r})\n",
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.client.cli.drawing import terminal
 from tensord.client.cli.programs import ops as cli_ops
+from tensord.interpreter import op_descriptions
 from tensord.interpreter.schema import op_table
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.schema.opdoc import description_of
@@ -43,7 +44,7 @@ def made(monkeypatch, tmp_path):
         op = OpDef(**{"name": "made", "inputs": 1, "infer": lambda metas, _: metas, "summary": "Made up.", **fields})
         table = tmp_path / "ops.json"
         table.write_text(op_table.table_of(map(description_of, [*REGISTRY.values(), op])))
-        monkeypatch.setattr(op_table, "TABLE", table)
+        monkeypatch.setattr(op_descriptions, "TABLE", table)
         return op
 
     return make
