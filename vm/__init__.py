@@ -10,6 +10,7 @@
 - `scheduler/`: what runs when: edges, phases, fair queues, pending metas, lost devices
 - `memory/`: what fits: the ledger, reservation, binding
 - `tracing/`: records, the ring of them; `tracing/analysis/`: the tools that read a trace
+- `plugins/`: packages from outside that define ops and kinds of devices
 - `model/`: what there is: tensors and copies, instructions and their life, devices, sessions, plans
 
 Beside them: `serial/`, an engine without a scheduler that users can choose and that the tests compare with; `log`, the

@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "tensors": Listed("daemon.admin", "List the largest tensors, and where their copies are."),
     "names": Listed("daemon.admin", "List what is published: tensors, and routines with what they take."),
     "devices": Listed("daemon.admin", "Show each device and what its streams do."),
+    "plugins": Listed("daemon.plugins", "List the plugins that the daemon has loaded, or that are installed here."),
     "evict": Listed("daemon.evict", "Let tensors leave their devices for the host, now."),
     "checkpoint": Listed(
         "files.checkpoint", "Write what is published, or these names of it, to a directory of checkpoints."

@@ -15,6 +15,7 @@ from .line import options
 @click.command()
 @click.option("--address", multiple=True, help="Where to listen: ipc:///PATH or tcp://HOST:PORT; may be repeated.")
 @click.option("--device", multiple=True, help="A device, such as cpu:0; may be repeated.")
+@click.option("--plugin", multiple=True, metavar="PACKAGE", help="A package with ops or devices; may be repeated.")
 @click.option("--node", metavar="NAME", help="The name of this machine among several (docs/cluster.md).")
 @click.option("--incarnation", type=int, help="With --node: a number that grows with each start.")
 @click.option("--values", metavar="HOST:PORT", help="With --node: where values from other nodes are taken.")
@@ -34,6 +35,7 @@ def serve(
     *,
     address: Sequence[str],
     device: Sequence[str],
+    plugin: Sequence[str],
     node: str | None,
     incarnation: int | None,
     values: str | None,
@@ -49,13 +51,14 @@ def serve(
     as_json: bool,
 ) -> None:
     """Run the daemon, until SIGTERM or Ctrl-C: one owner for the devices and tensors of many processes."""
-    from ...vm.service.settings.config import load
+    from ...vm.service.settings.config import load as load_config
 
     log = {"level": log_level, "format": log_format}
     cluster = {"incarnation": incarnation, "values": values, "encryption": encryption}
     given: dict[str, Any] = {
         "addresses": list(address),
         "devices": list(device),
+        "plugins": list(plugin),
         "grace": grace,
         "node": node,
         "log": {name: value for name, value in log.items() if value is not None},
@@ -66,12 +69,15 @@ def serve(
     }
     if as_json and not check_config:
         raise click.BadParameter("--json is for --check-config: a daemon's log is JSON with --log-format json")
-    found = load(config, {name: value for name, value in given.items() if value not in (None, [], {})})
+    found = load_config(config, {name: value for name, value in given.items() if value not in (None, [], {})})
     if check_config:
+        from ...vm.plugins.loading import load
         from ...vm.service.preflight import check, doubts
         from ...vm.service.settings.config import to_plain, to_toml
 
         check(found)
+        for one in load(found.plugins):
+            click.echo(f"tensord: plugin {one}", err=True)
         for doubt in doubts(found):
             click.echo(f"tensord: warning: {doubt}", err=True)
         click.echo(json.dumps(to_plain(found)) if as_json else to_toml(found), nl=as_json)

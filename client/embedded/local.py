@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ...interpreter.errors import MetadataError
+from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...vm.machine import VirtualMachine
+from ...vm.plugins.installed import is_package
+from ...vm.plugins.loading import load
 from ...vm.serial.machine import SerialMachine
 from ..process.forks import FORKS, ProcessLock
 from .in_process import EmbeddedTransport
@@ -62,6 +64,15 @@ def connect_local(address: str, asked: Asked, name: str, *, strict: bool) -> Loc
             check_same(address, found.asked, asked)
         found.sessions += 1
     return transport_to(found.machine, lambda: leave(shared), name, strict=strict)
+
+
+def load_plugins(names: Sequence[str] | None) -> None:
+    """Load the plugins that are not loaded yet. MetadataError for what is no list of names, and as `load` raises it."""
+    if names is None:
+        return
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(map(is_package, names)):
+        raise MetadataTypeError(f'plugins= is a list of installed packages, such as ["mypackage"], not {names!r}')
+    load(names)
 
 
 def new_machine(asked: Asked) -> Machine:

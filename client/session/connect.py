@@ -44,6 +44,7 @@ class Wanted(NamedTuple):
     detail: int = 0
     wait: float | None = None
     node: str | None = None
+    plugins: Sequence[str] | None = None
 
 
 USUAL = Wanted()
@@ -68,7 +69,8 @@ def connect_anywhere(address: str | None, wanted: Wanted, outbox: type[Outbox]) 
     """A session on a daemon, or on a machine in this process."""
     wanted = checked(address, wanted)
     patience = seconds("connect", wanted.wait)
-    needs_local = not wanted.tracing or any(one is not None for one in (wanted.devices, wanted.engine, wanted.node))
+    for_here = (wanted.devices, wanted.engine, wanted.node, wanted.plugins)
+    needs_local = not wanted.tracing or any(one is not None for one in for_here)
     where = address or (EMBEDDED if needs_local else find_address())
     if is_local(where or EMBEDDED) and (where is not None or patience is None):
         if patience is not None:
@@ -104,8 +106,9 @@ def checked(address: str | None, wanted: Wanted) -> Wanted:
 
 def connect_inside(where: str | None, wanted: Wanted, outbox: type[Outbox]) -> Session:
     """A session on a machine in this process: the named one, or the default one in place of a daemon."""
-    from ..embedded.local import Asked, connect_local
+    from ..embedded.local import Asked, connect_local, load_plugins
 
+    load_plugins(wanted.plugins)  # outside of the region below: an import may last, and Ctrl-C ends it
     usual = usual_engine()
     sought = default_address() if where is None and usual != "serial" else ""
     address = where or EMBEDDED
@@ -123,6 +126,8 @@ def refuse_local(where: str, wanted: Wanted) -> None:
         raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
     if wanted.devices is not None:
         raise MetadataError("devices= is for machines of this process: a daemon's are those it was started with")
+    if wanted.plugins is not None:
+        raise MetadataError("plugins= is for machines of this process: a daemon loads those that its settings name")
     if wanted.node is not None:
         raise MetadataError("node= is for machines of this process: a daemon has the name that it was started with")
     if not wanted.tracing:

@@ -134,6 +134,7 @@ def connect(
     detail: int = 0,
     wait: float | None = None,
     node: str | None = None,
+    plugins: Sequence[str] | None = None,
 ) -> Session:
     """A session on a virtual machine: a daemon's, or one in this process.
 
@@ -155,9 +156,10 @@ def connect(
     "cuda:0") or tables of a name and options; the first is the default, ["cpu:0"] if none are given. `tracing=False`
     keeps no records. `engine`: "vm", or "serial" to execute every op at once, in program order, on NumPy: to find out
     whether a fault is the program's or the scheduler's (docs/serial.md). By default $TENSORD_ENGINE, else "vm". `node`:
-    the machine's name among several, in front of the names of its devices: "node0/cpu:0" (docs/cluster.md).
+    the machine's name among several, in front of the names of its devices: "node0/cpu:0" (docs/cluster.md). `plugins`:
+    installed packages that define ops or kinds of devices, loaded once in a process (docs/plugins.md).
 
-    Raises MetadataError for addresses, devices, engines, names and options that do not exist, ConnectionLost if nobody
+    Raises MetadataError for addresses, devices, engines, names, plugins and options that do not exist, ConnectionLost if nobody
     answers.
     """
     from .client.session.connect import Wanted
@@ -168,7 +170,7 @@ def connect(
 
     try:
         return make(
-            address, Wanted(devices, tracing, strict, keys, engine, frames, name, routines, detail, wait, node)
+            address, Wanted(devices, tracing, strict, keys, engine, frames, name, routines, detail, wait, node, plugins)
         )
     except MEANT as error:
         if isinstance(error, TensordError):

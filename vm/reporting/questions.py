@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
+from ..plugins.loading import loaded
 from ..process import Process, resident_memory
 from ..tracing.flat import Where
 from .answering import MOST, Client, answer_with, device_or_any, error_row, error_text, natural, session_or_any
@@ -289,6 +290,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "names": _names,
     "invariants": _invariants,
     "routine": lambda asked, id_, source=False: routine_row(asked.session, natural("id", id_), source=bool(source)),
+    "plugins": lambda _asked: [plugin.row for plugin in loaded()],
     "detail": _detail,
     "returns": lambda asked, limit=10: returning_slices(
         asked.engine, min(natural("limit", limit), MOST), asked.about.where

@@ -50,7 +50,9 @@ class SerialMachine:
     def __init__(self, devices: Sequence[str | Mapping[str, object]], node: str = "") -> None:
         options = {name: chosen for name, (_, chosen) in check_devices(devices).items()}
         self.devices: dict[str, frozenset[str]] = {
-            on_node(node, name): chosen.missing | lacking(np) for name, chosen in options.items() if name != STORE
+            on_node(node, name): getattr(chosen, "missing", frozenset()) | lacking(np)
+            for name, chosen in options.items()
+            if name != STORE
         }
         self.node = node
         self.engine = engine = SerialEngine(self.devices)

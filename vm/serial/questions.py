@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
+from ..plugins.loading import loaded
 from ..reporting.answering import MOST, answer_with, device_or_any, error_text, natural, properties, state_of
 from ..reporting.memory.extents import TENSOR, Extent
 from ..reporting.memory.held import DEVICE, Sums, by_what
@@ -196,5 +197,6 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "memory": _memory,
     "names": _names,
     "detail": _detail,
+    "plugins": lambda _asked: [plugin.row for plugin in loaded()],
     "routine": _routine,
 }

@@ -31,6 +31,7 @@ from ...interpreter.wire.segments import descriptor_budget
 from ...streams.cuda import kernel_cache
 from ...streams.stream import Task
 from ..log import log
+from ..plugins.loading import load
 from ..reporting.answering import Client
 from .access import zap
 from .access.guard import PERIOD, MemoryGuard
@@ -89,6 +90,8 @@ class Service:
         self.notifier = notifier
         self.gatekeeper = keepers.gatekeeper
         self.ended_well = True
+        for plugin in load(config.plugins):
+            log.info("plugin", **plugin.row)
         self.kernels = look_after_kernels(config, kernel_cache.keep_in)
         self.peers = open_peers(config)
         try:

@@ -17,6 +17,7 @@ from ....interpreter.wire.addresses import parse
 from ....interpreter.wire.members import Place
 from ....streams.catalogue import check_devices
 from ....streams.options import SHARE, parse_size
+from ...plugins.installed import is_package
 
 Check: TypeAlias = Callable[[object], Any]
 
@@ -129,6 +130,13 @@ def device_list(value: object) -> tuple[Any, ...]:
         raise ValueError('a list of devices, such as ["cpu:0", {name = "sim:0", memory = "1 GiB"}]')
     _said(partial(check_devices, present=False), value)  # CuPy is not imported before its cache has a place
     return tuple(value)
+
+
+def plugin_list(value: object) -> tuple[str, ...]:
+    """Names of installed packages."""
+    if not isinstance(value, list | tuple) or not all(map(is_package, value)):
+        raise ValueError('a list of installed packages, such as ["mypackage"]')
+    return tuple(dict.fromkeys(value))
 
 
 def wish_list(value: object) -> tuple[Any, ...]:

@@ -20,12 +20,14 @@ from ....interpreter.wire.addresses import default_address
 from ....interpreter.wire.limits import Limits
 from ....streams.cuda.kernel_cache import directory_of
 from ....streams.kinds import compiles, is_host
+from ...plugins.loading import load as load_plugins
 from ...runtime import HANG_AFTER
 from ..process.errors import StartError
 from ..process.logs import FORMATS, LEVELS, Format
 from . import checks
 
 COMMAND_LINE: Final = "the command line"
+PLUGINS: Final = "plugins"
 CAPACITY: Final = 1 << 14  # of the trace ring
 TENSORS: Final = 0.6  # fraction of the service's memory for cpu devices, by default
 
@@ -78,8 +80,9 @@ class ClusterConfig:
 class Config:
     """Everything that can be set.
 
-    `addresses`: where to listen, () is the default address. `devices`: as in `connect(devices=...)`. `memory`: bytes
-    that the whole process may have. `grace`: seconds that what is pending has at the end. `hang_after`: seconds
+    `plugins`: packages that define ops and kinds of devices. `addresses`: where to listen, () is the default address.
+    `devices`: as in `connect(devices=...)`. `memory`: bytes that the whole process may have. `grace`: seconds that what
+    is pending has at the end. `hang_after`: seconds
     after which a kernel that runs counts as hanging. `heartbeat`: seconds
     between two on tcp. `lease`: seconds that a session over tcp outlives its connection. `files`: directories below
     which clients over tcp may load files. `busy_poll`: seconds that the daemon looks for messages before it sleeps,
@@ -90,6 +93,7 @@ class Config:
     of this machine among several, which stands in front of its devices' names.
     """
 
+    plugins: tuple[str, ...] = field(default=(), metadata=_by(checks.plugin_list))
     addresses: tuple[str, ...] = field(default=(), metadata=_by(checks.address_list))
     devices: tuple[str | Mapping[str, object], ...] = field(default=("cpu:0",), metadata=_by(checks.device_list))
     memory: int = field(default_factory=lambda: int(checks.memory("80%")), metadata=_by(checks.memory))
@@ -155,13 +159,23 @@ _LEAST: Final = {"header": 4096, "frame": 4096, "window_bytes": 4096, "location_
 def load(file: Path | None = None, given: Mapping[str, Any] | None = None) -> Config:
     """The configuration in a file, overridden by what was `given` on the command line, in the same form.
 
-    Paths in the file are relative to its directory. StartError with a one-line message if a setting is wrong.
+    Paths in the file are relative to its directory. StartError with a one-line message if a setting is wrong. Plugins
+    are loaded first, since other settings name what they define.
     """
-    config = Config()
+    tables: list[tuple[Mapping[str, Any], str, Path]] = [(given or {}, COMMAND_LINE, Path.cwd())]
     if file is not None:
         file = file.expanduser().absolute()
-        config = _merge(config, read_file(file), str(file), file.parent)
-    return _merge(config, given or {}, COMMAND_LINE, Path.cwd())
+        tables.insert(0, (read_file(file), str(file), file.parent))
+    config = Config()
+    for table, source, base in tables:
+        config = _merge(config, {PLUGINS: table[PLUGINS]} if PLUGINS in table else {}, source, base)
+    try:
+        load_plugins(config.plugins)
+    except MetadataError as error:
+        raise StartError(error.message) from error
+    for table, source, base in tables:
+        config = _merge(config, table, source, base)
+    return config
 
 
 def read_file(file: Path) -> dict[str, Any]:

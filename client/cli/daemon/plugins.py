@@ -1,0 +1,52 @@
+"""`tensord plugins`: the packages from outside whose ops and devices a daemon has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+import click
+
+from ..drawing.figures import plural
+from ..drawing.tables import Column, print_table
+from ..line import options
+from ..line.options import tell
+from .ask import ask
+
+
+@click.command()
+@options.address
+@click.option("--installed", is_flag=True, help="Those of this Python that a daemon could be told to load; asks none.")
+@options.as_json
+def plugins(address: str | None, *, installed: bool) -> None:
+    """List the plugins that the daemon has loaded, or that are installed here.
+
+    Example: tensord plugins --installed
+    """
+    if installed:
+        from ....vm.plugins.installed import installed as found
+
+        tell(found(), show_installed)
+    else:
+        tell(ask(address, "plugins"), show_loaded)
+
+
+COLUMNS: Final = (
+    Column("name", itemgetter("name")),
+    Column("version", itemgetter("version")),
+    Column("devices", lambda one: ", ".join(one["devices"]), folds=True),
+    Column("ops", lambda one: ", ".join(one["ops"]), folds=True),
+    Column("from", lambda one: one.get("location", ""), folds=True),
+)
+
+
+def show_loaded(found: Sequence[Mapping[str, Any]]) -> None:
+    nothing = 'the daemon has no plugins; its configuration names them: plugins = ["PACKAGE"] (docs/plugins.md)'
+    print_table(COLUMNS, found, caption=plural(len(found), "plugin"), empty=nothing)
+
+
+def show_installed(found: Sequence[Mapping[str, Any]]) -> None:
+    nothing = "no package with an entry point in tensord.devices or tensord.ops is installed for this Python"
+    caption = f'{plural(len(found), "package")}; a daemon loads those that its settings name: plugins = ["PACKAGE"]'
+    print_table(COLUMNS, found, caption=caption, empty=nothing)

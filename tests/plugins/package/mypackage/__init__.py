@@ -1,0 +1,1 @@
+"""A package from outside, with a kind of device."""

@@ -1,0 +1,144 @@
+"""Loading plugins: those that somebody names, once in a process. Importing one runs its code, with all our rights.
+
+All are loaded in the same order, whatever the order of their names. One that fails leaves nothing behind: no op, no
+kind of device, no module, so that the same process may try again. There is no limit of time: an import cannot be ended,
+and a daemon that waits for one is not ready yet, of which its service manager knows.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import Distribution, EntryPoint
+from pathlib import Path
+from traceback import extract_tb
+from typing import Final
+
+from ...interpreter.errors import MetadataError, TensordError
+from ...interpreter.schema.opdef import REGISTRY, OpDef
+from ...streams.catalogue import KINDS
+from .installed import DEVICES, OPS, canonical, entry_points_of, found
+from .plugin import Plugin
+
+LOADED: Final[dict[str, Plugin]] = {}  # by canonical names
+OURS: Final = str(Path(__file__).parents[2])
+LOCK: Final = threading.RLock()  # a plugin may open a machine of its own while it is imported
+
+
+def load(names: Iterable[str]) -> list[Plugin]:
+    """Load the plugins that are not loaded yet; all of those that were named, by their names.
+
+    MetadataError for one that is not installed, defines nothing that it says, cannot be imported, or defines what is
+    defined already.
+    """
+    wanted = sorted(set(map(canonical, names)))
+    with LOCK:
+        for name in wanted:
+            if name not in LOADED:
+                LOADED[name] = load_one(found(name))
+    return [LOADED[name] for name in wanted]
+
+
+def loaded() -> list[Plugin]:
+    """The plugins of this process, by their names."""
+    return [plugin for _, plugin in sorted(LOADED.items())]
+
+
+def plugin_of(kind: str) -> Plugin | None:
+    """The plugin that defines a kind of device."""
+    return next((plugin for plugin in loaded() if kind in plugin.devices), None)
+
+
+def plugin_of_op(op: str) -> Plugin | None:
+    """The plugin that defines an op."""
+    return next((plugin for plugin in loaded() if op in plugin.ops), None)
+
+
+def load_one(package: Distribution) -> Plugin:
+    """Import what the package's entry points name."""
+    points = entry_points_of(package)
+    if not points:
+        raise MetadataError(
+            f"plugin {package.name!r} ({package.version}) has no entry points in the groups {OPS} or {DEVICES}: "
+            "it is no plugin, or its metadata are older than its code; install it anew, or leave it out"
+        )
+    modules = {point.module.partition(".")[0] for point in points}
+    with all_or_nothing(modules):
+        kinds, ops = set(KINDS), set(REGISTRY)
+        for point in points:
+            import_point(point, package)
+        devices = [name for name, kind in KINDS.items() if name not in kinds or is_within(kind.module, modules)]
+        defined = [name for name, op in REGISTRY.items() if name not in ops or is_within(module_of(op), modules)]
+        missing = [point.name for point in points if point.group == DEVICES and point.name not in devices]
+        if missing:
+            raise MetadataError(
+                f"plugin {package.name!r} ({package.version}) defines no kind of device {missing[0]!r}, of which its "
+                f"entry points tell: an entry point in {DEVICES} has the name that is given to define_device()"
+            )
+    return Plugin(package.name, package.version, location_of(points[0]), tuple(defined), tuple(devices))
+
+
+def import_point(point: EntryPoint, package: Distribution) -> None:
+    """Import what an entry point names; MetadataError with what was raised, and where."""
+    try:
+        point.load()
+    except TensordError as error:
+        raise refused(package, point, error.message, error) from error
+    except (Exception, SystemExit) as error:
+        raise refused(package, point, f"{type(error).__name__}: {error}", error) from error
+
+
+def refused(package: Distribution, point: EntryPoint, why: str, error: BaseException) -> MetadataError:
+    """The error for a plugin whose import has raised another one, with the last line of that."""
+    return MetadataError(
+        f"plugin {package.name!r} ({package.version}) cannot be imported ({point.value}): {why}{last_line(error)}; "
+        "mend it, or leave it out"
+    )
+
+
+def last_line(error: BaseException) -> str:
+    """The last line of an exception's traceback that is neither ours nor of Python's import."""
+    for frame in reversed(extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if not ("importlib" in file.parts or frame.filename.startswith(("<frozen", OURS))):
+            return f" [{file.name}:{frame.lineno}: {frame.line}]"
+    return ""
+
+
+@contextmanager
+def all_or_nothing(modules: set[str]) -> Iterator[None]:
+    """If the block raises, the ops, kinds and modules that it has added are taken back, those modules that lie within
+    `modules`."""
+    kinds, ops, imported = set(KINDS), set(REGISTRY), set(sys.modules)
+    try:
+        yield
+    except BaseException:
+        for name in KINDS.keys() - kinds:
+            del KINDS[name]
+        for name in REGISTRY.keys() - ops:
+            del REGISTRY[name]
+        for name in sys.modules.keys() - imported:
+            if is_within(name, modules):
+                del sys.modules[name]
+        raise
+
+
+def is_within(module: str, packages: set[str]) -> bool:
+    """Is the module one of these, or of these packages?"""
+    return module.partition(".")[0] in packages
+
+
+def module_of(op: OpDef) -> str:
+    """The module that an op is from."""
+    return str(getattr(op.kernel or op.infer, "__module__", ""))
+
+
+def location_of(point: EntryPoint) -> str:
+    """The directory of a package, or the file of a module, as it was imported."""
+    module = sys.modules[point.module.partition(".")[0]]
+    file = getattr(module, "__file__", None)
+    if file is None:  # a package without __init__
+        return next(iter(getattr(module, "__path__", ["?"])))
+    return str(Path(file).parent if hasattr(module, "__path__") else file)
