@@ -123,10 +123,10 @@ def write_op_table(path: Path) -> None:
     """Write the table of ops that the command line reads. Without NumPy there is none, and it reads the definitions."""
     path.unlink(missing_ok=True)  # of an earlier build in the same folder
     command = [sys.executable, "-B", "-m", "tensord.interpreter.op_descriptions"]
-    path = os.pathsep.join([str(SOURCES), *filter(None, [os.environ.get("PYTHONPATH")])])  # pip's, with NumPy
+    found_in = os.pathsep.join([str(SOURCES), *filter(None, [os.environ.get("PYTHONPATH")])])  # pip's, with NumPy
     try:
         done = subprocess.run(  # noqa: S603 - our own command
-            command, env=os.environ | {"PYTHONPATH": path}, check=True, capture_output=True, text=True
+            command, env=os.environ | {"PYTHONPATH": found_in}, check=True, capture_output=True, text=True
         )
     except subprocess.CalledProcessError as error:
         reason = (error.stderr.splitlines() or ["?"])[-1]

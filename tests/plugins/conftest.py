@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import distributions
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -20,8 +22,9 @@ PACKAGE = Path(__file__).parent / "package"
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory in which the package of `package/` is installed, from its wheel, without a network."""
-    pytest.importorskip("setuptools")
-    pytest.importorskip("pip")
+    for tool in ("pip", "setuptools"):  # to import them changes what this process imports afterwards
+        if not any(distributions(name=tool)):
+            pytest.skip(f"{tool} is not installed")
     folder = tmp_path_factory.mktemp("plugin")
     shutil.copytree(PACKAGE, folder / "source")  # a build leaves its own files beside the sources
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-index"]
@@ -39,14 +42,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def registries() -> Iterator[None]:
-    """What is loaded within the test is gone behind it."""
-    kinds, ops, loaded, modules = dict(KINDS), dict(REGISTRY), dict(LOADED), set(sys.modules)
-    yield
-    for now, before in ((KINDS, kinds), (REGISTRY, ops), (LOADED, loaded)):
-        now.clear()
-        now.update(before)  # type: ignore[call-overload]  # each is the registry that it was
+    """What plugins define within the test is gone behind it, and so are their modules."""
+    modules = set(sys.modules)
+    with patch.dict(KINDS), patch.dict(REGISTRY), patch.dict(LOADED):
+        yield
     for name in set(sys.modules) - modules:
-        del sys.modules[name]
+        if name.partition(".")[0] in {"mypackage", "made_up", "another"}:
+            del sys.modules[name]
 
 
 @pytest.fixture

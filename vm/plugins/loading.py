@@ -132,7 +132,7 @@ def is_within(module: str, packages: set[str]) -> bool:
 
 def module_of(op: OpDef) -> str:
     """The module that an op is from."""
-    return str(getattr(op.kernel or op.infer, "__module__", ""))
+    return str(op.infer.__module__ if op.own is None else op.own.module)
 
 
 def location_of(point: EntryPoint) -> str:
@@ -140,5 +140,5 @@ def location_of(point: EntryPoint) -> str:
     module = sys.modules[point.module.partition(".")[0]]
     file = getattr(module, "__file__", None)
     if file is None:  # a package without __init__
-        return next(iter(getattr(module, "__path__", ["?"])))
+        return str(next(iter(getattr(module, "__path__", ["?"]))))
     return str(Path(file).parent if hasattr(module, "__path__") else file)
