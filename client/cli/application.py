@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "restore": Listed("files.checkpoint", "Publish what a checkpoint holds, or these names of it."),
     "load": Listed("files.load", "Publish the tensors of a safetensors, .npz or .npy file, or these of them."),
     "top": Listed("daemon.top", "Watch the daemon work; q or Ctrl-C ends it."),
+    "metrics": Listed("metrics.metrics", "Offer the daemon's figures to Prometheus, until SIGTERM or Ctrl-C."),
     "trace": Listed("traces.trace", "Record, verify, draw and explain what a daemon did."),
     "run": Listed(
         "programs.run",

@@ -41,6 +41,10 @@ class Questions:
         self._poller.register(link.socket, zmq.POLLIN)
         self._poller.register(link.monitor, zmq.POLLIN)
 
+    def has(self, patience: float) -> None:
+        """Further answers have so many seconds from now on."""
+        self._patience, self._deadline = patience, monotonic() + patience
+
     def ask(self, what: str, *arguments: Any) -> Any:
         """The machine's answer to a question about itself; waits. Raises the error that is the answer, and
         ConnectionLost if the patience is over."""

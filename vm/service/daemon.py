@@ -44,6 +44,8 @@ from .connections.registry import INHERITED, ConnectionRegistry
 from .connections.unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
 from .connections.unauthenticated import UnauthenticatedPeers
 from .descriptors import require_least, share_out
+from .exporter import PERIOD as EXPORTER_PERIOD
+from .exporter import Exporter, check_exporter, command_of
 from .loop import Loop
 from .peers import introduce, open_peers
 from .preflight import cannot_listen, doubts, look_after_kernels, open_runtime, warming_of
@@ -90,6 +92,7 @@ class Service:
         self.notifier = notifier
         self.gatekeeper = keepers.gatekeeper
         self.ended_well = True
+        check_exporter(config)
         for plugin in load(config.plugins):
             log.info("plugin", **plugin.row)
         self.kernels = look_after_kernels(config, kernel_cache.keep_in)
@@ -139,6 +142,7 @@ class Service:
         for listener in self.listeners:
             listener.accepted.append(self.guard.accepted)
             listener.disconnected += [self.guard.closed, partial(registry.disconnected, listener)]
+        self.exporter = Exporter(command_of(config), time.monotonic) if config.metrics else None
         registry.descriptors = self.shares.sessions
         most = min(config.limits.sessions, self.shares.unauthenticated)
         self.unauthenticated = UnauthenticatedPeers(registry, self.listeners, most)
@@ -170,6 +174,8 @@ class Service:
         self.loop.every(UNAUTHENTICATED_PERIOD, self.gatekeeper.tell_overdue)
         self.loop.every(self.runtime.watch_period, self.watch)
         self.loop.every(PERIOD, self.check_memory)
+        if self.exporter is not None:
+            self.loop.every(EXPORTER_PERIOD, self.exporter.look)
         if self.notifier.watchdog_period is not None:
             self.loop.every(self.notifier.watchdog_period, self.notifier.watchdog)
 
@@ -314,6 +320,8 @@ class Service:
 
     def close(self) -> None:
         """Close sockets, runtime and loop, which the streams' threads may still be about to wake."""
+        if self.exporter is not None:
+            self.exporter.close()
         self.close_sockets()
         self.ended_well = self.runtime.close(CANCELLED) and self.ended_well
         self.ended_well = self.close_peers() and self.ended_well

@@ -25,6 +25,7 @@ from ..engine import INLINE_WORK
 from ..runtime import Runtime
 from .access.listen_address import ListenAddress, guards
 from .descriptors import require_least
+from .exporter import check_exporter
 from .peers import check_peers, doubts_about_peers
 from .process.errors import StartError
 from .process.instance import check_place
@@ -45,6 +46,7 @@ def check(config: Config) -> None:
         check_place(address.address)
         check_port(address)
     check_peers(config)
+    check_exporter(config)
     look_after_kernels(config, kernel_cache.check)
     found_in(config)
     runtime = open_runtime(config, lambda _tasks: None)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from ....interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ....interpreter.errors import MetadataError, TensordError
+from ....interpreter.metrics.endpoint import FORMS, Endpoint
 from ....interpreter.schema.sample_calls import check_callable, wish_of
 from ....interpreter.types.device_names import NODE_FORM, is_node
 from ....interpreter.wire.addresses import parse
@@ -164,6 +165,15 @@ def place(value: object) -> str:
         raise ValueError('"HOST:PORT", "HOST:FIRST-LAST", or ""')  # noqa: TRY004 - as in `flag`
     if value:
         Place.of(value)
+    return value
+
+
+def metrics_place(value: object) -> str:
+    """Where metrics are offered; "" for nowhere."""
+    if not isinstance(value, str):
+        raise ValueError(f'{FORMS}, or ""')  # noqa: TRY004 - as in `flag`
+    if value:
+        _said(Endpoint.of, value)
     return value
 
 

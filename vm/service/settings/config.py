@@ -90,7 +90,8 @@ class Config:
     `warm`: ops whose kernels are compiled at the start. `restore`: the directory of checkpoints whose names are there
     from the start on, None for none; `restore_strict`: anything damaged there ends the start. `gpu_memory`: whose
     processes on this machine may read and write blocks of GPUs' memory, which have their own values. `node`: the name
-    of this machine among several, which stands in front of its devices' names.
+    of this machine among several, which stands in front of its devices' names. `metrics`: where they are offered, ""
+    for nowhere; `metrics_token`: the file of the token that a scraper has to send.
     """
 
     plugins: tuple[str, ...] = field(default=(), metadata=_by(checks.plugin_list))
@@ -108,6 +109,8 @@ class Config:
     restore: Path | None = field(default=None, metadata=_by(checks.file))
     restore_strict: bool = field(default=False, metadata=_by(checks.flag))
     node: str = field(default="", metadata=_by(checks.node_name))
+    metrics: str = field(default="", metadata=_by(checks.metrics_place))
+    metrics_token: Path | None = field(default=None, metadata=_by(checks.file))
     gpu_memory: str = field(default="user", metadata=_by(checks.choice(("user", "anybody", "nobody"))))
     limits: Limits = field(default_factory=Limits)
     trace: TraceConfig = field(default_factory=TraceConfig)

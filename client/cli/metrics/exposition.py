@@ -1,0 +1,58 @@
+"""Figures as text: in Prometheus' format, or in OpenMetrics' where the scraper asks for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from ....interpreter.metrics.family import Family, Figures, Histogram, Kind, bucket_bounds
+from ....interpreter.metrics.table import FAMILIES
+
+Metric: TypeAlias = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+
+
+class Collected(Collector):
+    """Figures as prometheus-client collects them."""
+
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterable[Metric]:
+        for family in FAMILIES:
+            if samples := family.samples(self._figures):
+                yield metric_of(family, samples)
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: names are not registered twice."""
+        return iter(())
+
+
+def metric_of(family: Family, samples: Mapping[tuple[str, ...], Any]) -> Metric:
+    """A metric with its samples."""
+    if family.kind is Kind.HISTOGRAM:
+        return histogram_of(family, samples)
+    kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
+    found = kind(family.name, family.help, labels=family.labels)
+    for labels, value in samples.items():
+        found.add_metric(labels, float(value))
+    return found
+
+
+def histogram_of(family: Family, samples: Mapping[tuple[str, ...], Histogram]) -> HistogramMetricFamily:
+    found = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+    for labels, value in samples.items():
+        buckets = list(zip(bucket_bounds(), map(float, value.buckets), strict=True))
+        found.add_metric(labels, buckets, value.seconds)
+    return found
+
+
+def exposed(figures: Figures, accept: str) -> tuple[str, bytes]:
+    """The content type that a scraper asks for, and the text."""
+    registry = CollectorRegistry()
+    registry.register(Collected(figures))
+    encode, kind = choose_encoder(accept)
+    return kind, encode(registry)

@@ -1,0 +1,124 @@
+"""Looks at a daemon, one after the other, on a connection that is kept; it is made anew when the daemon comes back.
+
+The figures cost the daemon's driving thread some microseconds each. What costs more is looked at rarely: all tensors,
+for the bytes of sessions by device, after `SHARE` times as long as the last such look took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from ....interpreter.errors import ConnectionLost, TensordError
+from ....interpreter.metrics.bounds import Bounds
+from ....interpreter.metrics.family import Figures
+from ...transport.seeking import running
+from ..daemon.ask import questions
+from ..daemon.health import reasons
+
+if TYPE_CHECKING:
+    from ...transport.questions import Questions
+
+PATIENCE: Final = 5.0  # seconds for all answers of a look
+RARELY: Final = 30.0  # seconds between two looks at what costs more, at the least
+SHARE: Final = 400  # so the daemon spends a quarter of a percent on these
+MOST: Final = 10_000  # rows
+
+
+class Looks:
+    """`tell`: is given what changes, a line each. Not safe to use from two threads at once."""
+
+    def __init__(
+        self,
+        address: str | None,
+        bounds: Bounds,
+        tell: Callable[[str], None],
+        *,
+        clock: Callable[[], float] = monotonic,
+        connect: Callable[[str, float], Questions] = questions,
+    ) -> None:
+        self._address = address
+        self._bounds = bounds
+        self._tell = tell
+        self._clock = clock
+        self._connect = connect
+        self._connection: Questions | None = None
+        self._where = ""
+        self._why = ""  # the daemon does not answer; "" while it does
+        self._due = 0.0
+        self._held: Sequence[tuple[int, str, int]] = ()
+        self._kernels: tuple[int, int] | None = None
+
+    def figures(self) -> Figures:
+        """What the daemon says of itself; nothing if it does not answer."""
+        began = self._clock()
+        try:
+            machine, *sessions = self.ask("metrics")
+            took = self._clock() - began
+            if self._clock() >= self._due:
+                self._look_around(machine)
+        except (TensordError, OSError) as error:
+            self._changed(error.message if isinstance(error, TensordError) else str(error))
+            return Figures(bounds=self._bounds)
+        self._changed("")
+        return Figures(machine, sessions, took, self._kernels, self._held, self._bounds)
+
+    def health(self) -> list[str]:
+        """Why somebody has to look at the daemon; ConnectionLost if it does not answer."""
+        return [f"{found.check}: {found.message} ({found.advice})" for found in reasons(self.ask("status"))]
+
+    def ask(self, what: str, *arguments: Any) -> Any:
+        """The answer to a question. The daemon may have been restarted since the last one, so a connection that is lost
+        is made anew once."""
+        if self._connection is not None:
+            with suppress(ConnectionLost):
+                return self._ask(self._connection, what, *arguments)
+        self._where = self._address or running()
+        self._connection = self._connect(self._where, PATIENCE)
+        return self._ask(self._connection, what, *arguments)
+
+    def _ask(self, connection: Questions, what: str, *arguments: Any) -> Any:
+        try:
+            connection.has(PATIENCE)
+            return connection.ask(what, *arguments)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.__exit__(None, None, None)
+
+    def _look_around(self, machine: Any) -> None:
+        """What costs more: the bytes of sessions by device, and the directory of compiled kernels."""
+        began, rows = self._clock(), ()  # type: tuple[float, Sequence[Any]]
+        with suppress(ConnectionLost):  # so many tensors that it takes longer than we wait
+            *rows, _ = self.ask("memory", "session", MOST)
+        ended = self._clock()
+        self._due = ended + max(RARELY, SHARE * (ended - began))
+        self._held = [
+            (int(row["key"]) if row["key"].isdigit() else 0, device, nbytes)
+            for row in rows
+            for device, nbytes in row["devices"].items()
+        ]
+        self._kernels = kernels_in(machine["kernels"]) if self._where.startswith("ipc://") else None
+
+    def _changed(self, why: str) -> None:
+        if bool(why) != bool(self._why):
+            self._tell(f"the daemon does not answer: {why}" if why else "the daemon answers again")
+        self._why = why
+
+
+def kernels_in(directory: str) -> tuple[int, int] | None:
+    """How many kernels lie in a directory on this machine, and their bytes; None without a directory."""
+    if not directory:
+        return None
+    from ....streams.cuda.kernel_cache import kept_in
+
+    kept = kept_in(Path(directory))
+    return kept.kernels, kept.nbytes

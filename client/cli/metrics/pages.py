@@ -1,0 +1,45 @@
+"""What is served: `/metrics`, and `/healthz` for those who restart what is unwell."""
+
+from __future__ import annotations
+
+import hmac
+from http import HTTPStatus
+from typing import Final
+
+from .scrapes import Scrapes
+from .server import Request, Response
+
+BEARER: Final = "bearer "
+
+
+class Pages:
+    """Answers requests. `token`: what a request has to bring along, None for nothing."""
+
+    def __init__(self, scrapes: Scrapes, token: str | None) -> None:
+        self._scrapes = scrapes
+        self._token = token
+
+    async def answer(self, request: Request) -> Response:
+        if request.method not in {"GET", "HEAD"}:
+            return Response.text(HTTPStatus.METHOD_NOT_ALLOWED, "GET or HEAD", Allow="GET, HEAD")
+        if request.path == "/healthz":
+            return await self._health(request)
+        if request.path != "/metrics":
+            return Response.text(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz")
+        if not self._may_read(request):
+            return Response.text(HTTPStatus.UNAUTHORIZED, "a bearer token is needed", WWW_Authenticate="Bearer")
+        kind, text = await self._scrapes.metrics(request.headers.get("accept", ""))
+        return Response(HTTPStatus.OK, text, kind)
+
+    async def _health(self, request: Request) -> Response:
+        """The state is for everybody; the reasons, which name ops and lines, for those who may read the metrics."""
+        state, reasons = await self._scrapes.health()
+        status = HTTPStatus.OK if state == "healthy" else HTTPStatus.SERVICE_UNAVAILABLE
+        return Response.text(status, "\n".join([state, *(reasons if self._may_read(request) else ())]))
+
+    def _may_read(self, request: Request) -> bool:
+        given = request.headers.get("authorization", "")
+        if self._token is None:
+            return True
+        is_bearer = given[: len(BEARER)].lower() == BEARER
+        return is_bearer and hmac.compare_digest(given[len(BEARER) :].encode(), self._token.encode())

@@ -1,0 +1,208 @@
+"""HTTP for scrapers: GET and HEAD, one request for each connection.
+
+Theory. At most `MOST` connections are open at a time; the next one is accepted when one of them ends, and the kernel
+keeps those that wait. Each has `PATIENCE` seconds to send a request, and as long to take the answer. So neither a
+thousand scrapers, nor slow readers, nor peers that send nothing cost more than that, and each scraper has its turn.
+
+A connection belongs to one task. Whatever goes wrong there ends that connection.
+
+Rejected: `prometheus_client.start_http_server` (a thread for each connection, without a bound or a timeout);
+keep-alive (idle connections would take the places of others).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from ....interpreter.errors import MetadataError
+from ....interpreter.metrics.endpoint import Endpoint
+
+MOST: Final = 64  # connections at a time
+WAITING: Final = 1024  # that the kernel keeps
+PATIENCE: Final = 5.0
+LONGEST: Final = 8192  # bytes of a request
+CHUNK: Final = 4096
+END: Final = b"\r\n\r\n"
+PAUSE: Final = 0.1  # seconds after a connection that could not be accepted
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request. The names of headers are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What is sent back."""
+
+    status: HTTPStatus
+    body: bytes
+    kind: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def text(cls, status: HTTPStatus, text: str, **headers: str) -> Response:
+        """One line of text."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return cls(status, f"{text}\n".encode(), headers=named)
+
+    def encode(self, *, body: bool = True) -> bytes:
+        """The bytes on the connection; for HEAD without the body."""
+        headers = {
+            "Content-Type": self.kind,
+            "Content-Length": str(len(self.body)),
+            "Connection": "close",
+            **self.headers,
+        }
+        lines = [f"HTTP/1.1 {self.status.value} {self.status.phrase}", *(f"{k}: {v}" for k, v in headers.items())]
+        return "\r\n".join(lines).encode() + END + (self.body if body else b"")
+
+
+Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+class Refused(Exception):  # noqa: N818 - an answer
+    """A request that is answered with a status alone."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status.phrase)
+        self.response = Response.text(status, status.phrase)
+
+
+def listen(endpoint: Endpoint) -> socket.socket:
+    """A socket that listens there; MetadataError if that cannot be."""
+    try:
+        found = at_path(Path(endpoint.path)) if endpoint.path else at_port(endpoint.host, endpoint.port)
+    except OSError as error:
+        raise MetadataError(f"cannot offer metrics at {endpoint.text}: {os.strerror(error.errno or 0)}") from None
+    found.listen(WAITING)
+    found.setblocking(False)
+    return found
+
+
+def at_port(host: str, port: int) -> socket.socket:
+    if not host:
+        dual = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if dual else socket.AF_INET
+        return socket.create_server(("", port), family=family, dualstack_ipv6=dual)
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+
+
+def at_path(path: Path) -> socket.socket:
+    """A socket for this user alone. One at which nobody listens any more is replaced."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        with suppress(FileNotFoundError):
+            if stat.S_ISSOCK(path.lstat().st_mode) and is_left(path):
+                path.unlink()
+        before = os.umask(0o177)
+        try:
+            made.bind(str(path))
+        finally:
+            os.umask(before)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def is_left(path: Path) -> bool:
+    """Does nobody listen at this socket?"""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+    return False
+
+
+async def serve(listening: socket.socket, answer: Answer, *, most: int = MOST, patience: float = PATIENCE) -> None:
+    """Serve until this is cancelled."""
+    room = asyncio.Semaphore(most)
+    loop = asyncio.get_running_loop()
+    async with asyncio.TaskGroup() as tasks:
+        while True:
+            await room.acquire()
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError:  # no descriptor is free, or the peer has gone
+                room.release()
+                await asyncio.sleep(PAUSE)
+                continue
+            task = tasks.create_task(converse(connection, answer, patience))
+            task.add_done_callback(lambda _: room.release())
+
+
+async def converse(connection: socket.socket, answer: Answer, patience: float) -> None:
+    """One request and its answer."""
+    loop = asyncio.get_running_loop()
+    with connection, suppress(OSError, TimeoutError):
+        connection.setblocking(False)
+        response, body = await respond(connection, answer, patience)
+        async with asyncio.timeout(patience):
+            await loop.sock_sendall(connection, response.encode(body=body))
+            connection.shutdown(socket.SHUT_WR)
+            await drain(connection)
+
+
+async def respond(connection: socket.socket, answer: Answer, patience: float) -> tuple[Response, bool]:
+    """The response, and whether its body is asked for. OSError or TimeoutError if no request comes."""
+    try:
+        async with asyncio.timeout(patience):
+            head = await read_head(connection)
+        request = parse(head)
+        return await answer(request), request.method != "HEAD"
+    except Refused as refused:
+        return refused.response, True
+    except (OSError, TimeoutError):
+        raise
+    except Exception as error:  # a fault of ours, or an answer of another version: the next scrape may be well
+        return Response.text(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"), True
+
+
+async def read_head(connection: socket.socket) -> bytes:
+    """The request as far as the empty line."""
+    loop, head = asyncio.get_running_loop(), b""
+    while END not in head:
+        if len(head) > LONGEST:
+            raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        chunk = await loop.sock_recv(connection, CHUNK)
+        if not chunk:
+            raise ConnectionResetError
+        head += chunk
+    return head.partition(END)[0]
+
+
+def parse(head: bytes) -> Request:
+    """A request; Refused for what is none."""
+    line, *rest = head.decode("latin-1").split("\r\n")
+    parts = line.split(" ")
+    if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[1].startswith("/"):
+        raise Refused(HTTPStatus.BAD_REQUEST)
+    headers = {}
+    for header in rest:
+        name, colon, value = header.partition(":")
+        if not colon or not name or name != name.strip():
+            raise Refused(HTTPStatus.BAD_REQUEST)
+        headers[name.lower()] = value.strip()
+    return Request(parts[0], parts[1].partition("?")[0], headers)
+
+
+async def drain(connection: socket.socket) -> None:
+    """Take what the peer still sends, up to as much as a request: else it might lose the answer."""
+    loop, left = asyncio.get_running_loop(), LONGEST
+    while left > 0 and (chunk := await loop.sock_recv(connection, CHUNK)):
+        left -= len(chunk)

@@ -1,0 +1,69 @@
+"""Where metrics are offered: HOST:PORT, or a Unix socket for this user alone; and the token that others need.
+
+Metrics name programs and ops, so nothing is offered beyond this machine without a token.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..errors import MetadataError
+from ..wire.addresses import ANY, PATH_LIMIT, is_loopback, parse, resolve
+
+UNIX: Final = "unix:"
+USUAL: Final = "127.0.0.1:9464"  # the port that exporters of OpenTelemetry have
+LEAST: Final = 16  # characters of a token
+LONGEST: Final = 4096
+FORMS: Final = '"HOST:PORT", such as "127.0.0.1:9464", or "unix:/an/absolute/path"'
+
+
+class Endpoint(NamedTuple):
+    """A checked place: a `path`, or a `host`, resolved, "" for any, and a `port`, 0 for any free one."""
+
+    text: str
+    path: str = ""
+    host: str = ""
+    port: int = 0
+    local: bool = True
+
+    @classmethod
+    def of(cls, text: str) -> Endpoint:
+        """From its text; MetadataError says what is wrong, and what to write."""
+        if text.startswith(UNIX):
+            path = text.removeprefix(UNIX)
+            if not path.startswith("/") or path.endswith("/") or "\0" in path or len(os.fsencode(path)) > PATH_LIMIT:
+                raise MetadataError(f"{text!r}: write {UNIX}/an/absolute/path, of {PATH_LIMIT} bytes at the most")
+            return cls(text, path=path)
+        try:
+            found = parse(f"tcp://{text}")
+        except MetadataError:
+            raise MetadataError(f"{text!r} is no place for metrics: write {FORMS}") from None
+        host = "" if found.host == ANY else str(resolve(found.host))
+        shown = f"[{host}]" if ":" in host else host or ANY
+        return cls(text, host=host, port=found.port, local=is_loopback(f"tcp://{shown}:{found.port}"))
+
+    def require(self, token: Path | None) -> None:
+        """MetadataError if the place can be reached from other machines, and there is no token."""
+        if not self.local and token is None:
+            raise MetadataError(
+                f"{self.text} is reachable from other machines, and there is no token: name a file with one, or listen "
+                f"on {USUAL} or {UNIX}PATH"
+            )
+
+
+def read_token(file: Path) -> str:
+    """The token in a file that only its owner reads; MetadataError says what to do."""
+    try:
+        mode, text = stat.S_IMODE(file.stat().st_mode), file.read_bytes()[: LONGEST + 1].decode("ascii").strip()
+    except OSError as error:
+        raise MetadataError(f"{file}: {error.strerror}; make a token with: openssl rand -hex 32") from None
+    except UnicodeDecodeError:
+        raise MetadataError(f"{file} has no token: one is of ASCII letters, without spaces") from None
+    if mode & 0o077:
+        raise MetadataError(f"others may read the token in {file} (mode {mode:04o}): run chmod 600 {file}")
+    if not LEAST <= len(text) <= LONGEST or not text.isprintable() or len(text.split()) != 1:
+        raise MetadataError(f"{file} has no token: one has {LEAST} to {LONGEST} letters, without spaces")
+    return text

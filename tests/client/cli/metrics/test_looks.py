@@ -1,0 +1,138 @@
+"""Looks at a daemon that goes and comes back, and what is looked at rarely."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensord.client.cli.metrics.looks import MOST, RARELY, SHARE, Looks
+from tensord.interpreter.errors import ConnectionLost, NoDaemon
+from tensord.interpreter.metrics.bounds import Bounds
+
+MACHINE = {"kernels": "", "devices": {}}
+ROWS = [
+    {"key": "7", "devices": {"cpu:0": 5, "sim:0": 6}},
+    {"key": "", "devices": {"cpu:0": 1}},
+    {"by": "session", "total": 12},
+]
+
+
+class Daemon:
+    """A daemon, as often as one connects to it. `cost`: seconds of a look at all tensors."""
+
+    def __init__(self) -> None:
+        self.up = True
+        self.now = 0.0
+        self.cost = 0.0
+        self.connections = 0
+        self.asked: list[Any] = []
+        self.told: list[str] = []
+        self.machine: dict[str, Any] = dict(MACHINE)
+
+    def connect(self, _address: str, _patience: float) -> Any:
+        if not self.up:
+            raise NoDaemon("nobody listens")
+        self.connections += 1
+        return Connection(self, self.connections)
+
+    def looks(self, address: str = "ipc:///x") -> Looks:
+        return Looks(address, Bounds(), self.told.append, clock=lambda: self.now, connect=self.connect)
+
+
+class Connection:
+    def __init__(self, daemon: Daemon, number: int) -> None:
+        self.daemon = daemon
+        self.number = number
+
+    def has(self, _patience: float) -> None: ...
+
+    def ask(self, what: str, *arguments: Any) -> Any:
+        daemon = self.daemon
+        if not daemon.up or self.number < daemon.connections:
+            raise ConnectionLost("gone")
+        daemon.asked.append((what, *arguments))
+        if what == "memory":
+            daemon.now += daemon.cost
+            return ROWS
+        return [daemon.machine, {"id": 7}]
+
+    def __exit__(self, *_: object) -> None:
+        self.daemon.asked.append("closed")
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    return Daemon()
+
+
+def test_one_connection_is_kept(daemon: Daemon) -> None:
+    looks = daemon.looks()
+    for _ in range(3):
+        assert looks.figures().sessions == [{"id": 7}]
+    assert daemon.connections == 1
+    looks.close()
+    assert daemon.asked[-1] == "closed"
+
+
+def test_a_daemon_that_was_restarted_is_found_by_the_next_look(daemon: Daemon) -> None:
+    looks = daemon.looks()
+    looks.figures()
+    daemon.connections += 1  # the old connection is lost
+    assert looks.figures().machine == MACHINE
+    assert daemon.told == []
+
+
+def test_a_daemon_that_goes_and_comes_back_is_told_once_each(daemon: Daemon) -> None:
+    looks = daemon.looks()
+    looks.figures()
+    daemon.up = False
+    assert [looks.figures().machine for _ in range(3)] == [{}] * 3
+    daemon.up = True
+    assert looks.figures().machine == MACHINE
+    assert daemon.told == ["the daemon does not answer: nobody listens", "the daemon answers again"]
+
+
+def test_all_tensors_are_looked_at_rarely(daemon: Daemon) -> None:
+    looks, dear = daemon.looks(), ("memory", "session", MOST)
+    daemon.cost = 2.0
+    assert looks.figures().held == [(7, "cpu:0", 5), (7, "sim:0", 6), (0, "cpu:0", 1)]
+    assert 2.0 * SHARE > RARELY
+    for elapsed, times in ((RARELY, 1), (2.0 * SHARE - RARELY - 1, 1), (2, 2)):
+        daemon.now += elapsed
+        looks.figures()
+        assert daemon.asked.count(dear) == times
+
+
+def test_compiled_kernels_are_counted_where_their_directory_is(daemon: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "a.cubin").write_bytes(b"123")
+    daemon.machine["kernels"] = str(tmp_path)
+    assert daemon.looks().figures().kernels == (1, 3)
+    assert daemon.looks("tcp://192.0.2.1:7700").figures().kernels is None
+
+
+def test_a_daemon_without_that_question_is_not_up(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Any:
+        raise ConnectionLost("no question is called 'metrics'")
+
+    monkeypatch.setattr(Connection, "ask", refuse)
+    assert daemon.looks().figures().machine == {}
+    assert daemon.told == ["the daemon does not answer: no question is called 'metrics'"]
+
+
+def test_an_interrupted_question_does_not_answer_the_next_one(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = daemon.looks()
+    looks.figures()
+    ask: Callable[..., Any] = Connection.ask
+    monkeypatch.setattr(Connection, "ask", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        looks.figures()
+    monkeypatch.setattr(Connection, "ask", ask)
+    looks.figures()
+    assert daemon.connections == 2
+
+
+def interrupted(*_: object) -> Any:
+    raise KeyboardInterrupt
