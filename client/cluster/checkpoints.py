@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ..calls.checks import Device
+from ..core.core import Core
 from ..files.checkpoints import Checkpointing, checkpoint, directory_of, restoring
+from ..files.loading import Wanted, loading
 from ..files.saving import Saving
 from ..locations.locations import located
 from ..requests.answers import seconds
-from ..session.parts import Parts
+from ..session.parts import Parts, listed
 from ..sharing.names import listed_names
 from ..tensor.tensor import Tensor
-from ..waiting.procedures import side_by_side
+from ..waiting.procedures import of, side_by_side
 from ..waiting.steps import Awaiting, Steps
 from .facet import ClusterFacet, on_node
 from .moving import brought
 from .names import grouped, located_on, split
 from .order import open_cores, rest_of
+from .routing import checked, first_name
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -40,15 +45,23 @@ class ClusterCheckpointing:
     @property
     def error(self) -> TensordError | None:
         """The first error of a node, if there is one."""
-        return next((part.error for part in self.parts.values() if part.error is not None), None)
+        return next((named(node, part.error) for node, part in self.parts.items() if part.error is not None), None)
 
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
         """Wait until all nodes have written; what each has, by node (see `Session.checkpoint`). Raises an error."""
         began, limit = monotonic(), seconds("wait", timeout)
-        return {node: part.wait(rest_of(began, limit)) for node, part in self.parts.items()}
+        found = {}
+        for node, part in self.parts.items():
+            with naming(node):
+                found[node] = part.wait(rest_of(began, limit))
+        return found
 
     async def _awaited(self) -> dict[str, Any]:
-        return {node: await part for node, part in self.parts.items()}
+        found = {}
+        for node, part in self.parts.items():
+            with naming(node):
+                found[node] = await part
+        return found
 
     def __await__(self) -> Generator[Any, Any, dict[str, Any]]:
         """`reports = await checkpoint`, as `wait`, while the loop goes on."""
@@ -60,6 +73,37 @@ class ClusterCheckpointing:
 
 class ClusterCheckpoints(ClusterFacet):
     """Reading from files, and writing to them, on all nodes."""
+
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        names: Iterable[str] | None = None,
+        device: Device | None = None,
+        *,
+        own: bool = False,
+        raw: bool = False,
+        digest: bool = False,
+    ) -> dict[str, Tensor]:
+        """The tensors of a file by name, at home on a device of any node; see `Session.load`.
+
+        What the device's node cannot open, since this process is elsewhere, the first node reads, and sends at once.
+        """
+        wanted = Wanted(path, listed(names), device, bool(own), bool(raw), bool(digest))
+        return self._done(loaded(self._cluster, wanted))
+
+    def load_async(
+        self,
+        path: str | os.PathLike[str],
+        names: Iterable[str] | None = None,
+        device: Device | None = None,
+        *,
+        own: bool = False,
+        raw: bool = False,
+        digest: bool = False,
+    ) -> Awaiting[dict[str, Tensor]]:
+        """`tensors = await session.load_async(path)`: see `load`."""
+        wanted = Wanted(path, listed(names), device, bool(own), bool(raw), bool(digest))
+        return self._promised(loaded(self._cluster, wanted))
 
     def save(
         self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
@@ -119,7 +163,39 @@ def all_brought(cluster: Cluster, tensors: Any) -> Any:
     return {name: brought(cluster, cluster.first(), tensor) for name, tensor in tensors.items()}
 
 
+def named(node: str, error: TensordError) -> TensordError:
+    """An error of a node, with its name in front unless it is there."""
+    found = error.reraisable()
+    if node not in found.message:
+        found.message = f"{node}: {found.message}"
+    return found
+
+
+@contextmanager
+def naming(node: str) -> Iterator[None]:
+    """A block whose errors are a node's."""
+    try:
+        yield
+    except TensordError as error:
+        raise located(named(node, error)) from None
+
+
 # -- the steps ---------------------------------------------------------------------------------------------------------
+
+
+def loaded(cluster: Cluster, wanted: Wanted) -> Steps[dict[str, Tensor]]:
+    first, device = cluster.first(), wanted.device or cluster.placement
+    core = checked(first if device is None else cluster.core(cluster.node_of(first_name(device))))
+    if device is None or reads_files(core) or not reads_files(first):
+        return (yield from of(core.outbox, loading(core, wanted)))
+    found = yield from of(first.outbox, loading(first, wanted._replace(device=first.devices[0])))
+    return {name: tensor.to_device(device) for name, tensor in found.items()}
+
+
+def reads_files(core: Core) -> bool:
+    """Can its node open files of this process, or files that this process names?"""
+    transport = core.transport
+    return bool(transport.opens_files or transport.names_files)
 
 
 def checkpointing(cluster: Cluster, directory: Any, names: Any, keep: int) -> Steps[ClusterCheckpointing]:
@@ -143,9 +219,10 @@ def restored(cluster: Cluster, directory: Any, names: Any, generation: int, *, d
         (core.outbox, restoring(core, where / core.node, some, generation, deep=deep)) for core, some in wanted.items()
     )
     found = dict(zip((core.node for core in wanted), results, strict=True))
-    errors = [each for each in results if isinstance(each, TensordError)]
-    if len(errors) == len(found):
-        raise located(errors[0])
+    errors = [named(node, each) for node, each in found.items() if isinstance(each, TensordError)]
+    refused = [each for each in errors if isinstance(each, ProtocolError | ConnectionLost)]
+    if refused or len(errors) == len(found):
+        raise located((refused or errors)[0])
     return {node: each for node, each in found.items() if not isinstance(each, TensordError)}
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 # Methods that are for one node: that of their tensors, else that of their device.
-ON_ONE_NODE: Final = ("asarray", "global_tensor", "load", "load_async", "link", "explain", "cond", "case", "while_loop")
+ON_ONE_NODE: Final = ("asarray", "global_tensor", "link", "explain", "cond", "case", "while_loop")
 
 
 class ClusterSession(ClusterNames, ClusterCheckpoints, ClusterOrder, ClusterReports, Session):

@@ -101,8 +101,8 @@ def loading_there(core: Core, wanted: Wanted, home: str, location: int) -> Steps
     if not outbox.transport.names_files:
         raise located(
             ProtocolError(
-                "load: the machine cannot open this process's files; load them where it runs, over ipc, or have its "
-                "configuration name directories (files)"
+                f"load: {machine_of(core)} cannot open this process's files; load them where it runs, over ipc, or "
+                "have its configuration name directories (files)"
             )
         )
     try:
@@ -157,6 +157,11 @@ def defined(core: Core, load: Load, records: Mapping[str, Any]) -> dict[str, Ten
             for id_, (name, record) in zip(ids, some, strict=True):
                 found[name] = Tensor(core, id_, meta_of(record), load.device)
     return found
+
+
+def machine_of(core: Core) -> str:
+    """The machine, for an error: by its name, if it is one of several."""
+    return "the machine" if core.cluster is None else core.node
 
 
 @contextmanager

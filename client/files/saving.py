@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import (
     FileError,
@@ -45,7 +45,10 @@ from ..tensor.waiting import learn
 from ..transport.interface import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Steps, Work
+from .loading import machine_of
 from .savings import COMMITS, KEPT, LOG, Place, Savings, Writing
+
+WAYS_OUT: Final = "save where it runs, over ipc, or fetch the values and write them here"
 
 
 class Begun(NamedTuple):
@@ -175,7 +178,7 @@ def saving(
         raise located(MetadataTypeError(f"save: names are texts, and {strange[0]!r} is none"))
     owned = {name: on_one_device(own(core, tensor)) for name, tensor in tensors.items()}
     if not outbox.transport.opens_files:
-        raise located(MetadataError("save: the machine cannot open this process's files; save where it runs, over ipc"))
+        raise located(MetadataError(f"save: {machine_of(core)} cannot open this process's files; {WAYS_OUT}"))
     location = outbox.locations.issued()
     for tensor in owned.values():
         if tensor._meta is None:

@@ -22,7 +22,8 @@ from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.layout import Split
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.layouts.shares import cuts
-from ..calls.checks import home_of
+from ..calls.checks import full_name, placement_of
+from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
@@ -77,7 +78,7 @@ class Pipeline:
             message = f"pipeline: {rows} rows are too few for {self.microbatches} microbatches"
             raise located(MetadataError(message))
         for stage in self.stages:
-            home_of(x._core, stage.device)
+            check_there(x._core, stage.device)
         cut = [[each[begin : begin + size] for each in (x, *targets)] for begin, size in cuts(rows, self.microbatches)]
         batch = Batch(self.stages, cut, loss)
         for number, forward in order(len(self.stages), self.microbatches):
@@ -173,6 +174,14 @@ def rows_of(operands: Sequence[Any]) -> int:
         shown = ", ".join(map(str, shapes))
         raise located(MetadataError(f"pipeline: batch and targets have equally many rows; their shapes are {shown}"))
     return int(rows.pop() or 0)
+
+
+def check_there(core: Core, device: str | Placement) -> None:
+    """MetadataError unless the session has the devices, on whichever node."""
+    if isinstance(device, Placement):
+        placement_of(core, device)
+    else:
+        full_name(core, device)
 
 
 def pair(given: Any, whose: str, what: str) -> tuple[Any, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
@@ -65,7 +66,7 @@ class Durable:
             if not directory:
                 self.checkpoints.keep_durable(session, told, location)
                 return
-            refuse_strangers(session)
+            refuse_strangers(session, directory)
             self.checkpoints.take(Asked(session, location, told), directory, self.names.behind(names), keep)
         except TensordError as error:
             self.rejection.deny(session, error, request, location, "checkpoint")
@@ -112,7 +113,7 @@ class Durable:
         """Publish what a generation holds, once the disk was looked at, piece by piece: others are served meanwhile."""
         directory, number, names, deep, request = message
         try:
-            refuse_strangers(session)
+            refuse_strangers(session, directory)
             path = real_path(directory)
             if self.residency.store is None:
                 raise ProtocolError("this machine has no store, so it restores nothing")
@@ -199,7 +200,17 @@ def ids_written(session: VmSession, kind: int, fields: Sequence[Any]) -> Sequenc
     return ()
 
 
-def refuse_strangers(session: VmSession) -> None:
-    """ProtocolError for a session that may not have files of the machine's written and read."""
-    if not session.may_store:
-        raise ProtocolError("checkpoints are for clients of the daemon's own user, over ipc")
+def refuse_strangers(session: VmSession, directory: str) -> None:
+    """ProtocolError for a session that may not have files of the machine's written and read there."""
+    if session.may_store or (session.stores and is_below(real_path(directory), session.stores)):
+        return
+    allowed = ", ".join(map(str, session.stores)) or "none"
+    raise ProtocolError(
+        "checkpoints are for clients of the daemon's own user, over ipc; for others below the directories that its "
+        f"configuration names (checkpoints: {allowed})"
+    )
+
+
+def is_below(path: Path, directories: Iterable[Path]) -> bool:
+    """Does a real path lie in one of these directories, or is it one?"""
+    return any(path.is_relative_to(one) for one in directories)

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
+from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.names import named
 from ...streams.stream import Stream, StreamKind
@@ -73,7 +74,7 @@ class Checkpoints:
         self.scheduler = scheduler
         self.residency = residency
         self.directory = directory
-        self.targets = Targets()
+        self.targets = Targets(node_of(next(iter(scheduler.devices))))
         self.jobs: list[CheckpointJob] = []  # those that are being written
         backend: Any = None if residency.store is None else residency.store.backend
         durable: str = getattr(getattr(backend, "options", None), "durable", "")

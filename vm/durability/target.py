@@ -8,6 +8,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -65,12 +66,14 @@ class Target:
     names a daemon that starts.
 
     `holds`: keep it open, and locked, once it was opened: no other machine may write there until this one is closed.
-    `busy`: is a checkpoint being written? `note`: that of the last one.
+    `nodes`: it lies beside those of other nodes, in one that is made, too. `busy`: is a checkpoint being written?
+    `note`: that of the last one.
     """
 
-    def __init__(self, path: Path, *, holds: bool = False) -> None:
+    def __init__(self, path: Path, *, holds: bool = False, nodes: bool = False) -> None:
         self.path = path
         self.holds = holds
+        self.nodes = nodes
         self._held: CheckpointDirectory | None = None
         self.last = Last()
         self.busy = False
@@ -81,6 +84,9 @@ class Target:
         if self._held is not None and self._held.is_there():
             return self._held
         self.close()
+        if self.nodes:
+            with suppress(OSError):  # told where the directory itself cannot be made
+                self.path.parent.mkdir(0o700, exist_ok=True)
         directory = CheckpointDirectory.open(self.path, create=True)
         if self.holds:
             self._held = directory
@@ -138,9 +144,11 @@ class Target:
 
 class Targets:
     """The directories that a machine has written to, or was restored from, by their real paths: the last few, and that
-    of durable names. What is known of others is forgotten: their next checkpoints are whole ones."""
+    of durable names. What is known of others is forgotten: their next checkpoints are whole ones. `node`: the machine's
+    name among several, after which its directory of a cluster's checkpoint is called."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: str = "") -> None:
+        self.node = node
         self._targets: dict[Path, Target] = {}
 
     def hold(self, path: Path) -> Target:
@@ -150,7 +158,7 @@ class Targets:
 
     def of(self, path: Path) -> Target:
         """The directory at a real path."""
-        target = self._targets.pop(path, None) or Target(path)
+        target = self._targets.pop(path, None) or Target(path, nodes=path.name == self.node)
         self._targets[path] = target
         passing = [one for one in self._targets.values() if not (one.busy or one.holds)]
         for one in passing[:-REMEMBERED]:

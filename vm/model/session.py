@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from weakref import WeakSet
 
@@ -57,7 +58,8 @@ class VmSession:
     that was sent before the latest one does not undo it; `queues` what it has on each stream; `moves` the tensors that
     it has moved and that were not needed yet; `moving` copies that the moves begun since will fill; `pins` how
     often it has pinned the tensors of which ids (`memory.pins`); `open_file` opens what its client names. `may_store`:
-    it may have checkpoints written and restored, in any directory of the machine's user. `watch_process` makes a
+    it may have checkpoints written and restored, in any directory of the machine's user; else below those of `stores`.
+    `watch_process` makes a
     `block_user`, for the first block of a GPU's memory that its client gets. `trusted`:
     its messages are made in this process, by `client`, so they have the form of their kinds.
     """
@@ -106,6 +108,7 @@ class VmSession:
         "signed",
         "spans",
         "steps",
+        "stores",
         "strict",
         "synced",
         "tensors",
@@ -162,6 +165,7 @@ class VmSession:
         self.opened: WeakSet[OpenFile | OutputFile] = WeakSet()  # those that anything lies in
         self.open_file: FileOpener = refuse_files
         self.may_store = False
+        self.stores: Sequence[Path] = ()
         self.newest = 0
         self.generation = 0
         self.closed = False
@@ -170,8 +174,7 @@ class VmSession:
         self.flooded = False  # has it launched as far ahead of a device as it may?
         self.cancelled: TensordError | None = None
         self.errors = 0
-        self.moved = [0, 0]  # transfers that it has caused, and their bytes
-        self.evicted = [0, 0]  # those of them that made room
+        self.moved, self.evicted = [0, 0], [0, 0]  # transfers that it has caused, and their bytes; those that made room
         self.synced = 0  # as many of them were known to the latest sync
         self.payload = 0  # bytes of uploads not yet consumed
         self.answering = 0  # bytes of answers in preparation

@@ -132,6 +132,7 @@ class Service:
         )
         registry.departed = self.runtime.departed
         registry.files = config.files
+        registry.checkpoints = tuple([path.resolve() for path in config.checkpoints])
         registry.gpu_memory = config.gpu_memory
         self.cuts: deque[tuple[float, Listener, int, int]] = deque()
         self.front = Front(self.runtime.engine, registry, self.end_connection)

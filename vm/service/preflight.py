@@ -71,7 +71,7 @@ def doubts(config: Config) -> list[str]:
     if config.warm and config.kernels is None and not any(table.get("launches") for table in config.opened):
         told.append("warm is for devices that compile kernels, and none of the devices does")
     if not any(address.startswith("tcp://") for address in config.listen):
-        unused = {"files": config.files, "[security]": config.security.server_secret}
+        unused = {"files": config.files, "checkpoints": config.checkpoints, "[security]": config.security.server_secret}
         told += [f"{name} is for clients over tcp, and no address is tcp" for name, given in unused.items() if given]
     return told + doubts_about_peers(config)
 

@@ -75,6 +75,7 @@ class ConnectionRegistry:
         self.closing = False
         self.draining = False  # no new sessions but looks
         self.files: tuple[Path, ...] = ()  # directories below which clients over tcp may load files
+        self.checkpoints: tuple[Path, ...] = ()  # those below which they may have checkpoints written, and restored
         self.gpu_memory = "user"  # whose clients have blocks of GPUs' memory: the daemon's user's, anybody's, nobody's
         self.descriptors = HIGHEST  # that all sessions may take
         self.peers: dict[tuple[Listener, bytes], Peer] = {}
@@ -129,6 +130,7 @@ class ConnectionRegistry:
             self.sink(peer), peer.name, strict=hello.strict, limits=self.limits
         )
         session.may_store = listener.local and credentials.uid in (os.getuid(), 0)
+        session.stores = () if listener.local else self.checkpoints
         self.allow_blocks(peer, session)
         if peer.shared:
             session.open_file = partial(open_peer_place, credentials.pid)

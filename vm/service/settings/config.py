@@ -85,7 +85,8 @@ class Config:
     is pending has at the end. `hang_after`: seconds
     after which a kernel that runs counts as hanging. `heartbeat`: seconds
     between two on tcp. `lease`: seconds that a session over tcp outlives its connection. `files`: directories below
-    which clients over tcp may load files. `busy_poll`: seconds that the daemon looks for messages before it sleeps,
+    which clients over tcp may load files; `checkpoints`: those below which they may have checkpoints written, and
+    restored. `busy_poll`: seconds that the daemon looks for messages before it sleeps,
     where that has paid lately. `kernel_cache`: the directory of compiled kernels, None for that in the user's cache.
     `warm`: ops whose kernels are compiled at the start. `restore`: the directory of checkpoints whose names are there
     from the start on, None for none; `restore_strict`: anything damaged there ends the start. `gpu_memory`: whose
@@ -103,6 +104,7 @@ class Config:
     heartbeat: float = field(default=1.0, metadata=_by(checks.seconds(0.1, 3600)))
     lease: float = field(default=30.0, metadata=_by(checks.seconds(0, 86_400)))
     files: tuple[Path, ...] = field(default=(), metadata=_by(checks.folders))
+    checkpoints: tuple[Path, ...] = field(default=(), metadata=_by(checks.folders))
     busy_poll: float = field(default=0.0002, metadata=_by(checks.seconds(0, 0.01)))
     kernel_cache: Path | None = field(default=None, metadata=_by(checks.file))
     warm: tuple[str | Mapping[str, object], ...] = field(default=(), metadata=_by(checks.wish_list))

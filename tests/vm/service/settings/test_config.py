@@ -82,7 +82,7 @@ def test_paths_are_relative_to_the_file_and_may_begin_with_a_tilde(write, monkey
         ("frame = 1", "frame belongs into the table [limits]"),
         (
             "quite_unknown = 1",
-            "known are plugins, addresses, devices, memory, grace, hang_after, heartbeat, lease, files, busy_poll",
+            "known are plugins, addresses, devices, memory, grace, hang_after, heartbeat, lease, files, checkpoints",
         ),
         ("[limits]\nframs = 1", "limits.frams: there is no such key; did you mean frame"),
         ("limits = 3", "limits: must be a table, [limits], not 3"),
