@@ -74,13 +74,25 @@ def test_routines_run_on_it_with_the_same_bits(daemon: Daemon):
         assert {tuple(routine(x).tolist()) for _ in range(4)} == {tuple(function(x).tolist())}
 
 
+def test_its_op_runs_in_the_daemon_on_any_device(daemon: Daemon, on_path: Path):
+    del on_path
+    from mypackage.ops import damped  # type: ignore[import-not-found]
+
+    with daemon.connect() as session:
+        for device in ("cpu:0", "file:0"):
+            x, y = (session.asarray([one, 2.0], device=device) for one in (1.0, 3.0))
+            assert damped(x, y, rate=0.25).tolist() == [1.5, 2.0]
+            routine = session.routine(lambda x, y: damped(x, y) * 2.0)
+            assert [routine(x, y).tolist() for _ in range(3)] == [[4.0, 4.0]] * 3
+
+
 def test_the_daemon_says_what_it_has_loaded_from_where(daemon: Daemon, installed: Path, tensord: Command):
     (row,) = json.loads(tensord("plugins", "--json", "--address", daemon.address)[1])
     assert row == {
         "name": "mypackage",
         "version": "1.2",
         "location": str(installed / "mypackage"),
-        "ops": [],
+        "ops": ["mypackage.damped"],
         "devices": ["file"],
     }
     table = tensord("plugins", "--address", daemon.address)[1]
@@ -93,14 +105,14 @@ def test_the_daemon_says_what_it_has_loaded_from_where(daemon: Daemon, installed
 def test_the_check_of_a_configuration_says_it_too(on_path: Path, tensord: Command):
     code, out, err = tensord("serve", "--check-config", *NAMED)
     assert code == 0
-    assert f"plugin mypackage 1.2 from {on_path}/mypackage: device file" in err
+    assert f"plugin mypackage 1.2 from {on_path}/mypackage: device file, op mypackage.damped" in err
     assert 'plugins = ["mypackage"]' in out
 
 
 def test_what_is_installed_is_listed(on_path: Path, tensord: Command):
     del on_path
     (row,) = json.loads(tensord("plugins", "--installed", "--json")[1])
-    assert row == {"name": "mypackage", "version": "1.2", "ops": [], "devices": ["file"]}
+    assert row == {"name": "mypackage", "version": "1.2", "ops": ["all"], "devices": ["file"]}
     assert "a daemon loads those that its settings name" in tensord("plugins", "--installed")[1]
 
 
@@ -140,6 +152,6 @@ def test_a_disk_that_is_full_is_as_memory_that_is(on_path: Path, monkeypatch: py
 
 def test_the_documentation_shows_the_package_as_it_is():
     page = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
-    for file in ("pyproject.toml", "mypackage/device.py"):
+    for file in ("pyproject.toml", "mypackage/device.py", "mypackage/ops.py"):
         text = (PACKAGE / file).read_text()
         assert text in page, file

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from ...interpreter.checkpoints.record import INNER, Record
 from ...interpreter.errors import MetadataError
 from ..model.directory import Published, PublishedRoutine
+from .written_with import Plugins
 
 # The fields of a name: a tensor's home; the name of the same tensor, where it has several; the routine that captures
 # it. Of a routine: the names of what it captures, its devices, and how it is called.
@@ -32,6 +33,7 @@ class Contents(Generic[Kind]):
         self.fields: dict[str, Fields] = {}
         self.routines: dict[str, PublishedRoutine] = {}
         self.groups: list[set[str]] = []
+        self._plugins = Plugins()
         for name, one in published.items():
             if one.routine is None:
                 self.values[name] = one.tensors[0]
@@ -43,7 +45,7 @@ class Contents(Generic[Kind]):
         inner = [f"{name}{INNER}(captured {number})" for number in range(len(tensors))]
         self.values.update(zip(inner, tensors, strict=True))
         self.fields.update({one: {OF: name} for one in inner})
-        self.fields[name] = fields_of(routine, inner)
+        self.fields[name] = fields_of(routine, inner) | self._plugins.of_routine(routine)
         self.routines[name] = routine
         self.groups.append({name, *inner})
 
@@ -53,7 +55,8 @@ class Contents(Generic[Kind]):
         for name in sorted(self.values, key=lambda name: (name in self.fields, name)):
             tensor = self.values[name]
             fields = self.fields.setdefault(name, {})
-            fields[DEVICE] = home(tensor)
+            fields[DEVICE] = device = home(tensor)
+            fields |= self._plugins.of_devices([device])
             if first.setdefault(tensor, name) != name:
                 fields[SAME] = first[tensor]
 

@@ -18,6 +18,7 @@ from ...interpreter.types.sizes import size
 from ...streams.catalogue import check_devices
 from ...streams.disk.store import NAME as STORE
 from ..durability.restoring import Found, look
+from ..durability.written_with import changed
 from ..engine import Engine
 from ..log import log
 from ..places import real_path
@@ -116,6 +117,7 @@ def restore(engine: Engine, config: Config) -> None:
     if config.restore_strict:
         refuse_damage(report["failed"], found.reader.path)
     tell(report, engine)
+    tell_of_plugins(found)
     log.info(
         "restored",
         directory=report["directory"],
@@ -141,6 +143,23 @@ def tell(report: Mapping[str, Any], engine: Engine) -> None:
         (
             {"missing": one, "instead": counterpart(one, devices), "names": len(some), "first": some[0]}
             for one, some in moved.items()
+        ),
+    )
+
+
+def tell_of_plugins(found: Found) -> None:
+    """Log which plugins and ops of users are others than when the names were written, and the names."""
+    warn(
+        "names were written with another plugin or op than there is here; what they do may differ",
+        (
+            {
+                one.what: one.name,
+                "written_with": one.was,
+                "now": one.now or "not loaded",
+                "names": len(one.names),
+                "first": list(one.names[:SHOWN]),
+            }
+            for one in changed(found.fields)
         ),
     )
 

@@ -1,1 +1,1 @@
-"""A package from outside, with a kind of device."""
+"""A package from outside, with a kind of device and an op."""
