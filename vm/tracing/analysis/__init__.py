@@ -6,6 +6,7 @@
 The rooms, from the top to the bottom; each imports only those below it:
 
 - `waits/`: why an instruction took as long as it did
+- `advice/`: what costs time and need not, and what to do
 - `graphs/`: the logical DAG and its pictures
 - `sums/`: sums over a trace, and the course of time: memory, the timeline
 - `checks/`: every edge, and every compiled segment, checked once more

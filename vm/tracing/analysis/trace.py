@@ -96,6 +96,13 @@ class Trace(Records):
         id_ = instruction.id if isinstance(instruction, Record) else instruction
         return to_text(why(self, id_, depth=depth))
 
+    def advise(self) -> str:
+        """What costs time and need not, at which lines, and what to do about it, the costliest first, as text."""
+        from .advice.advice_text import to_text
+        from .advice.advise import advise
+
+        return to_text(advise(self))
+
     def verify(self) -> list[Problem]:
         """All contradictions between the records; empty if the engine worked correctly."""
         from .checks.verify import verify

@@ -79,6 +79,44 @@ class TestOneForm:
             assert "sklearn/utils/_array_api.py:846 in f" in run("trace", command, path)[1]
 
 
+class TestAdvise:
+    @pytest.fixture
+    def planted(self, tmp_path):
+        """Ten uploads at a line, and a kernel that was compiled."""
+        uploads = [
+            ran(n, "upload", 10_000 * n, 10_000 * n + 100 * n, location="train.py:9 in step", opcode="Upload")
+            for n in range(1, 11)
+        ]
+        compiled = ran(11, "matmul", 200_000, 290_000, location="train.py:5 in f", held="compiling", session=2)
+        path = tmp_path / "planted.trace"
+        Trace([*uploads, compiled], taken=300_000).save(path)
+        return path
+
+    def test_people_get_cost_lines_and_what_to_do(self, run, planted):
+        code, out, err = run("trace", "advise", planted)
+        assert (code, err) == (0, "")
+        assert out.startswith(
+            "2 findings in 280 us\n\n90 us, 32%: kernels compiled in the middle of work\n  train.py:5 in f: "
+        )
+        assert "uploads in a loop\n  train.py:9 in step: 5.4 us, 9 times\n  9 times after the first" in out
+        assert "`tensord trace" not in out
+
+    def test_programs_get_the_findings(self, run, planted):
+        found = json.loads(run("trace", "advise", planted, "--json")[1])
+        assert (found["length"], found["minor"], found["records"]) == (280_000, 0, 11)
+        first = found["findings"][0]
+        assert (first["rule"], first["cost"], first["instructions"]) == ("compiling", 90_000, [11])
+        assert first["lines"] == [{"location": "train.py:5 in f", "times": 1, "cost": 90_000}]
+        assert "tensord warm" in first["todo"]
+
+    def test_findings_are_selected_and_limited(self, run, planted):
+        assert run("trace", "advise", planted, "--session", 2)[1].startswith("1 finding in 280 us")
+        assert "1 finding more; --limit 0 lists all" in run("trace", "advise", planted, "--limit", 1)[1]
+
+    def test_a_trace_without_a_problem(self, run, saved):
+        assert run("trace", "advise", saved)[1] == "0 findings in 69 us\n"
+
+
 class TestDiff:
     def test_faster_things_are_not_on_top_of_what_got_slower(self, run, tmp_path):
         """`often` is faster and called more often; `slow` is slower by little."""

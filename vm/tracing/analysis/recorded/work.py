@@ -40,7 +40,8 @@ class Work:
         """The nanoseconds of a record in which its device computed."""
         times = self._times.get(record.device, [])
         total, place = 0, max(bisect_right(times, (record.started, record.started)) - 1, 0)
-        for begin, end in times[place:]:
+        for number in range(place, len(times)):
+            begin, end = times[number]
             if begin >= record.finished:
                 break
             total += max(min(end, record.finished) - max(begin, record.started), 0)

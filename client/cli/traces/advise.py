@@ -1,0 +1,69 @@
+"""`tensord trace advise`: what costs time in a trace and need not, at which lines, and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..drawing.figures import plural
+from ..drawing.tables import wrapped
+from ..drawing.terminal import bold, print_lines, width_of_stdout
+from ..line import options
+from ..line.options import in_json, print_json
+from .source import about_source, load, selects, source
+
+if TYPE_CHECKING:
+    from ....vm.tracing.analysis.advice.advise import Advice
+    from ....vm.tracing.analysis.recorded.filter import Filter
+
+_INDENT = 2
+
+
+@click.command()
+@source
+@options.address
+@selects
+@click.option("--limit", type=click.IntRange(min=0), default=10, help="Only so many findings; 0 for all.")
+@options.as_json
+def advise(file: Path | None, *, address: str | None, chooses: Filter, limit: int) -> None:
+    """Say what costs time and need not, at which lines, and what to do about it.
+
+    Transfers, uploads, small ops, waits, evictions, sessions that hold up others, kernels that are compiled meanwhile.
+
+    Example: tensord trace advise run.trace --location train.py
+    """
+    from ....vm.tracing.analysis.advice.advice_text import plain
+    from ....vm.tracing.analysis.advice.advise import advise as find
+
+    trace = load(file, address)
+    found = find(trace, {record.id for record in chooses.select(trace.records)} if chooses else None)
+    shown = found.findings[: limit or None]
+    if in_json():
+        print_json(
+            {
+                **about_source(file),
+                "records": len(trace),
+                "dropped": trace.dropped,
+                "length": found.length,
+                "minor": found.minor,
+                "findings": [plain(one) for one in shown],
+            }
+        )
+    else:
+        _show(found, len(shown))
+
+
+def _show(found: Advice, shown: int) -> None:
+    from ....vm.tracing.analysis.advice.advice_text import head, minor, to_lines
+
+    click.echo(head(found))
+    room = width_of_stdout() - _INDENT
+    for one in found.findings[:shown]:
+        first, *lines = to_lines(one, found.length)
+        print_lines(("", bold(first)))
+        print_lines(" " * _INDENT + part for line in lines for part in wrapped(line, room))
+    more = len(found.findings) - shown
+    notes = [f"{plural(more, 'finding')} more; --limit 0 lists all" if more else "", minor(found)]
+    print_lines(["", *filter(None, notes)] if any(notes) else [])

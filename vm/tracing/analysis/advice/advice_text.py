@@ -1,0 +1,140 @@
+"""A finding in words: what was found, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Final, NamedTuple
+
+from .....interpreter.types.sizes import size
+from ..recorded.text import duration, plural, printable
+from .advise import MINOR, Advice
+from .finding import Finding
+
+_LINES_SHOWN: Final = 4
+
+
+class Words(NamedTuple):
+    """What a rule says: in a few words, in a sentence about one finding, and what to do."""
+
+    title: str
+    told: str
+    todo: str
+
+
+# In a sentence: `count`, `times` (3 times), `size` (of the bytes), `first` and `last` of the devices or sessions.
+RULES: Final[Mapping[str, Words]] = {
+    "there and back": Words(
+        "values that go there and back",
+        "{times} a value went from {first} to {last}, was used there for less time than that took, and what came of it "
+        "went back.",
+        "Compute it on {first}: make the other operands there (`device={first!r}`), and drop `to_device` in between.",
+    ),
+    "through the host": Words(
+        "values that go through the program",
+        "{times} the program read a value of {first}, and then uploaded one of the same shape and dtype to {first}.",
+        "Compute it on {first} by ops of the session, or by an op of your own (`@td.op`), instead of with NumPy.",
+    ),
+    "moved again": Words(
+        "the same value again",
+        "{times} a value moved to {last} that had been there, and that nobody had written since.",
+        "Keep it there: `y = x.to_device({last!r})` once, and use `y`; `x.pin()` where it has to give way to others.",
+    ),
+    "read again": Words(
+        "the same value read again",
+        "{times} the program read a value that it had read before.",
+        "Read it once, and keep the array that `x.numpy()` gave.",
+    ),
+    "uploads in a loop": Words(
+        "uploads in a loop",
+        "{times} after the first, a value of the same shape and dtype was uploaded to {first}; none was written to.",
+        "If the values are the same, upload once before the loop. If not, upload the next one while this one is used: "
+        "what lies in an array of `session.empty_host` or `session.pool` is not copied at the call.",
+    ),
+    "small ops": Words(
+        "small ops that repeat",
+        "{times} the same row of ops ran one op at a time; the cost is the time between them.",
+        "Make the row a routine: `@session.routine`, or `connect(routines='auto')`.",
+    ),
+    "waits": Words(
+        "the program waits in the middle",
+        "{times} the program waited for {first}, which then had nothing to do until the program sent more.",
+        "Read after the loop, several values at once with `session.fetch`, or one step late: `x.prefetch('host')`, or "
+        "`x.numpy_async()`. What depends on a value can be decided where it is: `session.cond`, `session.while_loop`.",
+    ),
+    "evictions": Words(
+        "evictions that go round",
+        "{times} a value came back to {first} that had left it to make room, and that had come back before.",
+        "Give {first} {size} more (`memory=`), work on smaller parts, release values sooner "
+        "(`with session.context():`), or `x.pin()` what every step needs.",
+    ),
+    "held up": Words(
+        "one session holds up another",
+        "{times} an op of session {holder} ran on {first} while session {held}, whose ops are short, had one ready.",
+        "Cut the long ops of session {holder} into parts, run them on another device, or give {first} another compute "
+        "stream (`workers`, `compute_streams`).",
+    ),
+    "compiling": Words(
+        "kernels compiled in the middle of work",
+        "{times} a call on {first} compiled or loaded its kernels first.",
+        "Compile them before: `tensord warm`, `warm` in the configuration. Where shapes vary, pad to a few.",
+    ),
+}
+
+
+def told(finding: Finding) -> str:
+    """What was found, in a sentence."""
+    return RULES[finding.rule].told.format_map(_facts(finding))
+
+
+def todo(finding: Finding) -> str:
+    """What to do about it."""
+    return RULES[finding.rule].todo.format_map(_facts(finding))
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _facts(finding: Finding) -> dict[str, object]:
+    return {
+        "times": _times(finding.count).capitalize(),
+        "size": size(finding.nbytes),
+        "first": finding.devices[0],
+        "last": finding.devices[-1],
+        "holder": finding.sessions[0],
+        "held": finding.sessions[-1],
+    }
+
+
+def plain(finding: Finding) -> dict[str, object]:
+    """A finding for programs: its fields, and its words."""
+    words = {"title": RULES[finding.rule].title, "what": told(finding), "todo": todo(finding)}
+    return {**asdict(finding), "lines": [line._asdict() for line in finding.lines], **words}
+
+
+def to_text(advice: Advice) -> str:
+    """All findings for people."""
+    parts = ["\n  ".join(to_lines(one, advice.length)) for one in advice.findings]
+    return "\n\n".join([head(advice), *parts, *filter(None, [minor(advice)])]) + "\n"
+
+
+def head(advice: Advice) -> str:
+    """How many findings there are."""
+    return f"{plural(len(advice.findings), 'finding')} in {duration(advice.length)}"
+
+
+def minor(advice: Advice) -> str:
+    """How many findings are left out; empty if none is."""
+    return f"{plural(advice.minor, 'finding')} that cost less than {1 / MINOR:.1%} left out" if advice.minor else ""
+
+
+def to_lines(finding: Finding, length: int) -> Iterator[str]:
+    """A finding for people: cost and title, lines, what it is and what to do. `length`: of the trace."""
+    yield f"{duration(finding.cost)}, {finding.cost / max(1, length):.0%}: {RULES[finding.rule].title}"
+    for line in finding.lines[:_LINES_SHOWN]:
+        yield f"{printable(line.location) or 'no line'}: {duration(line.cost)}, {_times(line.times)}"
+    if len(finding.lines) > _LINES_SHOWN:
+        yield f"and {plural(len(finding.lines) - _LINES_SHOWN, 'line')} more"
+    yield printable(told(finding))
+    yield printable(todo(finding))

@@ -1,0 +1,52 @@
+"""All rules on a trace: what they find, by cost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from ..recorded.records import Records
+from .compiling import kernels_compiled
+from .evictions import evictions_that_go_round
+from .finding import Evidence, Finding, Rule
+from .moves import the_same_again, there_and_back, through_the_host
+from .reads import waits_in_the_middle
+from .sharing import sessions_that_hold_up
+from .small_ops import small_ops_that_repeat
+from .uploads import uploads_in_loops
+
+RULES: Final[tuple[Rule, ...]] = (
+    there_and_back,
+    through_the_host,
+    the_same_again,
+    uploads_in_loops,
+    small_ops_that_repeat,
+    waits_in_the_middle,
+    evictions_that_go_round,
+    sessions_that_hold_up,
+    kernels_compiled,
+)
+MINOR: Final = 200  # what costs less than one part in so many of the time is not worth an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The findings, the costliest first; the number of those that cost too little; and how long the trace lasts, in
+    nanoseconds."""
+
+    findings: tuple[Finding, ...]
+    minor: int
+    length: int
+
+
+def advise(trace: Records, chosen: Collection[int] | None = None) -> Advice:
+    """The advice on a trace; with `chosen`, on what these instructions have part in."""
+    evidence = Evidence(trace)
+    found = [one for rule in RULES for one in rule(evidence) if one.cost > 0]
+    if chosen is not None:
+        kept = set(chosen)
+        found = [one for one in found if not kept.isdisjoint(one.instructions)]
+    worth = [one for one in found if one.cost * MINOR >= evidence.length]
+    ordered = sorted(worth, key=lambda one: (-one.cost, one.rule, one.instructions))
+    return Advice(tuple(ordered), len(found) - len(worth), evidence.length)

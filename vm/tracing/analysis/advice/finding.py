@@ -1,0 +1,131 @@
+"""What a rule finds, and the records that rules look at.
+
+A finding is plain data, so that a page can show it; `advice_text` makes sentences of it. Its cost is time that would
+not have passed, never more: each rule says how it is counted. The costs of two findings may be the same time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from .....interpreter.opcodes import Opcode
+from ...record import Kind, Record
+from ..recorded.derived import ran
+from ..recorded.device_times import on_devices
+from ..recorded.records import Records
+from ..recorded.work import Work
+
+FORCED: Final = ("evict ", "replan ", "return ")  # transfers that make room, or undo that
+
+
+class Line(NamedTuple):
+    """A line of the program: how many records of a finding it has issued, and their cost in nanoseconds."""
+
+    location: str
+    times: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to mend. `rule`: its kind, a key of `advice_text.RULES`. `cost`: nanoseconds; `count`: how often;
+    `nbytes`: bytes that it is about. `lines`: the costliest first. `instructions`: the ids of what it is about."""
+
+    rule: str
+    cost: int
+    count: int
+    nbytes: int
+    ops: tuple[str, ...]
+    devices: tuple[str, ...]
+    sessions: tuple[int, ...]
+    lines: tuple[Line, ...]
+    instructions: tuple[int, ...]
+
+
+Costs: TypeAlias = Sequence[tuple[Record, int]]  # records with their costs in nanoseconds
+Rule: TypeAlias = Callable[["Evidence"], Iterator[Finding]]
+
+
+def finding(
+    rule: str,
+    costs: Costs,
+    *,
+    count: int = 0,
+    nbytes: int = 0,
+    devices: Iterable[str] = (),
+    sessions: Iterable[int] = (),
+) -> Finding:
+    """A finding about these records. What is not given is that of the records."""
+    records = [record for record, _ in costs]
+    return Finding(
+        rule,
+        cost=sum(cost for _, cost in costs),
+        count=count or len(costs),
+        nbytes=nbytes or sum(record.nbytes for record in records),
+        ops=tuple(dict.fromkeys(record.op for record in records)),
+        devices=tuple(devices) or tuple(dict.fromkeys(record.device for record in records)),
+        sessions=tuple(sessions) or tuple(dict.fromkeys(record.caused_by for record in records)),
+        lines=lines_of(costs),
+        instructions=tuple(record.id for record in records),
+    )
+
+
+def lines_of(costs: Costs) -> tuple[Line, ...]:
+    """The lines of the records, the costliest first."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for record, cost in costs:
+        groups[record.location].append(cost)
+    lines = [Line(location, len(some), sum(some)) for location, some in groups.items()]
+    return tuple(sorted(lines, key=lambda line: -line.cost))
+
+
+class Evidence:
+    """The records of a trace that have run, in the order of admission, with the times of their devices."""
+
+    def __init__(self, trace: Records) -> None:
+        self.trace = on_devices(trace)
+        self.records = [record for record in self.trace.records if record.started and record.finished]
+        self.work = Work(self.records)
+
+    @property
+    def length(self) -> int:
+        """Nanoseconds from the first receipt to the last end."""
+        begin = min((record.received for record in self.records), default=0)
+        return max((record.finished for record in self.records), default=0) - begin
+
+    def exposed(self, record: Record) -> int:
+        """The nanoseconds of a record in which its device did not compute: a saving of time, were it not there."""
+        return max(0, ran(record) - self.work.hides(record))
+
+
+def is_asked(record: Record) -> bool:
+    """Is it a transfer that the program asked for, by an operand or by `to_device`?"""
+    return record.opcode == Opcode.TRANSFER and not record.op.startswith(FORCED)
+
+
+def is_upload(record: Record) -> bool:
+    return record.op == "upload"
+
+
+def is_fetch(record: Record) -> bool:
+    """Does it bring a value into the program?"""
+    return record.op == "fetch"
+
+
+def ends_of(record: Record) -> tuple[str, str]:
+    """The devices that a transfer leads from and to."""
+    source, _, target = record.op.partition(" ")[2].partition("->")
+    return source, target
+
+
+def read_by(record: Record) -> list[int]:
+    """The copies that it reads."""
+    return [operand.copy for operand in record.operands if operand.kind == Kind.CONST]
+
+
+def written_by(record: Record) -> list[int]:
+    """The copies that it writes."""
+    return [operand.copy for operand in record.operands if operand.kind in {Kind.MUT, Kind.MUT2}]

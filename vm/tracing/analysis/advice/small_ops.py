@@ -1,0 +1,76 @@
+"""Short ops that repeat: a row of ops, one session's, that comes again and again with the same ops at the same lines,
+`OFTEN` or more times without another op between, and is of no routine yet.
+
+Cost: the gaps between the end of one op and the start of the next in which the device did not compute: a routine runs
+them without. A gap that is longer than `LONGEST`, or in which the program reads or uploads a value, or one moves, does
+not count, since it may have another cause. Of each gap `RUN` is left, which an op takes in a routine, too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
+from operator import attrgetter
+from typing import Final
+
+from .....interpreter.opcodes import Opcode, traits_of
+from ...record import Record
+from .finding import Evidence, Finding, finding
+
+OFTEN: Final = 8
+LONGEST: Final = 1_000_000  # ns
+RUN: Final = 2_000  # ns
+
+
+def small_ops_that_repeat(evidence: Evidence) -> Iterator[Finding]:
+    """Rows of ops that repeat."""
+    ops: dict[int, list[Record]] = defaultdict(list)
+    others: dict[int, list[int]] = defaultdict(list)  # when they ended
+    for record in evidence.records:
+        if record.opcode == Opcode.CALL and evidence.trace.run_of(record) is None:
+            ops[record.session].append(record)
+        elif traits_of(record.opcode).category != "release":
+            others[record.caused_by].append(record.finished)
+    for session, records in ops.items():
+        for begin, end, length in repeats([(record.op, record.location) for record in records]):
+            costs = list(_gaps(evidence, records[begin:end], sorted(others[session])))
+            yield finding("small ops", costs, count=(end - begin) // length)
+
+
+def repeats(keys: Sequence[Hashable]) -> Iterator[tuple[int, int, int]]:
+    """Where a row of keys repeats, `OFTEN` or more times: its begin, its end, and the length of the row."""
+    last: dict[Hashable, int] = {}
+    begin = length = done = 0
+    for place, key in enumerate((*keys, None)):
+        if length and place < len(keys) and key == keys[place - length]:
+            last[key] = place
+            continue
+        if length and place - begin >= (OFTEN - 1) * length:
+            begin = _begin(keys, begin, length, done)
+            if place - begin >= OFTEN * length:
+                yield begin, place, length
+                done = place
+        length = place - last.get(key, place)
+        begin = max(done, place - length)
+        last[key] = place
+
+
+def _begin(keys: Sequence[Hashable], begin: int, length: int, done: int) -> int:
+    """The place where keys begin to repeat, which is before the length of the row is known."""
+    while begin > done and keys[begin - 1] == keys[begin - 1 + length]:
+        begin -= 1
+    return begin
+
+
+def _gaps(evidence: Evidence, records: Sequence[Record], others: Sequence[int]) -> Iterator[tuple[Record, int]]:
+    """Each record with the gap before it, as far as a routine would close it."""
+    ordered = sorted(records, key=attrgetter("started"))
+    end = ordered[0].finished
+    yield ordered[0], 0
+    for before, record in pairwise(ordered):
+        end = max(end, before.finished)
+        gap = evidence.exposed(record._replace(started=end, finished=max(end, record.started)))
+        other = bisect_left(others, before.started) < bisect_left(others, record.started)
+        yield record, max(0, gap - RUN) if gap <= LONGEST and not other else 0

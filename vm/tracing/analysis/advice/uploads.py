@@ -1,0 +1,27 @@
+"""Uploads inside of loops: a line that uploads a value of the same shape and dtype to the same device, `OFTEN` or more
+times, where nobody writes to what it has made. A trace knows no values, so whether they are the same is for the reader
+to say. Cost: all but the first, but for the time in which the device computed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from ...record import Record
+from .finding import Evidence, Finding, finding, is_upload, written_by
+
+OFTEN: Final = 8
+
+
+def uploads_in_loops(evidence: Evidence) -> Iterator[Finding]:
+    """Lines that upload what they may have uploaded before."""
+    writes = Counter(copy for record in evidence.records for copy in written_by(record))
+    groups: dict[tuple[object, ...], list[Record]] = defaultdict(list)
+    for record in evidence.records:
+        if is_upload(record) and all(writes[copy] == 1 for copy in written_by(record)):
+            groups[record.session, record.location, record.device, record.outputs].append(record)
+    for records in groups.values():
+        if len(records) >= OFTEN:
+            yield finding("uploads in a loop", [(record, evidence.exposed(record)) for record in records[1:]])
