@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from io import BytesIO
@@ -40,7 +39,7 @@ LAYOUTS = {  # over the nodes, and over the devices of each
     "w2": (td.broadcast, td.split(0)),
 }
 DEVICES = '[{name = "cpu:0", blas_threads = 1}, "sim:0", "sim:1"]'
-PATIENCE, STEP = 60.0, 0.2  # seconds until a lost node has to be up again, and between two looks
+PATIENCE = 60.0  # seconds until a lost node has to be up again
 MOST_LOSSES = 20
 
 
@@ -118,7 +117,7 @@ def train_on(network: Network, options: argparse.Namespace, path: Path, own: Own
     for losses in range(MOST_LOSSES + 1):
         try:
             if losses:
-                await_nodes(session)
+                session.wait_for_nodes(timeout=PATIENCE)  # on a cluster that is up a supervisor starts a lost one again
                 network = Network.load(session, place, path)
                 say(f"all nodes are up again; on from step {network.steps}")
             train(network, options, path, killer)
@@ -134,18 +133,9 @@ def train_on(network: Network, options: argparse.Namespace, path: Path, own: Own
     return network
 
 
-def await_nodes(session: td.ClusterSession) -> None:
-    """Return once all nodes are up. On a cluster that is up a supervisor starts a lost one again."""
-    deadline = time.monotonic() + PATIENCE
-    while set(session.nodes().values()) != {"up"}:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not all nodes are up after {PATIENCE:.0f} s: {session.nodes()}")
-        time.sleep(STEP)
-
-
 def grid(session: td.ClusterSession, kind: str) -> td.Placement:
     """Two devices of each of the first two nodes, a row for each node."""
-    rows = [[name for name in session.devices if name.startswith(f"{node}/{kind}:")][:2] for node in session.nodes()]
+    rows = [[name for name in session.devices_of(node) if f"/{kind}:" in name][:2] for node in session.nodes()]
     if len(rows) < 2 or any(len(row) < 2 for row in rows[:2]):
         raise td.MetadataError(f"it takes two nodes with two {kind} devices each; there are {session.devices}")
     return td.placement(rows[:2])

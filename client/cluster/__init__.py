@@ -2,6 +2,7 @@
 
 - `session`: the facade; `connect`: from an address to a session
 - `cluster`: the nodes and their sessions, as they are found, opened, lost and found again
+- `nodes`: which nodes there are, and waiting for them
 - `gate`: the lock of procedures and blocks about several nodes
 - `routing`: which node a call is for; `namespace`: the standard's functions, each on the node of its tensors
 - `moving`: a tensor from one node to another; `collectives`: tensors of several nodes

@@ -281,7 +281,7 @@ class Cluster:
             if core.outbox.answers() and not core.transport.away:
                 with suppress(TensordError, TimeoutError):
                     yield core.answers.query("members", timeout=PATIENCE)
-        for node in self.nodes():
+        for node in (*self.nodes(), *(each.node for each in self.table.values() if each.state == "lost")):
             rows = ask(self.reached(node), self.wanted.keys)
             if rows is not None:
                 yield rows

@@ -27,6 +27,7 @@ from .facet import on_node
 from .moving import brought
 from .names import ClusterNames
 from .namespace import ClusterNamespace, ClusterNn, ClusterRandom
+from .nodes import ClusterNodes
 from .order import ClusterOrder
 from .reports import ClusterReports
 from .routing import core_of, first_name, routed
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 ON_ONE_NODE: Final = ("asarray", "global_tensor", "link", "explain", "cond", "case", "while_loop")
 
 
-class ClusterSession(ClusterNames, ClusterCheckpoints, ClusterOrder, ClusterReports, Session):
+class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrder, ClusterReports, Session):
     """A session on all nodes of a cluster. Made by `tensord.connect_cluster`.
 
     Devices are named `node0/cpu:0`; what is made without one is on the first of `devices`, on the node that was asked.
@@ -124,12 +125,6 @@ class ClusterSession(ClusterNames, ClusterCheckpoints, ClusterOrder, ClusterRepo
     def devices(self) -> list[str]:
         """Names of the devices of all nodes that are up; the first is the default."""
         return self._cluster.devices()
-
-    def nodes(self) -> dict[str, str]:
-        """The nodes and their states, "up", "lost" or "left", as a node tells now."""
-        self._cluster.check_open()
-        self._cluster.refresh()
-        return {member.node: member.state for member in self._cluster.table.values()}
 
     @property
     def placement(self) -> Placement | None:

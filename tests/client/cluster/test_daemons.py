@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -125,8 +126,14 @@ def test_a_lost_node_ends_what_is_on_it_and_nothing_else_and_comes_back_anew(mor
             session.lookup("w")
         with pytest.raises(td.NodeLost, match="node node1 is lost"):
             session.lookup("node1/w")
+        assert session.wait_for_nodes(1) == session.wait_for_nodes("node0") == ["node0"]
+        with pytest.raises(TimeoutError, match=r"after 0 s node0 serves; node node1 is lost: "):
+            session.wait_for_nodes(timeout=0)
         mortal.start("node1", incarnation=2)
-        mortal.join()
+        joining = threading.Thread(target=mortal.join)
+        joining.start()
+        assert session.wait_for_nodes(timeout=20) == ["node0", "node1"]
+        joining.join()
         assert (on(session, "node1") + 1).tolist() == [2.0, 3.0]
         with pytest.raises(td.NodeLost, match="node node1 is lost: the tensor was there, and is gone"):
             on(session, "node1") + y

@@ -65,6 +65,25 @@ def test_an_event_loop_waits_for_all_nodes(cluster):
     assert asyncio.run(main()) == [0] * 5
 
 
+def test_devices_are_listed_by_node_and_nodes_are_waited_for_by_name_or_number(cluster):
+    assert cluster.devices_of("node1") == ["node1/cpu:0", "node1/sim:0", "node1/sim:1"]
+    with pytest.raises(td.MetadataError, match="there is no node 'node7'; there are node0, node1"):
+        cluster.devices_of("node7")
+    assert cluster.wait_for_nodes() == ["node0", "node1"]
+    assert asyncio.run(awaited(cluster.wait_for_nodes_async(["node1"]))) == ["node1"]
+    with pytest.raises(TimeoutError, match=r"^after 0\.01 s node0, node1 serve$"):
+        cluster.wait_for_nodes(3, timeout=0.01)
+    with pytest.raises(TimeoutError, match=r"^after 0 s no node serves; node node7 is lost: it has left the cluster$"):
+        cluster.wait_for_nodes(["node7"], timeout=0)
+    for wrong in (0, True, 1.5, [], [1]):
+        with pytest.raises(td.MetadataError, match="names of nodes, or how many"):
+            cluster.wait_for_nodes(wrong)
+
+
+async def awaited(promise):
+    return await promise
+
+
 @pytest.mark.usefixtures("machines_of_nodes")
 def test_an_event_loop_opens_and_closes_a_session():
     async def main():

@@ -1,0 +1,109 @@
+"""The nodes of a cluster session: which there are, what they have, and waiting until they serve."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from ...interpreter.errors import MetadataError, MetadataTypeError, TensordError
+from ...interpreter.wire.forms import shown
+from ..locations.locations import located
+from ..requests.answers import seconds
+from ..waiting.steps import Awaiting, Pause, Steps, Work
+from .facet import ClusterFacet
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+PAUSE: Final = 0.1  # seconds between two looks
+
+
+class ClusterNodes(ClusterFacet):
+    """Questions about the nodes."""
+
+    def nodes(self) -> dict[str, str]:
+        """The nodes and their states, "up", "lost" or "left", as a node tells now."""
+        self._cluster.check_open()
+        self._cluster.refresh()
+        return {member.node: member.state for member in self._cluster.table.values()}
+
+    def devices_of(self, node: str) -> list[str]:
+        """Names of a node's devices, of a lost one those that it had; MetadataError if there is no such node."""
+        self._cluster.check_open()
+        if node not in self._cluster.table:
+            self._cluster.refresh()
+        if node not in self._cluster.table:
+            raise located(unknown(self._cluster, node))
+        return list(self._cluster.table[node].devices)
+
+    def wait_for_nodes(self, nodes: int | Collection[str] | None = None, timeout: float | None = None) -> list[str]:
+        """Wait until these nodes serve, or so many, or all that have not left; those that do.
+
+        A node serves when a session on it is open: afterwards ops on its devices work, also if its daemon was started
+        again. TimeoutError, which says what is wrong with each of the others, after so many seconds.
+        """
+        return self._done(awaiting(self._cluster, nodes, timeout))
+
+    def wait_for_nodes_async(
+        self, nodes: int | Collection[str] | None = None, timeout: float | None = None
+    ) -> Awaiting[list[str]]:
+        """`await session.wait_for_nodes_async()`: see `wait_for_nodes`."""
+        return self._promised(awaiting(self._cluster, nodes, timeout))
+
+
+def awaiting(cluster: Cluster, nodes: Any, timeout: float | None) -> Steps[list[str]]:
+    wanted, least = checked(nodes)
+    limit, began = seconds("wait_for_nodes", timeout), monotonic()
+    while True:
+        cluster.check_open()
+        serving, missing = yield Work(partial(looked_at, cluster, wanted))
+        if not missing if least is None else len(serving) >= least:
+            found: list[str] = serving
+            return found
+        if limit is not None and monotonic() - began >= limit:
+            raise TimeoutError(too_late(limit, serving, missing))
+        yield Pause(PAUSE)
+
+
+def checked(nodes: Any) -> tuple[tuple[str, ...] | None, int | None]:
+    """The names, or how many; neither for all nodes."""
+    if nodes is None:
+        return None, None
+    if type(nodes) is int and nodes > 0:
+        return None, nodes
+    names = (nodes,) if isinstance(nodes, str) else tuple(nodes) if isinstance(nodes, Collection) else ()
+    if not names or not all(isinstance(name, str) for name in names):
+        message = f"wait_for_nodes: takes names of nodes, or how many of them, not {shown(nodes)}"
+        raise located(MetadataTypeError(message))
+    return names, None
+
+
+def looked_at(cluster: Cluster, wanted: Collection[str] | None) -> tuple[list[str], dict[str, str]]:
+    """The nodes of these, or of all that have not left, on which a session is open now; why the others have none."""
+    cluster.refresh()
+    names = wanted or [member.node for member in cluster.table.values() if member.state != "left"]
+    serving, missing = [], {}
+    for node in names:
+        try:
+            away = cluster.core(node).transport.away
+        except TensordError as error:
+            missing[node] = error.message
+        else:
+            if away:
+                missing[node] = f"the connection to {node} is broken"
+            else:
+                serving.append(node)
+    return serving, missing
+
+
+def too_late(limit: float, serving: Collection[str], missing: dict[str, str]) -> str:
+    """The text of a TimeoutError."""
+    there = ", ".join(serving) or "no node"
+    return "; ".join((f"after {limit:g} s {there} {'serve' if len(serving) > 1 else 'serves'}", *missing.values()))
+
+
+def unknown(cluster: Cluster, node: Any) -> MetadataError:
+    """The error for a node that there is none of."""
+    return MetadataError(f"there is no node {shown(node)}; there are {', '.join(sorted(cluster.table))}")
