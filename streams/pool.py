@@ -27,6 +27,7 @@ from typing import Any
 
 from ..interpreter.compilation import mypyc_attr
 from .device import Buffer, Device, Kept, Order
+from .stream import LOG
 
 _SIZES_REMEMBERED = 4096  # distinct sizes whose class is looked up instead of computed
 _PART = 64  # so small a part of `keep` is emptied at once,
@@ -266,6 +267,9 @@ class PooledDevice(Device):
         try:
             buffer = pool.take(nbytes)
         except MemoryError:
+            return None
+        except Exception:  # of a device from outside: the value does not fit, and the log has the reason
+            LOG.exception("%s makes no memory", self.name)
             return None
         self.allocated = total
         return buffer

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 import tensord as td
-from tensord.devices import MEMORY, HostDevice, Sink, define_device
+from tensord.devices import MEMORY, Device, HostDevice, Sink, define_device
 from tensord.streams import kinds
 from tensord.streams.catalogue import KINDS, check_devices, close_devices, open_devices
 
@@ -66,6 +66,25 @@ def test_what_does_not_fit_leaves_for_the_host():
         every = [session.xp.full(1024, float(n), device="made:0") for n in range(5)]
         assert [one.numpy()[-1] for one in every] == [0.0, 1.0, 2.0, 3.0, 4.0]
         assert session.stats()["devices"]["made:0"]["eviction"]["evicted"]["count"] > 0
+
+
+def test_a_kind_in_the_hosts_memory_needs_no_transfers_between_it_and_the_host():
+    class Near(Made):
+        def __init__(self, name: str, sink: Sink, options: Options) -> None:
+            super().__init__(name, sink, options)
+            self.host = True
+
+        def reaches(self, other: Device) -> bool:
+            return other.host
+
+    define_device("near", Near, Options, host=True, main_memory=True)
+    with td.connect("local", devices=["near:0", "cpu:0", "sim:0"]) as session:
+        x = session.asarray([1.0, 2.0])
+        there = (x + x).to_device("cpu:0") * session.asarray([3.0, 4.0], device="cpu:0")
+        again = (there.to_device("near:0") @ x).to_device("sim:0")
+        assert (x.device, there.device, there.tolist(), again.item()) == ("near:0", "cpu:0", [6.0, 16.0], 38.0)
+        session.publish("x", x)
+        assert session.lookup("x").tolist() == [1.0, 2.0]
 
 
 def test_a_name_that_is_taken_is_an_error_that_names_both_places():
@@ -176,6 +195,25 @@ def test_a_kernel_that_raises_on_a_device_from_outside_costs_its_result_alone():
         y = x * x
         with pytest.raises(td.KernelError, match="no more lanes"):
             y.numpy()
+        assert (x + x).tolist() == [2.0, 4.0]
+
+
+def test_what_a_device_from_outside_raises_on_the_driving_thread_fails_the_op_alone(caplog: pytest.LogCaptureFixture):
+    class Failing(Made):
+        def bind_kernel(self, call: Any) -> Any:
+            return raises() if call.op.name == "multiply" else super().bind_kernel(call)
+
+        def new_memory(self, nbytes: int) -> Any:
+            return raises() if nbytes > 1000 else super().new_memory(nbytes)
+
+    define_device("made", Failing, Options)
+    with td.connect("local", devices=["made:0", "cpu:0"]) as session:
+        x = session.asarray([1.0, 2.0])
+        with pytest.raises(td.MetadataError, match="multiply: made:0 binds no kernel for it: RuntimeError: no"):
+            (x * x).numpy()
+        with pytest.raises(td.DeviceMemoryError):
+            session.xp.ones(1000).numpy()
+        assert "made:0 makes no memory" in caplog.text
         assert (x + x).tolist() == [2.0, 4.0]
 
 

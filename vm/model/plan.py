@@ -97,7 +97,7 @@ class Plan:
         self.most = most if most <= device.backend.limit else 0  # else data decide whether it fits
         # Its kernel, and the bytes of the kernel's temporaries, set aside while it runs.
         call = KernelCall(op, dict(attributes), metas, self.outputs, self.in_place, self.work)
-        self.kernel, self.scratch = device.backend.bind_kernel(call)
+        self.kernel, self.scratch = bind(device, call)
         self.number = number_of(op, metas) if device.backend.takes_numbers else None
         self.forward = forwardable(op, metas, self.outputs)
         self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
@@ -208,3 +208,14 @@ def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: Outpu
 def fits(meta: Meta, target: Meta) -> bool:
     """Same shape and itemsize: an elementwise result may be written over it."""
     return meta.shape == target.shape and meta.dtype.itemsize == target.dtype.itemsize
+
+
+def bind(device: DeviceState, call: KernelCall) -> tuple[Any, int]:
+    """The kernel of a call, and the bytes of its temporaries. MetadataError with what a device from outside raises."""
+    try:
+        return device.backend.bind_kernel(call)
+    except TensordError:
+        raise
+    except Exception as error:
+        message = f"{call.op.name}: {device.name} binds no kernel for it: {type(error).__name__}: {error}"
+        raise MetadataError(message, op=call.op.name) from error

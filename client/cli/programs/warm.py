@@ -148,16 +148,26 @@ def session_for(address: str | None, devices: Sequence[str], cache: Path | None)
     from ..daemon.patient import program_session
 
     where, named = address or find_daemon(), devices or [USUAL]
-    if where is None and any(kind_of(name) == "cuda" for name in named):
+    if where is None and any(map(compiles, named)):
         kernel_cache.keep_in(kernel_cache.directory_of(cache))
     return program_session(where, named)
 
 
+def compiles(device: str) -> bool:
+    """Are kernels compiled for a device of that name, when they are first called?"""
+    from ....streams.catalogue import KINDS
+
+    kind = KINDS.get(kind_of(device))
+    return kind is not None and kind.compiles
+
+
 def compiling(session: Session) -> list[str]:
     """The devices whose kernels are compiled."""
-    found = [name for name in session.devices if kind_of(name) == "cuda"]
+    found = [name for name in session.devices if compiles(name)]
     if not found:
-        raise MetadataError(f"there is no cuda device among {', '.join(session.devices)}: name another one (--device)")
+        raise MetadataError(
+            f"there is no device that compiles kernels among {', '.join(session.devices)}: name another one (--device)"
+        )
     return found
 
 
@@ -166,7 +176,7 @@ def directory_for(session: Session) -> Path | None:
     from ....streams.cuda import kernel_cache
 
     status = session._core.answers.query("status")
-    if is_local(status["address"]) and any(kind_of(name) == "cuda" for name in session.devices):
+    if is_local(status["address"]) and any(map(compiles, session.devices)):
         return kernel_cache.directory_of()
     found = Path(status["kernels"])
     return found if status["kernels"] and found.is_dir() else None  # else it is on another machine
