@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 
 import tensord as td
+from tensord.client.cli.doctor import daemon as doctor
 from tensord.client.cli.main import main
 
 from ..daemon import Daemon
@@ -100,6 +102,23 @@ def test_the_daemon_says_what_it_has_loaded_from_where(daemon: Daemon, installed
     assert "1 plugin" in table
     line = next(line for line in daemon.log.splitlines() if "mypackage" in line)
     assert all(word in line for word in ("1.2", str(installed), "file"))
+
+
+def test_the_doctor_compares_its_version_with_that_of_this_python(
+    daemon: Daemon, on_path: Path, monkeypatch: pytest.MonkeyPatch, tensord: Command
+):
+    del on_path
+
+    def told() -> str:
+        return next(
+            line for line in tensord("doctor", "--address", daemon.address)[1].splitlines() if "plugins" in line
+        )
+
+    assert "mypackage 1.2, as here" in told()
+    monkeypatch.setattr(doctor, "distributions", lambda **_: iter([SimpleNamespace(version="1.3")]))
+    assert "the daemon has mypackage 1.2, this Python 1.3" in told()
+    monkeypatch.setattr(doctor, "distributions", lambda **_: iter(()))
+    assert "mypackage 1.2, which is not installed here" in told()
 
 
 def test_the_check_of_a_configuration_says_it_too(on_path: Path, tensord: Command):

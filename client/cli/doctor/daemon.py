@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,9 +116,22 @@ def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
     answers = f"process {status['pid']} at {address}, up {duration(status['uptime'])}"
     yield ok("daemon", f"{answers}, {plural(status['sessions'], 'session')}")
     yield from check_status(status)
+    yield from guarded("plugins", lambda: check_plugins(address))
     yield from guarded("device memory", lambda: check_memory(address))
     if any(device["eviction"]["returned"]["count"] for device in status["devices"].values()):
         yield from guarded("eviction", lambda: check_eviction(ask(address, "returns", _ROUNDS)))
+
+
+def check_plugins(address: str) -> Iterator[Finding]:
+    """The daemon's plugins, of which this Python should have the same versions, or none."""
+    for one in ask(address, "plugins", patience=PATIENCE):
+        name, there = one["name"], one["version"]
+        here = next((found.version for found in distributions(name=name)), None)
+        if here in {None, there}:
+            yield ok("plugins", f"{name} {there}, {'as here' if here else 'which is not installed here'}")
+        else:
+            advice = "install the same version on both sides, and restart the daemon: its ops are others here"
+            yield warn("plugins", f"the daemon has {name} {there}, this Python {here}", advice)
 
 
 def check_eviction(returns: Iterable[dict[str, Any]]) -> Iterator[Finding]:

@@ -177,6 +177,7 @@ class TestDirectoryAndSocket:
     def test_a_daemon_that_is_well(self, home, monkeypatch):
         monkeypatch.setattr(of_daemon, "_status", lambda _: STATUS)
         monkeypatch.setattr(of_daemon, "check_memory", lambda _: ())
+        monkeypatch.setattr(of_daemon, "check_plugins", lambda _: ())
         make_stale(home / "socket")
         with held(f"ipc://{home}/socket"):
             found = findings()
