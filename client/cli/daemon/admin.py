@@ -11,6 +11,7 @@ from ..line.options import tell
 from .ask import ask
 from .health import tell_health
 from .listed import show_held, show_names, show_sessions, show_tensors
+from .nodes import on_all_nodes
 from .shown import show_devices, show_status
 
 MOST = 10_000  # rows of one answer
@@ -19,6 +20,7 @@ BY = ("session", "name", "device", "location")  # as `vm.reporting.memory.held` 
 
 @click.command()
 @options.address
+@on_all_nodes
 @click.option(
     "--check", is_flag=True, help="Say within 5 s whether it needs a look, and why; the exit status says it, too."
 )
@@ -43,6 +45,7 @@ def status(address: str | None, *, check: bool, wait: float) -> None:
 
 @click.command()
 @options.address
+@on_all_nodes
 @options.as_json
 def sessions(address: str | None) -> None:
     """List the connected sessions and what they hold.
@@ -54,6 +57,7 @@ def sessions(address: str | None) -> None:
 
 @click.command()
 @options.address
+@on_all_nodes
 @click.option("--limit", type=click.IntRange(0, MOST), default=20, help="Only this many, the largest ones; 0 for all.")
 @click.option("--session", type=click.IntRange(min=0), default=0, help="Only those of this session; 0 for all.")
 @click.option("--device", default="", show_default=False, help="Only those with their home or a copy there.")
@@ -78,6 +82,7 @@ def tensors(address: str | None, limit: int, session: int, device: str, by: str 
 
 @click.command()
 @options.address
+@on_all_nodes
 @click.option("--limit", type=click.IntRange(0, MOST), default=0, help="Only this many, the first ones; 0 for all.")
 @click.option("--kind", type=click.Choice(["tensor", "routine"]), help="Only names of these.")
 @options.as_json
@@ -91,6 +96,7 @@ def names(address: str | None, limit: int, kind: str | None) -> None:
 
 @click.command()
 @options.address
+@on_all_nodes
 @options.as_json
 def devices(address: str | None) -> None:
     """Show each device and what its streams do.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ....interpreter.wire.addresses import for_client, is_local
 from ...transport.seeking import running, until_there
+
+SERVER_KEY: Final = "tensord.server_key"  # in a context's `meta`: the key of the daemon, as a member has told it
 
 if TYPE_CHECKING:
     from ...session.session import Session
@@ -71,5 +73,7 @@ def questions(address: str, patience: float | None = None) -> Questions:
     from ...transport.questions import Questions
 
     text = for_client(address).text
+    context = click.get_current_context(silent=True)
+    key = None if context is None else context.meta.get(SERVER_KEY)
     with connecting(text):
-        return Questions(text, socket_options(text), patience)
+        return Questions(text, socket_options(text, server_key=key), patience)

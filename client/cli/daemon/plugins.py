@@ -13,10 +13,12 @@ from ..drawing.tables import Column, print_table
 from ..line import options
 from ..line.options import tell
 from .ask import ask
+from .nodes import on_all_nodes
 
 
 @click.command()
 @options.address
+@on_all_nodes
 @click.option("--installed", is_flag=True, help="Those of this Python that a daemon could be told to load; asks none.")
 @options.as_json
 def plugins(address: str | None, *, installed: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 JSON: Final = "tensord.json"  # in a context's `meta`: has --json been given?
+COLLECTED: Final = "tensord.collected"  # in a context's `meta`: what is to be printed as JSON, by whoever collects it
 FILE: Final = click.Path(path_type=Path)  # the type of what names a file or a directory
 
 address: Final = click.option(
@@ -73,4 +74,9 @@ def in_json() -> bool:
 
 
 def print_json(value: object) -> None:
+    context = click.get_current_context(silent=True)
+    collected = None if context is None else context.meta.get(COLLECTED)
+    if collected is not None:
+        collected.append(value)
+        return
     print(json.dumps(value, default=str))  # noqa: T201
