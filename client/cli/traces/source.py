@@ -81,21 +81,26 @@ def counts_of(trace: Trace) -> dict[str, int]:
 
 
 _text: Final = partial(click.option, default="", show_default=False)
+_SESSION: Final = click.option("--session", type=int, help="Only this session, with what the machine planned for it.")
 _OPTIONS: Final = (
     _text("--op", help="Only this op or opcode; a pattern such as 'mat*'."),
     _text("--location", help="Only what was issued at a line with this in it: train.py:9."),
     _text("--span", help="Only what was issued in the span of this name or path; 'step */forward' is any step's."),
-    click.option("--session", type=int, help="Only this session, with what the machine planned for it."),
     click.option("--slowest", type=click.IntRange(min=1), help="Only so many, those that ran longest."),
 )
 
 
 def selects(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that select records; the command gets them as one filter, `chooses`."""
+    return selects_but_sessions(_SESSION(command))
+
+
+def selects_but_sessions(command: Callable[..., None]) -> Callable[..., None]:
+    """The same without the option that selects a session."""
 
     @wraps(command)
     def with_filter(
-        *, op: str, location: str, span: str, session: int | None, slowest: int | None, **others: Any
+        *, op: str, location: str, span: str, slowest: int | None, session: int | None = None, **others: Any
     ) -> None:
         from ....vm.tracing.analysis.recorded.filter import Filter
 

@@ -1,8 +1,8 @@
-"""`tensord trace stats` and `trace diff`: sums over one trace, and what changed from one to another."""
+"""`tensord trace stats`: sums over a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from operator import attrgetter
 from pathlib import Path
@@ -18,7 +18,7 @@ from .source import about_source, load, no_records, selects, source
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.recorded.filter import Filter
-    from ....vm.tracing.analysis.sums.stats import Change, Row, StreamRow
+    from ....vm.tracing.analysis.sums.stats import Row, StreamRow
 
 
 @click.command()
@@ -97,85 +97,3 @@ def _show_streams(rows: Sequence[StreamRow]) -> None:
         *map(lost, CAUSES),
     )
     print_table(columns, rows, title="what each stream did, and what it waited for:")
-
-
-@click.command()
-@click.argument("before", type=options.FILE, metavar="A", help="A saved trace.")
-@click.argument("after", type=options.FILE, metavar="B", help="The trace to compare with it.")
-@selects
-@options.rows(20)
-@options.as_json
-def diff(before: Path, after: Path, *, chooses: Filter, limit: int) -> None:
-    """Compare two traces, per op and line: what got slower, what was called more often.
-
-    Example: tensord trace diff before.trace after.trace --op matmul
-    """
-    from ....vm.tracing.analysis.recorded.device_times import on_devices
-    from ....vm.tracing.analysis.sums.stats import diff as compare
-
-    traces = [on_devices(load(file)) for file in (before, after)]
-    changes = compare(*(chooses.select(trace.records) for trace in traces))
-    if in_json():
-        print_json({"before": str(before), "after": str(after), "changes": [_plain(change) for change in changes]})
-        return
-    if not changes:
-        click.echo(no_records(chooses))
-    _show_speed([change for change in changes if change.before.count and change.after.count], limit)
-    _show_counts([change for change in changes if change.more], limit)
-
-
-def _plain(change: Change) -> dict[str, object]:
-    return {**asdict(change), "slower": change.slower, "more": change.more}
-
-
-def _show_speed(changes: Sequence[Change], limit: int) -> None:
-    from ....vm.tracing.analysis.recorded.text import duration
-
-    columns = (
-        Column("count>", lambda change: count(change.after.count), spare=2),
-        Column("mean before>", lambda change: duration(round(change.before.mean))),
-        Column("mean after>", lambda change: duration(round(change.after.mean))),
-        Column("times>", _times),
-        Column("slower by>", lambda change: _signed(round(change.slower), duration)),
-        Column("moved>", lambda change: _signed(0 if change.more else change.moved, size), spare=1),
-    )
-    title = "what got slower per call, by most in all of its calls first; what got faster, by most last:"
-    _show_changes(changes, columns, attrgetter("slower"), limit, title)
-
-
-def _times(change: Change) -> str:
-    before, after = change.before, change.after
-    return f"{after.mean / before.mean:.2f}x" if before.mean and after.mean else ""
-
-
-def _show_counts(changes: Sequence[Change], limit: int) -> None:
-    from ....vm.tracing.analysis.recorded.text import duration
-
-    columns = (
-        Column("calls before>", lambda change: count(change.before.count)),
-        Column("calls after>", lambda change: count(change.after.count)),
-        Column("total>", lambda change: _signed(round(change.more), duration)),
-        Column("moved>", lambda change: _signed(change.moved, size), spare=1),
-    )
-    title = "what was called more often, by most time first; what was called less often, by most last:"
-    _show_changes(changes, columns, attrgetter("more"), limit, title)
-
-
-def _show_changes(
-    changes: Sequence[Change], columns: Sequence[Column], by: Callable[[Change], float], limit: int, title: str
-) -> None:
-    """The changes, the worst first; with a limit the largest ones."""
-    largest = sorted(changes, key=lambda change: abs(by(change)), reverse=True)[: limit or None]
-    shown = [change for change in sorted(changes, key=by, reverse=True) if change in largest]
-    more = len(changes) - len(shown)
-    print_table(
-        (Column("op", attrgetter("op")), Column("location", attrgetter("location"), folds=True), *columns),
-        shown,
-        title=title,
-        caption=f"and {plural(more, 'row')} that changed less; --limit 0 lists all" if more else "",
-    )
-
-
-def _signed(amount: int, text: Callable[[int], str]) -> str:
-    """`+3 ms`, `-3 ms`; empty for 0."""
-    return f"{'-' if amount < 0 else '+'}{text(abs(amount))}" if amount else ""

@@ -32,7 +32,9 @@ COMMANDS: Final = {
     "stats": Listed(
         "traces.stats", "Sum up what ran, per op, line, span, session and stream, and what the streams waited for."
     ),
-    "diff": Listed("traces.stats", "Compare two traces, per op and line: what got slower, what was called more often."),
+    "diff": Listed(
+        "traces.diff", "Compare two traces, per op and line: what got slower, is called more often, is new, is gone."
+    ),
     "advise": Listed("traces.advise", "Say what costs time and need not, at which lines, and what to do about it."),
     "memory": Listed(
         "traces.memory", "Show each device's peak of memory, and which ops and lines had made what stood in it."

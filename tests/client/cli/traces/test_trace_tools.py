@@ -146,6 +146,57 @@ class TestDiff:
         changes = json.loads(run("trace", "diff", saved, slower, "--json")[1])["changes"]
         assert [(one["op"], one["after"]["count"]) for one in changes] == [("matmul", 1), ("add", 0)]
 
+    @pytest.fixture
+    def edited(self, tmp_path):
+        """Before and after an edit: two lines went down by one, an op is new, one is gone; and another session."""
+        files = [tmp_path / "old.trace", tmp_path / "new.trace"]
+        old = {"matmul": 9, "add": 10, "sin": 11}
+        new = {"matmul": 10, "add": 11, "exp": 14}
+        for path, lines, session in zip(files, (old, new), (1, 7), strict=True):
+            records = [
+                ran(n, op, 1_000 * n, 1_000 * n + 100 * session, location=f"train.py:{line} in step", session=session)
+                for n, (op, line) in enumerate(lines.items(), 1)
+            ]
+            Trace([*records, ran(50, "tan", 90_000, 90_100, location="other.py:1 in f", session=3)]).save(path)
+        return files
+
+    def test_an_edit_moves_lines_and_they_are_found_again(self, run, edited):
+        out = run("trace", "diff", *edited)[1]
+        speed, _, rest = out.partition("what is new:")
+        new, _, gone = rest.partition("what is gone:")
+        assert "train.py:10 in step (was :9)" in speed
+        assert "train.py:11 in step (was :10)" in speed
+        assert "7.00x" in speed
+        assert "more often" not in out
+        assert "exp" in new
+        assert "train.py:14 in step" in new
+        assert "sin" in gone
+        assert "train.py:11 in step" in gone
+
+    def test_sessions_with_different_ids_are_compared(self, run, edited):
+        found = json.loads(run("trace", "diff", *edited, "--session", "1:7", "--json")[1])["changes"]
+        assert sorted((one["op"], one["kind"]) for one in found) == [
+            ("add", "both"),
+            ("exp", "new"),
+            ("matmul", "both"),
+            ("sin", "gone"),
+        ]
+        assert [
+            one["op"] for one in json.loads(run("trace", "diff", *edited, "--session", 3, "--json")[1])["changes"]
+        ] == ["tan"]
+        assert "no session 7: it has 1, 3" in run("trace", "diff", *edited, "--session", "7")[2]
+
+    def test_a_line_is_selected_as_it_is_named_in_either_trace(self, run, edited):
+        for line, ops in (("train.py:9", ["matmul"]), ("train.py:10", ["add", "matmul"])):
+            found = json.loads(run("trace", "diff", *edited, "--location", line, "--json")[1])["changes"]
+            assert sorted(one["op"] for one in found) == ops
+
+    @pytest.mark.parametrize("text", ["x", "1:", ":2", "1:2:3", "-1"])
+    def test_what_is_no_session_says_so(self, run, edited, text):
+        code, _, err = run("trace", "diff", *edited, f"--session={text}")
+        assert (code, err.count("\n")) == (2, 1)
+        assert "3:5" in err
+
     def test_a_missing_file_is_one_line(self, run, saved, tmp_path):
         code, _, err = run("trace", "diff", saved, tmp_path / "none")
         assert code == 1

@@ -18,7 +18,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from .....interpreter.opcodes import traits_of
 from ...record import Record
 from ..recorded.derived import blocked, operations, queued, ran, touched
 from ..recorded.device_times import on_devices
@@ -196,47 +195,3 @@ def last_edge(trace: Records, order: StreamOrder, record: Record) -> str:
     """The reason of the edge whose source ended last; "scheduler" without a known one."""
     ends = [(order.ended(source), edge.reason) for edge in record.edges if (source := trace.find(edge.source))]
     return max(ends)[1] if ends else "scheduler"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One op at one line in two traces; a row is empty where the trace has none of it."""
-
-    op: str
-    location: str
-    before: Row
-    after: Row
-
-    @property
-    def slower(self) -> float:
-        """How much longer all calls took since one takes longer, in nanoseconds; 0 if either trace has none."""
-        before, after = self.before, self.after
-        return (after.mean - before.mean) * after.count if before.count and after.count else 0.0
-
-    @property
-    def more(self) -> float:
-        """How much longer all of it took since there were more calls. With `slower` this is the whole difference."""
-        return self.after.total - self.before.total - self.slower if self.before.count != self.after.count else 0.0
-
-    @property
-    def moved(self) -> int:
-        """How many bytes more it moved."""
-        return self.after.moved - self.before.moved
-
-
-def diff(before: Sequence[Record], after: Sequence[Record]) -> list[Change]:
-    """The changes from one trace to another, per op and line; the largest slowdown first."""
-    old, new = (by_op_and_line(records) for records in (before, after))
-    changes = [
-        Change(*key, old.get(key) or Row(key[0]), new.get(key) or Row(key[0])) for key in dict.fromkeys((*old, *new))
-    ]
-    return sorted(changes, key=lambda change: (change.slower, change.more), reverse=True)
-
-
-def by_op_and_line(records: Sequence[Record]) -> dict[tuple[str, str], Row]:
-    """The sums, releases left out."""
-    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
-    for record in records:
-        if traits_of(record.opcode).category != "release":
-            groups[kind_of(record), record.location].append(record)
-    return {key: row(key[0], some) for key, some in groups.items()}

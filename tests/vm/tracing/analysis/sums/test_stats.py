@@ -11,7 +11,7 @@ from tensord.vm.tracing.analysis.recorded.derived import of, operations, rate, t
 from tensord.vm.tracing.analysis.recorded.filter import Filter
 from tensord.vm.tracing.analysis.recorded.text import duration
 from tensord.vm.tracing.analysis.sums import memory_picture
-from tensord.vm.tracing.analysis.sums.stats import diff, stats
+from tensord.vm.tracing.analysis.sums.stats import stats
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import MetaRecord
 
@@ -195,27 +195,6 @@ class TestStats:
                 one.started for one in trace.records if one.started and f"{one.device}/{one.stream}" == row.stream
             )
             assert row.busy + sum(row.lost.values()) == trace.until - began
-
-
-class TestDiff:
-    def test_what_got_slower_comes_first(self):
-        before = [ran(1, 5, 15, op="a", location="x"), ran(2, 15, 35, op="b", location="x"), ran(3, 35, 36, op="gone")]
-        after = [ran(1, 1, 91, op="a", location="x"), ran(2, 100, 110, op="b", location="x", nbytes=64)]
-        changes = diff(before, after)
-        assert [(one.op, one.location, one.slower, one.more, one.moved) for one in changes] == [
-            ("a", "x", 80, 0, 0),
-            ("gone", "", 0, -1, 0),
-            ("b", "x", -10, 0, 64),
-        ]
-        assert (changes[1].before.count, changes[1].after.count) == (1, 0)
-
-    def test_speed_and_counts_are_told_apart(self):
-        """Each call is twice as fast, and there are ten times as many, so that all of them take longer."""
-        before = [ran(1, 100, 200, op="a")]
-        after = [ran(n, 200 * n, 200 * n + 50, op="a") for n in range(1, 11)]
-        (change,) = diff(before, after)
-        assert (change.slower, change.more) == (-500, 900)
-        assert change.slower + change.more == change.after.total - change.before.total
 
 
 @each_case(

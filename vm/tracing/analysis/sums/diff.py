@@ -1,0 +1,95 @@
+"""Two traces compared, per op and line: what got slower, what is called more often, what is new, what is gone."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from .....interpreter.opcodes import traits_of
+from ...record import Record
+from ..recorded.text import kind_of
+from .sites import Ops, matched
+from .stats import Row, row
+
+Key: TypeAlias = tuple[str, str]  # op and location
+_LINE: Final = re.compile(r"(?<=:)\d+$")  # of what a session found to repeat: "run auto:train.py:31"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One op at one line in two traces; a row is empty where the trace has none of it. `location`: the line in the
+    second trace, `was`: in the first."""
+
+    op: str
+    location: str
+    was: str
+    before: Row
+    after: Row
+
+    @property
+    def kind(self) -> str:
+        """Is it "new", "gone", or in "both"?"""
+        return "new" if not self.before.count else "gone" if not self.after.count else "both"
+
+    @property
+    def slower(self) -> float:
+        """How much longer all calls took since one takes longer, in nanoseconds; 0 if either trace has none."""
+        before, after = self.before, self.after
+        return (after.mean - before.mean) * after.count if before.count and after.count else 0.0
+
+    @property
+    def more(self) -> float:
+        """How much longer all of it took since there were more calls. With `slower` this is the whole difference."""
+        return self.after.total - self.before.total - self.slower if self.before.count != self.after.count else 0.0
+
+    @property
+    def moved(self) -> int:
+        """How many bytes more it moved."""
+        return self.after.moved - self.before.moved
+
+
+def diff(before: Sequence[Record], after: Sequence[Record], lines: Mapping[str, str] | None = None) -> list[Change]:
+    """The changes from one trace to another, per op and line; the largest slowdown first. `lines`: by line of the
+    first one, the same line of the second (`same_lines`), by default according to these records."""
+    old, new = (by_op_and_line(records) for records in (before, after))
+    lines = same_lines(before, after) if lines is None else lines
+    pairs = {key: (key[0], lines[key[1]]) for key in old if key[1] in lines and (key[0], lines[key[1]]) in new}
+    both = [Change(op, location, was[1], old[was], new[op, location]) for was, (op, location) in pairs.items()]
+    gone = [Change(op, "", was, row, Row(op)) for (op, was), row in old.items() if (op, was) not in pairs]
+    met = set(pairs.values())
+    more = [Change(op, location, "", Row(op), row) for (op, location), row in new.items() if (op, location) not in met]
+    return sorted((*both, *gone, *more), key=lambda change: (change.slower, change.more), reverse=True)
+
+
+def same_lines(before: Iterable[Record], after: Iterable[Record]) -> dict[str, str]:
+    """By line of the first trace, the same line of the second."""
+    return dict(matched(ops_of(before), ops_of(after)))
+
+
+def ops_of(records: Iterable[Record]) -> Ops:
+    """The ops of each line, releases left out."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for op, location in map(key_of, filter(is_shown, records)):
+        found[location].add(op)
+    return {location: frozenset(ops) for location, ops in found.items()}
+
+
+def is_shown(record: Record) -> bool:
+    """Is it anything but a release?"""
+    return traits_of(record.opcode).category != "release"
+
+
+def key_of(record: Record) -> Key:
+    """What its sums are by."""
+    return _LINE.sub("*", kind_of(record)), record.location
+
+
+def by_op_and_line(records: Iterable[Record]) -> dict[Key, Row]:
+    """The sums, releases left out."""
+    groups: dict[Key, list[Record]] = defaultdict(list)
+    for record in filter(is_shown, records):
+        groups[key_of(record)].append(record)
+    return {key: row(key[0], some) for key, some in groups.items()}

@@ -1,0 +1,78 @@
+"""Which line of one trace is which line of another, although the program was edited in between.
+
+A trace has no text of a program, so a line is known by its function, by its place among the lines of that function, and
+by the ops that it issues. Lines of a function that issue the same ops, in the same order, belong together (as `difflib`
+aligns two texts, of which each line is the set of its ops); in a place where the two differ, lines that have an op in
+common do, in their order. So a line that was put in, taken out, or changed moves no other one. Lines of a function that
+was renamed, or went to another file, are others.
+
+A file is known by its name, without folders, so that checkouts can be compared; a cell of a notebook, which is counted
+anew at each run, as a cell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Final, TypeAlias
+
+_FRAMES: Final = " <- "
+_FRAME: Final = re.compile(r"(?P<file>.*?)(?::|, line )(?P<line>\d+)(?P<function>| in .*)")
+_CELL: Final = re.compile(r"(?<=\[)\d+(?=\])")
+
+Ops: TypeAlias = Mapping[str, frozenset[str]]  # location -> the ops that it issues
+
+
+def function_of(location: str) -> str:
+    """The location without numbers of lines and cells, and without folders: `train.py in step`."""
+    return _FRAMES.join(map(_function, location.split(_FRAMES)))
+
+
+def _function(frame: str) -> str:
+    found = _FRAME.fullmatch(frame)
+    if found is None:
+        return frame
+    return _CELL.sub("", found["file"]).rpartition("/")[2] + found["function"]
+
+
+def place_of(location: str) -> tuple[tuple[int, ...], str]:
+    """Where the location lies among those of its function: its lines, those of a notebook by cell."""
+    found = (_FRAME.fullmatch(frame) for frame in location.split(_FRAMES))
+    return tuple([int(n) for one in found if one for n in (*_CELL.findall(one["file"]), one["line"])]), location
+
+
+def matched(before: Ops, after: Ops) -> Iterator[tuple[str, str]]:
+    """The pairs of locations that are the same line."""
+    functions = by_function(after)
+    for function, old in by_function(before).items():
+        yield from aligned(old, functions.get(function, []), before, after)
+
+
+def by_function(locations: Iterable[str]) -> dict[str, list[str]]:
+    """The locations by function, in the order of the program."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for location in sorted(locations, key=place_of):
+        found[function_of(location)].append(location)
+    return found
+
+
+def aligned(old: Sequence[str], new: Sequence[str], before: Ops, after: Ops) -> Iterator[tuple[str, str]]:
+    """The pairs of lines of one function."""
+    matcher = SequenceMatcher(None, [before[line] for line in old], [after[line] for line in new], autojunk=False)
+    for _, start, end, new_start, new_end in matcher.get_opcodes():
+        if end - start == new_end - new_start:
+            yield from zip(old[start:end], new[new_start:new_end], strict=True)
+        else:
+            yield from _alike(old[start:end], new[new_start:new_end], before, after)
+
+
+def _alike(old: Sequence[str], new: Sequence[str], before: Ops, after: Ops) -> Iterator[tuple[str, str]]:
+    """Lines with an op in common, in their order."""
+    rest = iter(new)
+    for line in old:
+        for other in rest:
+            if before[line] & after[other]:
+                yield line, other
+                break
