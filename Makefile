@@ -25,7 +25,7 @@ GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 CUPY := "cupy-cuda13x==14.2.*" cuda-pathfinder "nvidia-cuda-nvrtc==13.0.*" "cuda-bindings==13.*"
 
 # Those that lead through the compiled modules, from a message to its answer: of the client's, which is plain Python, some.
-COMPILED_TESTS := tests/behaviours tests/model tests/fuzz tests/interrupts tests/vm/admission tests/vm/service \
+COMPILED_TESTS := tests/streams/test_kinds.py tests/behaviours tests/model tests/fuzz tests/interrupts tests/vm/admission tests/vm/service \
 	$(addprefix tests/client/,calls collectives linking periods pipelines requests routines transport waiting) \
 	$(addprefix tests/client/global_tensors/,test_failures.py test_random_programs.py)
 

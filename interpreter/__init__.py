@@ -13,7 +13,8 @@
 - `types/`: metas and dtypes
 - `concurrency/`: how threads wait: leader and followers, the background thread, Ctrl-C
 - `opcodes`: kinds of instructions; `errors`: what is raised; `version`: of the package
-- `op_descriptions`: all ops, read without importing their kernels; `submodules`: what is found by its module
+- `op_descriptions`: all ops, read without importing their kernels; `submodules`: what is found by its module;
+  `entry_points`: by which packages from outside are found
 - `build_info`: which form of the engine runs, plain Python or compiled; `compilation`: marks for the compiler
 - `whole_file`: files that are there whole or not at all; `process_end`: what is done at the normal end of this process
 """

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from typing import Any, Final
 
+from ..interpreter.entry_points import DEVICES
 from ..interpreter.errors import MetadataError
 from ..interpreter.submodules import submodules
 from ..interpreter.types.device_names import kind_of
@@ -24,7 +24,6 @@ from .device import Device
 from .options import options_of
 from .stream import Sink
 
-GROUP: Final = "tensord.devices"  # of entry points, each named as the kind that it defines
 MODULE: Final = "kind"  # in the package of a kind
 
 _NAME: Final = re.compile(r"[a-z]{1,32}")
@@ -154,7 +153,9 @@ def unknown(name: object) -> MetadataError:
 
 def offering(kind: str) -> Iterator[str]:
     """The installed packages that say they define a kind of that name."""
+    from importlib.metadata import entry_points  # some 20 ms, which an error may take
+
     with suppress(Exception):  # whatever is wrong with the metadata of some package: this is for a better message
-        for found in entry_points(group=GROUP, name=kind):
+        for found in entry_points(group=DEVICES, name=kind):
             if found.dist is not None:
                 yield found.dist.name

@@ -1,24 +1,19 @@
-"""The packages that could be loaded as plugins: installed ones with entry points of ours. None of them is imported."""
+"""The packages that could be loaded as plugins: installed ones with entry points of ours. None of them is imported.
+
+The metadata of packages take some 20 ms to import, which machines without plugins do not pay.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from importlib.metadata import (
-    Distribution,
-    EntryPoint,
-    PackageNotFoundError,
-    distribution,
-    entry_points,
-    packages_distributions,
-)
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ...interpreter.entry_points import GROUPS, OPS
 from ...interpreter.errors import MetadataError
 
-OPS: Final = "tensord.ops"
-DEVICES: Final = "tensord.devices"
-GROUPS: Final = (OPS, DEVICES)
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 _SEPARATORS: Final = re.compile(r"[-_.]+")
@@ -36,6 +31,8 @@ def canonical(name: str) -> str:
 
 def found(name: str) -> Distribution:
     """The installed package of that name; MetadataError that says what to do if there is none."""
+    from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+
     try:
         return distribution(name)
     except PackageNotFoundError:
@@ -51,6 +48,8 @@ def entry_points_of(package: Distribution) -> list[EntryPoint]:
 
 def installed() -> list[dict[str, Any]]:
     """The packages that could be named: name, version, the names of their entry points."""
+    from importlib.metadata import entry_points
+
     rows: dict[str, dict[str, Any]] = {}
     for group in GROUPS:
         for one in entry_points(group=group):

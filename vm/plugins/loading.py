@@ -11,16 +11,19 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import Distribution, EntryPoint
 from pathlib import Path
 from traceback import extract_tb
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from ...interpreter.entry_points import DEVICES, OPS
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.schema.opdef import REGISTRY, OpDef
 from ...streams.catalogue import KINDS
-from .installed import DEVICES, OPS, canonical, entry_points_of, found
+from .installed import canonical, entry_points_of, found
 from .plugin import Plugin
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
 
 LOADED: Final[dict[str, Plugin]] = {}  # by canonical names
 OURS: Final = str(Path(__file__).parents[2])

@@ -1,0 +1,9 @@
+"""The groups of entry points by which packages say that they define ops or kinds of devices (docs/plugins.md)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OPS: Final = "tensord.ops"  # under any name
+DEVICES: Final = "tensord.devices"  # each named as the kind that it defines
+GROUPS: Final = (OPS, DEVICES)
